@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/mesh/endpoint.h"
+
+#include <proto/google.pb-c.h>
+#include <proto/workload.pb-c.h>
+
+#include "control/mesh/ledger.h"
+#include "control/mesh/message.h"
+#include "control/mesh/ports.h"
+#include "control/mesh/waypoint.h"
+#include "proto/pb.h"
+
+static void put_ip(struct sw_arena *a, Sw__MeshWorkload *m, const struct sw_ip *ip)
+{
+    if (!m->addresses)
+        m->addresses = sw_arena_array(a, MESH_IPS_MAX, sizeof(*m->addresses));
+    m->addresses[m->n_addresses++] = SW_PB_BYTES(sw_slice(ip->b, sw_ip_len(ip)));
+}
+
+static bool is_taken(const mesh_outs *outs, struct sw_slice name)
+{
+    for (size_t i = 0; i < outs->n; i++) {
+        if (sw_slice_eq_str(name, outs->p[i].name))
+            return true;
+    }
+    return false;
+}
+
+/* A second workload of the same address gets a number behind its name. */
+static void emit(struct sw_mesh_index *ix, mesh_outs *outs, Sw__MeshWorkload *m)
+{
+    struct sw_slice base = SW_PB_SLICE(m->uid);
+    struct sw_slice uid = base;
+    struct sw_mesh_change c;
+
+    for (unsigned i = 2; is_taken(outs, uid); i++)
+        uid = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%u", SW_SLICE_ARG(base), i));
+    m->uid = SW_PB_BYTES(uid);
+    m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));
+    c = mesh_msg_change(&ix->tmp, m);
+    mesh_outs_put(ix, outs, &c);
+}
+
+/* ---- ServiceEntries ---- */
+
+static uint16_t endpoint_target(const struct mesh_svc *s, const struct mesh_port *p,
+                                const void *arg)
+{
+    const struct mesh_endpoint *e = arg;
+
+    return mesh_target_port(s, p, e ? e->ports : NULL, true);
+}
+
+static Sw__MeshWorkload *entry_workload(struct sw_mesh_index *ix, const struct mesh_svc *s,
+                                        struct sw_slice address)
+{
+    Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
+
+    m->uid = SW_PB_BYTES(sw_slice_str(sw_arena_printf(
+        &ix->tmp, "%.*s/networking.istio.io/ServiceEntry/%.*s/%.*s", SW_SLICE_ARG(ix->conf.cluster),
+        SW_SLICE_ARG(s->key), SW_SLICE_ARG(address))));
+    m->name = SW_PB_BYTES(s->name);
+    m->namespace_ = SW_PB_BYTES(mesh_str(s->ns->name));
+    m->workload_name = SW_PB_BYTES(s->name);
+    m->workload_type = SW__MESH_WORKLOAD__TYPE__POD;
+    m->native_tunnel = s->native;
+    if (s->hbone)
+        m->tunnel_protocol = SW__MESH_WORKLOAD__TUNNEL_PROTOCOL__HBONE;
+    mesh_msg_canonical(m, s->labels);
+    m->services = sw_arena_array(&ix->tmp, s->n_offers + 1, sizeof(void *));
+    return m;
+}
+
+/* The entry's labels select, the endpoint's name the waypoint. */
+static void put_policies(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struct mesh_svc *s,
+                         struct sw_slice waypoint)
+{
+    const struct sw_mesh_subject of = {mesh_str(s->ns->name), mesh_str(s->labels), waypoint};
+
+    if (ix->conf.policies)
+        mesh_msg_policies(&ix->tmp, m, ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp));
+}
+
+static void emit_listed(struct sw_mesh_index *ix, struct mesh_svc *s, const struct mesh_endpoint *e)
+{
+    Sw__MeshWorkload *m = entry_workload(ix, s, e->address);
+    const struct mesh_binding b = mesh_bind_workload(ix, s->ns, e->labels, &ix->tmp);
+
+    if (e->ip.family)
+        put_ip(&ix->tmp, m, &e->ip);
+    else
+        m->hostname = SW_PB_BYTES(e->address);
+    if (e->network.n)
+        m->network = SW_PB_BYTES(e->network);
+    m->service_account = SW_PB_BYTES(e->account);
+    m->locality = mesh_msg_locality(&ix->tmp, &e->locality);
+    m->capacity = mesh_msg_capacity(&ix->tmp, e->weight);
+    for (size_t i = 0; i < s->n_offers; i++) {
+        if (s->offers[i].won)
+            m->services[m->n_services++] =
+                mesh_msg_ports(&ix->tmp, &s->offers[i], endpoint_target, e);
+    }
+    if (b.waypoint)
+        m->waypoint = mesh_msg_waypoint(ix, &ix->tmp, b.waypoint);
+    put_policies(ix, m, s, b.waypoint ? b.waypoint->key : sw_slice("", 0));
+    emit(ix, &s->outs, m);
+}
+
+static void emit_host(struct sw_mesh_index *ix, struct mesh_svc *s, const struct mesh_offer *o)
+{
+    struct sw_slice host = mesh_str(o->host->name);
+    Sw__MeshWorkload *m = entry_workload(ix, s, host);
+
+    m->hostname = SW_PB_BYTES(host);
+    m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, o, endpoint_target, NULL);
+    put_policies(ix, m, s, sw_slice("", 0));
+    emit(ix, &s->outs, m);
+}
+
+void mesh_entry_emit(struct sw_mesh_index *ix, struct mesh_svc *s)
+{
+    bool implicit =
+        !s->n_endpoints && !s->selector &&
+        (s->resolution == MESH_RESOLUTION_DNS || s->resolution == MESH_RESOLUTION_DYNAMIC);
+    size_t won = 0;
+
+    mesh_outs_retire(ix, &s->outs);
+    for (size_t i = 0; i < s->n_offers; i++) {
+        won += s->offers[i].won;
+        if (implicit && s->offers[i].won)
+            emit_host(ix, s, &s->offers[i]);
+    }
+    for (size_t i = 0; won && i < s->n_endpoints; i++)
+        emit_listed(ix, s, &s->endpoints[i]);
+}
+
+/* ---- slices ---- */
+
+static uint16_t slice_target(const struct mesh_svc *s, const struct mesh_port *p, const void *arg)
+{
+    const struct mesh_slice *slice = arg;
+
+    (void)s;
+    return mesh_ports_find(slice->ports, p->name);
+}
+
+static void emit_foreign(struct sw_mesh_index *ix, struct mesh_slice *slice,
+                         const struct mesh_svc *s, const struct mesh_foreign *f)
+{
+    Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
+    char text[SW_IP_TEXT];
+
+    m->uid = SW_PB_BYTES(sw_slice_str(sw_arena_printf(
+        &ix->tmp, "%.*s/discovery.k8s.io/EndpointSlice/%.*s/%s", SW_SLICE_ARG(ix->conf.cluster),
+        SW_SLICE_ARG(slice->key), sw_ip_text(&f->ips[0], text))));
+    m->name = SW_PB_BYTES(slice->name);
+    m->namespace_ = SW_PB_BYTES(mesh_str(slice->ns->name));
+    for (size_t i = 0; i < f->n_ips; i++)
+        put_ip(&ix->tmp, m, &f->ips[i]);
+    if (!f->ready)
+        m->status = SW__MESH_WORKLOAD__STATUS__UNHEALTHY;
+    /* Nothing is known of it, not even that the address is its own. */
+    m->network_mode = SW__MESH_WORKLOAD__NETWORK_MODE__HOST_NETWORK;
+    m->services = sw_arena_array(&ix->tmp, 1, sizeof(void *));
+    m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, &s->offers[0], slice_target, slice);
+    emit(ix, &slice->outs, m);
+}
+
+void mesh_slice_emit(struct sw_mesh_index *ix, struct mesh_slice *slice, struct mesh_svc *s)
+{
+    mesh_outs_retire(ix, &slice->outs);
+    for (size_t i = 0; s && s->offers[0].won && i < slice->n_foreign; i++)
+        emit_foreign(ix, slice, s, &slice->foreign[i]);
+}
+
+/* ---- other networks ---- */
+
+void mesh_netgws_emit(struct sw_mesh_index *ix)
+{
+    mesh_outs_retire(ix, &ix->netgw_outs);
+    for (size_t i = 0; i < ix->netgws.n; i++) {
+        const struct mesh_netgw *g = &ix->netgws.p[i];
+        Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
+        struct sw_slice uid = sw_slice_str(sw_arena_printf(&ix->tmp, "NetworkGateway/%.*s/%.*s/%u",
+                                                           SW_SLICE_ARG(g->network),
+                                                           SW_SLICE_ARG(g->address), g->port));
+        struct sw_mesh_change c;
+
+        if (is_taken(&ix->netgw_outs, uid))
+            continue; /* two Gateways for one door */
+        m->uid = SW_PB_BYTES(uid);
+        m->namespace_ = SW_PB_BYTES(g->gateway->ns);
+        m->service_account = SW_PB_BYTES(g->gateway->account);
+        m->network = SW_PB_BYTES(g->network);
+        if (g->ip.family)
+            put_ip(&ix->tmp, m, &g->ip);
+        else
+            m->hostname = SW_PB_BYTES(g->address);
+        c = mesh_msg_change(&ix->tmp, m);
+        mesh_outs_put(ix, &ix->netgw_outs, &c);
+    }
+}

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects in, changes out; what lies between is in the other files of this room. */
+#include "control/mesh/index.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "control/mesh/endpoint.h"
+#include "control/mesh/ledger.h"
+#include "control/mesh/links.h"
+#include "control/mesh/model.h"
+#include "control/mesh/names.h"
+#include "control/mesh/read.h"
+#include "control/mesh/service.h"
+#include "control/mesh/workload.h"
+#include "control/objects.h"
+
+enum { KEY_MAX = 1024, TMP_KEEP = 16384 };
+
+static struct sw_slice or_default(struct sw_slice s, const char *def)
+{
+    return s.n ? s : sw_slice_str(def);
+}
+
+struct sw_mesh_index *sw_mesh_index_new(const struct sw_mesh_conf *conf)
+{
+    struct sw_mesh_index *ix = SW_NEW(struct sw_mesh_index);
+    struct sw_list *const lists[] = {&ix->dirty_hosts, &ix->dirty_slices, &ix->dirty_groups,
+                                     &ix->dirty_entries, &ix->dirty_workloads};
+
+    ix->conf = *conf;
+    ix->conf.cluster = or_default(conf->cluster, "Kubernetes");
+    ix->conf.trust_domain = or_default(conf->trust_domain, "cluster.local");
+    ix->conf.domain = or_default(conf->domain, "cluster.local");
+    ix->conf.root_ns = or_default(conf->root_ns, "istio-system");
+    for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++)
+        sw_list_init(lists[i]);
+    return ix;
+}
+
+/* ---- namespaces, nodes, gateways ---- */
+
+/* Takes over the reference 'now'; true when the text is another. */
+static bool replace(struct sw_mesh_index *ix, struct mesh_text **have, struct mesh_text *now)
+{
+    bool same = *have == now;
+
+    mesh_text_drop(&ix->pool, have);
+    *have = now;
+    return !same;
+}
+
+static void set_network(struct sw_mesh_index *ix, struct sw_slice network)
+{
+    if (replace(ix, &ix->network, mesh_text(&ix->pool, network)))
+        mesh_mark_all(ix);
+}
+
+/* m: without labels and annotations when the namespace goes. */
+static void put_ns(struct sw_mesh_index *ix, const struct mesh_meta *m, bool known)
+{
+    struct mesh_ns *ns = mesh_ns_get(ix, m->name);
+    bool changed = replace(ix, &ns->labels, mesh_labels(&ix->pool, m->labels, NULL));
+
+    changed |= replace(ix, &ns->distribution,
+                       mesh_text(&ix->pool, js_or(m->annotations, MESH_DISTRIBUTION, "")));
+    changed |= replace(ix, &ns->canary_weight,
+                       mesh_text(&ix->pool, js_or(m->annotations, MESH_CANARY_WEIGHT, "")));
+    ns->known = known;
+    if (changed)
+        mesh_mark_ns(ix, ns);
+    if (sw_slice_eq(m->name, ix->conf.root_ns)) {
+        struct sw_slice network = js_or(m->labels, MESH_NETWORK, "");
+
+        set_network(ix, mesh_read_is_name(network) ? network : sw_slice("", 0));
+    }
+    mesh_ns_release(ix, ns);
+}
+
+static void put_node(struct sw_mesh_index *ix, const struct mesh_meta *m, bool known)
+{
+    struct mesh_node *n = mesh_node_get(ix, m->name);
+    bool changed = replace(ix, &n->region, mesh_text(&ix->pool, js_or(m->labels, MESH_REGION, "")));
+
+    changed |= replace(ix, &n->zone, mesh_text(&ix->pool, js_or(m->labels, MESH_ZONE, "")));
+    changed |= replace(ix, &n->subzone, mesh_text(&ix->pool, js_or(m->labels, MESH_SUBZONE, "")));
+    n->known = known;
+    for (struct sw_list *l = n->pods.next; changed && l != &n->pods; l = l->next)
+        mesh_mark_workload(ix, SW_CONTAINER_OF(l, struct mesh_workload, in_node));
+    mesh_node_release(ix, n);
+}
+
+static void mark_class(struct sw_mesh_index *ix, struct sw_slice name)
+{
+    SW_MAP_FOREACH (it, &ix->gateways) {
+        const struct mesh_gateway *g = it->value;
+
+        if (sw_slice_eq(g->class, name))
+            mesh_mark_gateway(ix, g);
+    }
+}
+
+static void class_free(struct sw_mesh_index *ix, struct mesh_class *c)
+{
+    mesh_text_drop(&ix->pool, &c->traffic);
+    mesh_text_drop(&ix->pool, &c->binding);
+    sw_slice_free(&c->name);
+    sw_free(c);
+}
+
+static void drop_class(struct sw_mesh_index *ix, struct sw_slice name)
+{
+    struct mesh_class *c = sw_map_del(&ix->classes, name);
+
+    if (!c)
+        return;
+    mark_class(ix, name);
+    class_free(ix, c);
+}
+
+static void put_class(struct sw_mesh_index *ix, const struct mesh_meta *m)
+{
+    struct mesh_class *c = sw_map_get(&ix->classes, m->name);
+    bool changed = !c;
+
+    if (!c) {
+        c = SW_NEW(struct mesh_class);
+        c->name = sw_slice(sw_slice_dup(m->name), m->name.n);
+        (void)sw_map_put(&ix->classes, c->name, c);
+    }
+    changed |=
+        replace(ix, &c->traffic, mesh_text(&ix->pool, js_or(m->labels, MESH_WAYPOINT_FOR, "")));
+    changed |= replace(ix, &c->binding,
+                       mesh_text(&ix->pool, js_or(m->annotations, MESH_INBOUND_BINDING, "")));
+    if (changed)
+        mark_class(ix, m->name);
+}
+
+/* ---- gateways to other networks ---- */
+
+static uint16_t hbone_port(const struct mesh_gateway *g)
+{
+    for (size_t i = 0; i < g->n_listeners; i++) {
+        if (g->listeners[i].hbone && g->listeners[i].port)
+            return g->listeners[i].port;
+    }
+    return 0;
+}
+
+static bool is_netgw(const struct mesh_gateway *g)
+{
+    return g && g->network.n && sw_slice_eq_str(g->class, "istio-remote") && hbone_port(g);
+}
+
+static int by_netgw(const void *a, const void *b)
+{
+    const struct mesh_netgw *x = a;
+    const struct mesh_netgw *y = b;
+    int d = sw_slice_cmp(x->network, y->network);
+
+    if (!d)
+        d = sw_slice_cmp(x->gateway->key, y->gateway->key);
+    return d ? d : sw_slice_cmp(x->address, y->address);
+}
+
+static void renew_netgws(struct sw_mesh_index *ix)
+{
+    sw_vec_done(&ix->netgws);
+    SW_MAP_FOREACH (it, &ix->gateways) {
+        const struct mesh_gateway *g = it->value;
+
+        for (size_t i = 0; is_netgw(g) && i < g->n_status; i++) {
+            struct mesh_netgw n = {.network = g->network,
+                                   .address = g->status[i],
+                                   .port = hbone_port(g),
+                                   .gateway = g};
+            struct sw_err err;
+
+            if (sw_ip_parse(n.address, &n.ip, &err) != SW_OK)
+                n.ip = (struct sw_ip){0};
+            sw_vec_push(&ix->netgws, n);
+        }
+    }
+    if (ix->netgws.n > 1)
+        qsort(ix->netgws.p, ix->netgws.n, sizeof(*ix->netgws.p), by_netgw);
+    ix->dirty_networks = true;
+    mesh_mark_all(ix);
+}
+
+/* now: NULL when it goes. */
+static void put_gateway(struct sw_mesh_index *ix, struct sw_slice key, struct mesh_gateway *now)
+{
+    struct mesh_gateway *old = sw_map_get(&ix->gateways, key);
+    bool doors = is_netgw(old) || is_netgw(now);
+
+    if (old && now && old->digest == now->digest) {
+        mesh_gateway_free(now);
+        return;
+    }
+    if (now)
+        (void)sw_map_put(&ix->gateways, now->key, now);
+    else if (old)
+        (void)sw_map_del(&ix->gateways, key);
+    if (now || old)
+        mesh_mark_gateway(ix, now ? now : old);
+    if (doors)
+        renew_netgws(ix);
+    mesh_gateway_free(old);
+}
+
+/* ---- objects ---- */
+
+static bool of_revision(const struct sw_mesh_index *ix, const struct mesh_meta *m)
+{
+    struct sw_slice rev = js_or(m->labels, MESH_REVISION, "");
+
+    return !rev.n || !ix->conf.revision.n || sw_slice_eq(rev, ix->conf.revision);
+}
+
+static struct sw_slice key_of(char text[KEY_MAX], struct sw_slice ns, struct sw_slice name)
+{
+    int n = snprintf(text, KEY_MAX, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
+
+    return n < 0 || n >= KEY_MAX ? sw_slice("", 0) : sw_slice(text, (size_t)n);
+}
+
+void sw_mesh_index_del(struct sw_mesh_index *ix, enum sw_mesh_kind kind, struct sw_slice ns,
+                       struct sw_slice name)
+{
+    const struct mesh_meta gone = {.name = name};
+    char text[KEY_MAX];
+    struct sw_slice key = key_of(text, ns, name);
+
+    switch (kind) {
+    case SW_MESH_NAMESPACE:
+        if (mesh_read_is_name(name))
+            put_ns(ix, &gone, false);
+        break;
+    case SW_MESH_NODE:
+        if (mesh_read_is_name(name))
+            put_node(ix, &gone, false);
+        break;
+    case SW_MESH_CLASS:
+        drop_class(ix, name);
+        break;
+    case SW_MESH_GATEWAY:
+        put_gateway(ix, key, NULL);
+        break;
+    case SW_MESH_SERVICE:
+        mesh_drop_service(ix, false, key);
+        break;
+    case SW_MESH_SERVICE_ENTRY:
+        mesh_drop_service(ix, true, key);
+        break;
+    case SW_MESH_WORKLOAD_ENTRY:
+        mesh_drop_workload(ix, &ix->workload_entries, key);
+        break;
+    case SW_MESH_SLICE:
+        mesh_drop_slice(ix, key);
+        break;
+    case SW_MESH_POD:
+        mesh_drop_workload(ix, &ix->pods, key);
+        break;
+    case SW_MESH_KINDS:
+        break;
+    }
+}
+
+static bool set_workload(struct sw_mesh_index *ix, bool pod, const struct sw_json *obj,
+                         const struct mesh_meta *m, const char **why)
+{
+    struct mesh_place place = {0};
+    struct mesh_workload *w = NULL;
+
+    if (pod)
+        w = mesh_read_pod(ix, obj, m, &place);
+    else if (of_revision(ix, m))
+        w = mesh_read_workload_entry(ix, obj, m, &place, why);
+    if (w)
+        mesh_put_workload(ix, pod ? &ix->pods : &ix->workload_entries, w, &place);
+    return w != NULL;
+}
+
+static bool set_service(struct sw_mesh_index *ix, bool entry, const struct sw_json *obj,
+                        const struct mesh_meta *m, const char **why)
+{
+    struct mesh_svc *s = NULL;
+
+    if (!entry)
+        s = mesh_read_service(ix, obj, m);
+    else if (of_revision(ix, m))
+        s = mesh_read_service_entry(ix, obj, m, why);
+    if (s)
+        mesh_put_service(ix, s, m->ns);
+    return s != NULL;
+}
+
+static bool set_slice(struct sw_mesh_index *ix, const struct sw_json *obj,
+                      const struct mesh_meta *m)
+{
+    struct mesh_slice *s = mesh_read_slice(ix, obj, m);
+
+    if (s)
+        mesh_put_slice(ix, s, m->ns);
+    return s != NULL;
+}
+
+static bool set(struct sw_mesh_index *ix, enum sw_mesh_kind kind, const struct sw_json *obj,
+                const struct mesh_meta *m, const char **why)
+{
+    switch (kind) {
+    case SW_MESH_NAMESPACE:
+        put_ns(ix, m, true);
+        return true;
+    case SW_MESH_NODE:
+        put_node(ix, m, true);
+        return true;
+    case SW_MESH_CLASS:
+        put_class(ix, m);
+        return true;
+    case SW_MESH_GATEWAY: {
+        struct mesh_gateway *g = mesh_read_gateway(obj, m);
+
+        put_gateway(ix, g->key, g);
+        return true;
+    }
+    case SW_MESH_SERVICE:
+    case SW_MESH_SERVICE_ENTRY:
+        return set_service(ix, kind == SW_MESH_SERVICE_ENTRY, obj, m, why);
+    case SW_MESH_WORKLOAD_ENTRY:
+    case SW_MESH_POD:
+        return set_workload(ix, kind == SW_MESH_POD, obj, m, why);
+    case SW_MESH_SLICE:
+        return set_slice(ix, obj, m);
+    case SW_MESH_KINDS:
+        break;
+    }
+    return true;
+}
+
+static bool is_namespaced(enum sw_mesh_kind kind)
+{
+    return kind != SW_MESH_NAMESPACE && kind != SW_MESH_NODE && kind != SW_MESH_CLASS;
+}
+
+void sw_mesh_index_set(struct sw_mesh_index *ix, enum sw_mesh_kind kind, const struct sw_json *obj,
+                       const char **ret_why)
+{
+    const char *why = NULL;
+    struct mesh_meta m;
+
+    if (!mesh_read_meta(obj, is_namespaced(kind), &m))
+        why = "metadata has no usable name";
+    else if (!set(ix, kind, obj, &m, &why))
+        sw_mesh_index_del(ix, kind, m.ns, m.name);
+    sw_arena_reset(&ix->tmp, TMP_KEEP);
+    if (ret_why)
+        *ret_why = why;
+}
+
+void sw_mesh_index_policies_changed(struct sw_mesh_index *ix, struct sw_slice ns)
+{
+    struct mesh_ns *one = ns.n ? sw_map_get(&ix->namespaces, ns) : NULL;
+
+    if (one)
+        mesh_mark_ns(ix, one);
+    SW_MAP_FOREACH (it, &ix->namespaces) {
+        if (!ns.n)
+            mesh_mark_ns(ix, it->value);
+    }
+}
+
+/* ---- the flush ---- */
+
+/* Takes the first off a queue; NULL when there is none, or no budget. */
+static struct sw_list *take(struct sw_mesh_index *ix, struct sw_list *queue, size_t *left)
+{
+    sw_arena_reset(&ix->tmp, TMP_KEEP);
+    if (!*left || sw_list_empty(queue))
+        return NULL;
+    (*left)--;
+    return sw_list_pop_front(queue);
+}
+
+static void renew_group(struct sw_mesh_index *ix, struct mesh_group *g)
+{
+    if (!mesh_group_renew(ix, g))
+        return;
+    for (struct sw_list *l = g->members.next; l != &g->members; l = l->next)
+        mesh_mark_workload(ix, SW_CONTAINER_OF(l, struct mesh_workload, in_group));
+}
+
+static void renew_slice(struct sw_mesh_index *ix, struct mesh_slice *s)
+{
+    mesh_slice_bind(ix, s);
+    mesh_slice_emit(ix, s, mesh_slice_service(ix, s));
+}
+
+/* In the order of what depends on what: each step only marks for later ones. */
+static void run(struct sw_mesh_index *ix, size_t *left)
+{
+    struct sw_list *l;
+
+    while ((l = take(ix, &ix->dirty_hosts, left)))
+        mesh_host_renew(ix, SW_CONTAINER_OF(l, struct mesh_host, dirty), mesh_mark_service);
+    while ((l = take(ix, &ix->dirty_slices, left)))
+        renew_slice(ix, SW_CONTAINER_OF(l, struct mesh_slice, dirty));
+    while ((l = take(ix, &ix->dirty_groups, left)))
+        renew_group(ix, SW_CONTAINER_OF(l, struct mesh_group, dirty));
+    while ((l = take(ix, &ix->dirty_entries, left)))
+        mesh_entry_emit(ix, SW_CONTAINER_OF(l, struct mesh_svc, dirty));
+    while ((l = take(ix, &ix->dirty_workloads, left)))
+        mesh_workload_emit(ix, SW_CONTAINER_OF(l, struct mesh_workload, dirty));
+}
+
+bool sw_mesh_index_flush(struct sw_mesh_index *ix, size_t most, sw_mesh_emit_fn emit, void *arg)
+{
+    size_t left = most ? most : SIZE_MAX;
+
+    ix->emit = emit;
+    ix->emit_arg = arg;
+    run(ix, &left);
+    if (!left)
+        return false; /* perhaps nothing is left to do: the next call finds out */
+    if (ix->dirty_networks)
+        mesh_netgws_emit(ix);
+    ix->dirty_networks = false;
+    mesh_gone_flush(ix);
+    sw_arena_reset(&ix->tmp, TMP_KEEP);
+    return true;
+}
+
+/* ---- questions ---- */
+
+struct sw_mesh_index_stats sw_mesh_index_stats(const struct sw_mesh_index *ix)
+{
+    return (struct sw_mesh_index_stats){.pods = ix->pods.n,
+                                        .workload_entries = ix->workload_entries.n,
+                                        .services = ix->services.n,
+                                        .service_entries = ix->service_entries.n,
+                                        .groups = ix->groups.n,
+                                        .texts = ix->pool.texts.n,
+                                        .computed = ix->computed,
+                                        .emitted = ix->emitted};
+}
+
+bool sw_mesh_index_pod(const struct sw_mesh_index *ix, struct sw_slice ns, struct sw_slice name,
+                       struct sw_slice uid, struct sw_mesh_pod *ret)
+{
+    char text[KEY_MAX];
+    const struct mesh_workload *w = sw_map_get(&ix->pods, key_of(text, ns, name));
+
+    if (!w || (uid.n && w->uid != (sw_hash(uid.p, uid.n) | 1)))
+        return false;
+    *ret = (struct sw_mesh_pod){.account = mesh_str(w->account),
+                                .node = w->node ? mesh_str(w->node->name) : sw_slice("", 0)};
+    return true;
+}
+
+bool sw_mesh_index_runs(const struct sw_mesh_index *ix, struct sw_slice node, struct sw_slice ns,
+                        struct sw_slice account)
+{
+    struct mesh_node *n = sw_map_get(&ix->nodes, node);
+
+    for (struct sw_list *l = n ? n->pods.next : NULL; l && l != &n->pods; l = l->next) {
+        const struct mesh_workload *w = SW_CONTAINER_OF(l, struct mesh_workload, in_node);
+
+        if (sw_slice_eq(mesh_str(w->account), account) &&
+            sw_slice_eq(mesh_str(w->group->ns->name), ns))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the end ---- */
+
+static void drop_all(struct sw_mesh_index *ix, struct sw_map *map, enum sw_mesh_kind kind)
+{
+    SW_MAP_FOREACH (it, map) {
+        struct sw_slice name = it->key;
+        struct sw_slice ns = is_namespaced(kind) ? sw_slice_cut(&name, '/') : sw_slice("", 0);
+
+        sw_mesh_index_del(ix, kind, ns, name);
+        sw_arena_reset(&ix->tmp, TMP_KEEP);
+    }
+    sw_map_done(map);
+}
+
+static void drop_named(struct sw_mesh_index *ix)
+{
+    SW_MAP_FOREACH (it, &ix->namespaces) {
+        struct mesh_ns *ns = it->value;
+
+        ns->known = false;
+        mesh_ns_release(ix, ns);
+    }
+    SW_MAP_FOREACH (it, &ix->nodes) {
+        struct mesh_node *n = it->value;
+
+        n->known = false;
+        mesh_node_release(ix, n);
+    }
+}
+
+void sw_mesh_index_free(struct sw_mesh_index *ix)
+{
+    if (!ix)
+        return;
+    ix->closing = true;
+    drop_all(ix, &ix->pods, SW_MESH_POD);
+    drop_all(ix, &ix->workload_entries, SW_MESH_WORKLOAD_ENTRY);
+    drop_all(ix, &ix->slices, SW_MESH_SLICE);
+    drop_all(ix, &ix->services, SW_MESH_SERVICE);
+    drop_all(ix, &ix->service_entries, SW_MESH_SERVICE_ENTRY);
+    drop_all(ix, &ix->gateways, SW_MESH_GATEWAY);
+    drop_all(ix, &ix->classes, SW_MESH_CLASS);
+    drop_named(ix);
+    sw_map_done(&ix->namespaces);
+    sw_map_done(&ix->nodes);
+    sw_map_done(&ix->hosts);
+    sw_map_done(&ix->groups);
+    sw_map_done(&ix->targets);
+    mesh_outs_retire(ix, &ix->netgw_outs);
+    mesh_gone_done(ix);
+    sw_vec_done(&ix->netgws);
+    mesh_text_drop(&ix->pool, &ix->network);
+    mesh_pool_done(&ix->pool);
+    sw_arena_clear(&ix->tmp);
+    sw_free(ix);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes into the index of a mesh and comes out of it. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/slice.h"
+
+enum sw_mesh_kind {
+    SW_MESH_NAMESPACE,
+    SW_MESH_NODE,
+    SW_MESH_CLASS, /* GatewayClass */
+    SW_MESH_GATEWAY,
+    SW_MESH_SERVICE,
+    SW_MESH_SERVICE_ENTRY,
+    SW_MESH_WORKLOAD_ENTRY,
+    SW_MESH_SLICE, /* EndpointSlice */
+    SW_MESH_POD,
+    SW_MESH_KINDS
+};
+
+/* Who sees ServiceEntries; UNSET is PUBLIC, and no condition mentions it. */
+enum sw_mesh_visibility {
+    SW_MESH_VISIBILITY_UNSET,
+    SW_MESH_VISIBILITY_PUBLIC,
+    SW_MESH_VISIBILITY_NAMESPACE,
+    SW_MESH_VISIBILITY_NONE, /* they are not read at all */
+};
+
+/* Of which policies are asked for: workloads that have these labels. */
+struct sw_mesh_subject {
+    struct sw_slice ns;
+    struct sw_slice labels;   /* what mesh_labels_next of text.h reads */
+    struct sw_slice waypoint; /* "namespace/name" of theirs; empty: none */
+};
+/*
+ * The keys of the policies that the workloads list, in order, one per line in the arena. Called for
+ * each set of labels, not for each workload.
+ */
+typedef struct sw_slice (*sw_mesh_policies_fn)(void *arg, const struct sw_mesh_subject *of,
+                                               struct sw_arena *a);
+
+/* Texts are borrowed and must outlive the index. */
+struct sw_mesh_conf {
+    struct sw_slice cluster;      /* [Kubernetes] */
+    struct sw_slice trust_domain; /* [cluster.local] */
+    struct sw_slice domain;       /* of Services [cluster.local] */
+    struct sw_slice root_ns;      /* whose label names the network [istio-system] */
+    struct sw_slice revision;     /* of the Istio kinds that are read; empty: all */
+    enum sw_mesh_visibility visibility;
+    sw_mesh_policies_fn policies; /* NULL: none */
+    void *policies_arg;
+};
+
+/* One resource that is new, different or gone (value.p == NULL). Borrowed during the call. */
+struct sw_mesh_change {
+    struct sw_slice name;
+    struct sw_slice value; /* an encoded Address */
+    const struct sw_slice *aliases;
+    size_t n_aliases;
+    struct sw_slice node;
+    const struct sw_slice *services; /* keys of those whose endpoint a workload is */
+    size_t n_services;
+};
+typedef void (*sw_mesh_emit_fn)(void *arg, const struct sw_mesh_change *c);

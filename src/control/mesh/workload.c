@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/mesh/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <proto/google.pb-c.h>
+#include <proto/workload.pb-c.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "control/mesh/ledger.h"
+#include "control/mesh/message.h"
+#include "control/mesh/ports.h"
+#include "control/mesh/read.h"
+#include "control/mesh/waypoint.h"
+#include "proto/pb.h"
+
+/* ---- groups ---- */
+
+static int by_offer_key(const void *a, const void *b)
+{
+    const struct mesh_offer *const *x = a;
+    const struct mesh_offer *const *y = b;
+
+    return sw_slice_cmp((*x)->key, (*y)->key);
+}
+
+static void find_offers(struct mesh_group *g)
+{
+    SW_VEC(struct mesh_offer *) found = {0};
+
+    for (struct sw_list *l = g->ns->services.next; l != &g->ns->services; l = l->next) {
+        struct mesh_svc *s = SW_CONTAINER_OF(l, struct mesh_svc, in_ns);
+
+        if (!s->selector || !mesh_labels_within(s->selector, g->labels))
+            continue;
+        for (size_t i = 0; i < s->n_offers; i++) {
+            if (s->offers[i].won)
+                sw_vec_push(&found, &s->offers[i]);
+        }
+    }
+    if (found.n > 1)
+        qsort(found.p, found.n, sizeof(*found.p), by_offer_key);
+    sw_free(g->offers);
+    g->n_offers = (uint32_t)found.n;
+    g->offers = NULL;
+    if (found.n) {
+        g->offers = SW_NEW_ARRAY(struct mesh_offer *, found.n);
+        memcpy(g->offers, found.p, found.n * sizeof(*found.p));
+    }
+    sw_vec_done(&found);
+}
+
+static void mix(uint64_t *h, const void *p, size_t n)
+{
+    const uint64_t parts[] = {*h, sw_hash(p, n)};
+
+    *h = sw_hash(parts, sizeof(parts));
+}
+
+/* What a group's labels and namespace mean to each member, besides services and policies. */
+struct shared {
+    struct sw_slice waypoint_key;
+    Sw__MeshGatewayAddress *waypoint;
+    Sw__MeshApplicationTunnel *tunnel;
+};
+
+static struct shared shared_of(const struct sw_mesh_index *ix, const struct mesh_group *g,
+                               struct sw_arena *a)
+{
+    const struct mesh_gateway *own = mesh_instance_of(ix, g->ns, g->labels);
+    struct shared s = {0};
+
+    if (own) {
+        const struct mesh_inbound in = mesh_inbound_of(ix, own);
+
+        if (in.set) {
+            s.tunnel = SW_PB_NEW(a, Sw__MeshApplicationTunnel, sw__mesh_application_tunnel);
+            s.tunnel->protocol = in.proxy ? SW__MESH_APPLICATION_TUNNEL__PROTOCOL__PROXY
+                                          : SW__MESH_APPLICATION_TUNNEL__PROTOCOL__NONE;
+            s.tunnel->port = in.port;
+        }
+    } else {
+        const struct mesh_binding b = mesh_bind_workload(ix, g->ns, g->labels, a);
+
+        if (b.waypoint) {
+            s.waypoint_key = b.waypoint->key;
+            s.waypoint = mesh_msg_waypoint(ix, a, b.waypoint);
+        }
+    }
+    return s;
+}
+
+static void renew_policies(struct sw_mesh_index *ix, struct mesh_group *g, struct sw_slice waypoint)
+{
+    const struct sw_mesh_subject of = {mesh_str(g->ns->name), mesh_str(g->labels), waypoint};
+    struct mesh_text *now = NULL;
+
+    if (ix->conf.policies)
+        now = mesh_text(&ix->pool, ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp));
+    mesh_text_drop(&ix->pool, &g->policies);
+    g->policies = now;
+}
+
+bool mesh_group_renew(struct sw_mesh_index *ix, struct mesh_group *g)
+{
+    struct shared s;
+    uint64_t h = 0;
+    bool changed;
+
+    find_offers(g);
+    s = shared_of(ix, g, &ix->tmp);
+    renew_policies(ix, g, s.waypoint_key);
+    for (uint32_t i = 0; i < g->n_offers; i++) {
+        mix(&h, g->offers[i]->key.p, g->offers[i]->key.n);
+        mix(&h, &g->offers[i]->of->shape, sizeof(g->offers[i]->of->shape));
+    }
+    mix(&h, mesh_str(g->policies).p, mesh_str(g->policies).n);
+    if (s.waypoint) {
+        struct sw_slice bytes = sw_pb_pack(&ix->tmp, &s.waypoint->base);
+
+        mix(&h, bytes.p, bytes.n);
+    }
+    if (s.tunnel)
+        mix(&h, &(uint32_t){s.tunnel->port << 1 | s.tunnel->protocol}, sizeof(uint32_t));
+    changed = g->fresh || h != g->context;
+    g->fresh = false;
+    g->context = h;
+    return changed;
+}
+
+/* ---- one workload ---- */
+
+static struct sw_slice uid_of(const struct sw_mesh_index *ix, const struct mesh_workload *w,
+                              struct sw_arena *a)
+{
+    return sw_slice_str(sw_arena_printf(a, "%.*s/%s/%.*s", SW_SLICE_ARG(ix->conf.cluster),
+                                        w->we ? "networking.istio.io/WorkloadEntry" : "/Pod",
+                                        w->key_len, w->key));
+}
+
+static void put_addresses(struct sw_arena *a, Sw__MeshWorkload *m, const struct mesh_workload *w)
+{
+    const char *p = w->key + w->key_len;
+    const char *end = p + w->ips_len;
+
+    m->addresses = sw_arena_array(a, MESH_IPS_MAX, sizeof(*m->addresses));
+    while (p < end) {
+        size_t n = *p == 4 ? 4 : 16;
+
+        m->addresses[m->n_addresses++] = SW_PB_BYTES(sw_slice(p + 1, n));
+        p += 1 + n;
+    }
+}
+
+static uint16_t target_of(const struct mesh_svc *s, const struct mesh_port *p, const void *arg)
+{
+    const struct mesh_workload *w = arg;
+
+    return mesh_target_port(s, p, w->ports, w->we != NULL);
+}
+
+/* Services without a selector whose slices name the pod. */
+static void put_targets(struct sw_mesh_index *ix, Sw__MeshWorkload *m,
+                        const struct mesh_workload *w, const struct mesh_target *t)
+{
+    for (size_t i = 0; i < t->refs.n; i++) {
+        const struct mesh_slice *sl = t->refs.p[i].slice;
+        struct sw_slice key = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%.*s",
+                                                           SW_SLICE_ARG(mesh_str(sl->ns->name)),
+                                                           SW_SLICE_ARG(mesh_str(sl->service))));
+        const struct mesh_svc *s = sw_map_get(&ix->services, key);
+        bool twice = false;
+
+        if (!s || !s->offers[0].won || (w->uid && t->refs.p[i].uid && t->refs.p[i].uid != w->uid))
+            continue;
+        for (size_t k = 0; k < m->n_services; k++)
+            twice |= sw_slice_eq(SW_PB_SLICE(m->services[k]->key), s->offers[0].key);
+        if (!twice)
+            m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, &s->offers[0], target_of, w);
+    }
+}
+
+static void put_services(struct sw_mesh_index *ix, Sw__MeshWorkload *m,
+                         const struct mesh_workload *w)
+{
+    const struct mesh_group *g = w->group;
+    const struct mesh_target *t = NULL;
+
+    if (ix->targets.n && !w->we)
+        t = sw_map_get(&ix->targets, sw_slice(w->key, w->key_len));
+    if (!g->n_offers && !t)
+        return;
+    m->services = sw_arena_array(&ix->tmp, g->n_offers + (t ? t->refs.n : 0), sizeof(void *));
+    for (uint32_t i = 0; i < g->n_offers; i++)
+        m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, g->offers[i], target_of, w);
+    if (t)
+        put_targets(ix, m, w, t);
+}
+
+static void put_we(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struct mesh_we *we)
+{
+    const struct mesh_locality l = mesh_read_locality(mesh_str(we->locality));
+
+    if (we->network)
+        m->network = SW_PB_BYTES(mesh_str(we->network));
+    m->hostname = SW_PB_BYTES(mesh_str(we->hostname));
+    m->capacity = mesh_msg_capacity(&ix->tmp, we->weight);
+    m->locality = mesh_msg_locality(&ix->tmp, &l);
+}
+
+static void put_node(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struct mesh_node *n)
+{
+    const struct mesh_locality l = {
+        .region = mesh_str(n->region), .zone = mesh_str(n->zone), .subzone = mesh_str(n->subzone)};
+
+    m->node = SW_PB_BYTES(mesh_str(n->name));
+    m->locality = mesh_msg_locality(&ix->tmp, &l);
+}
+
+static void put_facts(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struct mesh_workload *w)
+{
+    struct sw_slice ns = mesh_str(w->group->ns->name);
+
+    m->uid = SW_PB_BYTES(uid_of(ix, w, &ix->tmp));
+    m->namespace_ = SW_PB_BYTES(ns);
+    m->name = SW_PB_BYTES(sw_slice(w->key + ns.n + 1, w->key_len - ns.n - 1));
+    m->service_account = SW_PB_BYTES(mesh_str(w->account));
+    m->workload_name = SW_PB_BYTES(mesh_str(w->workload_name));
+    m->workload_type = SW__MESH_WORKLOAD__TYPE__POD;
+    m->native_tunnel = w->native;
+    if (w->hbone)
+        m->tunnel_protocol = SW__MESH_WORKLOAD__TUNNEL_PROTOCOL__HBONE;
+    if (!w->healthy)
+        m->status = SW__MESH_WORKLOAD__STATUS__UNHEALTHY;
+    if (w->host_network)
+        m->network_mode = SW__MESH_WORKLOAD__NETWORK_MODE__HOST_NETWORK;
+    mesh_msg_canonical(m, w->group->labels);
+    mesh_msg_policies(&ix->tmp, m, mesh_str(w->group->policies));
+}
+
+void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
+{
+    Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
+    const struct shared s = shared_of(ix, w->group, &ix->tmp);
+    struct sw_mesh_change c;
+
+    if (w->hidden) {
+        mesh_workload_retire(ix, w);
+        return;
+    }
+    put_facts(ix, m, w);
+    put_addresses(&ix->tmp, m, w);
+    if (w->we)
+        put_we(ix, m, w->we);
+    if (w->node)
+        put_node(ix, m, w->node);
+    put_services(ix, m, w);
+    m->waypoint = s.waypoint;
+    m->application_tunnel = s.tunnel;
+    m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));
+    c = mesh_msg_change(&ix->tmp, m);
+    mesh_publish(ix, &w->emitted, &c);
+}
+
+void mesh_workload_retire(struct sw_mesh_index *ix, struct mesh_workload *w)
+{
+    if (w->emitted)
+        mesh_retire(ix, &w->emitted, uid_of(ix, w, &ix->tmp));
+}
