@@ -486,7 +486,7 @@ bool sw_informer_synced(const struct sw_informer *i)
 
 size_t sw_informer_count(const struct sw_informer *i)
 {
-    return i->store.n;
+    return i->o.hollow ? i->known.n : i->store.n;
 }
 
 struct sw_kube_obj *sw_informer_get(const struct sw_informer *i, struct sw_slice key)

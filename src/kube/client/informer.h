@@ -73,6 +73,13 @@ struct sw_informer_opts {
                         there are few */
     /* Of others only stubs are kept, and handed out. NULL: all are wanted. */
     bool (*wanted)(const struct sw_kube_obj *o);
+    /*
+     * Objects are handed out and not kept, for kinds of which there may be a million: the store
+     * knows names and revisions only. Handlers hear of each object as soon as it is read, also
+     * while a list is under way; update's old is NULL, del's last may have nothing but a name. No
+     * sw_informer_get, no sw_informer_list, no resync.
+     */
+    bool hollow;
     uint64_t resync_ns; /* repeat every object to update(o, o) so often; 0: never */
 };
 

@@ -32,6 +32,8 @@ struct sw_informer {
     struct sw_timer resync;
     struct sw_map store;                /* key -> object, a reference each */
     struct sw_map fresh;                /* the state that is being read */
+    struct sw_map known;                /* hollow: key -> struct inf_known, instead of both */
+    uint32_t epoch;                     /* of the state that is being read, or was last */
     SW_VEC(struct sw_kube_obj *) order; /* as read, a reference each; some may be outdated by now */
     char *rv;                           /* reached; NULL: none */
     size_t version;                     /* 0: o.gvr, else of o.older */
@@ -58,3 +60,11 @@ void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o);
 void inf_fresh_del(struct sw_informer *i, struct sw_slice key);
 /* What was read becomes the store; handlers hear the difference. */
 void inf_replace(struct sw_informer *i);
+
+/* ---- informer_hollow.c ---- */
+/* The same as above for an informer that keeps names only. */
+void inf_hollow_put(struct sw_informer *i, struct sw_kube_obj *o);
+void inf_hollow_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_obj *last);
+/* What was not seen since the epoch began is gone. */
+void inf_hollow_replace(struct sw_informer *i);
+void inf_hollow_clear(struct sw_informer *i);

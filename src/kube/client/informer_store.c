@@ -15,6 +15,7 @@ static void map_clear(struct sw_map *m)
 void inf_store_clear(struct sw_informer *i)
 {
     map_clear(&i->store);
+    inf_hollow_clear(i);
 }
 
 static bool is_number(struct sw_slice s)
@@ -38,6 +39,10 @@ void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o)
     struct sw_kube_obj *old = sw_map_get(&i->store, o->key);
     bool same = old && (!old->uid.n || !o->uid.n || sw_slice_eq(old->uid, o->uid));
 
+    if (i->o.hollow) {
+        inf_hollow_put(i, o);
+        return;
+    }
     if (same && sw_slice_eq(old->rv, o->rv)) {
         sw_kube_obj_unref(o);
         return;
@@ -61,6 +66,10 @@ void inf_store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_ob
 {
     struct sw_kube_obj *old = sw_map_get(&i->store, key);
 
+    if (i->o.hollow) {
+        inf_hollow_del(i, key, last);
+        return;
+    }
     if (old && last && last->uid.n && old->uid.n && !sw_slice_eq(old->uid, last->uid))
         old = NULL; /* of an earlier life of that name */
     if (old) {
@@ -73,6 +82,7 @@ void inf_store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_ob
 
 void inf_fresh_clear(struct sw_informer *i)
 {
+    i->epoch++;
     map_clear(&i->fresh);
     for (size_t k = 0; k < i->order.n; k++)
         sw_kube_obj_unref(i->order.p[k]);
@@ -83,6 +93,10 @@ void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o)
 {
     struct sw_kube_obj *known = sw_map_get(&i->store, o->key);
 
+    if (i->o.hollow) {
+        inf_hollow_put(i, o);
+        return;
+    }
     if (known && o->rv.n && sw_slice_eq(known->rv, o->rv) && sw_slice_eq(known->uid, o->uid)) {
         (void)sw_kube_obj_ref(known);
         sw_kube_obj_unref(o);
@@ -94,7 +108,10 @@ void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o)
 
 void inf_fresh_del(struct sw_informer *i, struct sw_slice key)
 {
-    sw_kube_obj_unref(sw_map_del(&i->fresh, key));
+    if (i->o.hollow)
+        inf_hollow_del(i, key, NULL);
+    else
+        sw_kube_obj_unref(sw_map_del(&i->fresh, key));
 }
 
 static void del_vanished(struct sw_informer *i)
@@ -112,6 +129,8 @@ static void del_vanished(struct sw_informer *i)
 
 void inf_replace(struct sw_informer *i)
 {
+    if (i->o.hollow)
+        inf_hollow_replace(i);
     del_vanished(i);
     for (size_t k = 0; k < i->order.n; k++) {
         struct sw_kube_obj *o = i->order.p[k];
