@@ -164,20 +164,25 @@ void sw_grpc_reply(struct sw_grpc_call *c, struct sw_slice msg);
 
 /* --- client --- */
 
+enum { SW_GRPC_METADATA_MAX = 32 };
+
 /* Zero in a field means the default in brackets. */
 struct sw_grpc_client_opts {
     const char *scope;    /* log scope, static ["grpc"] */
     struct sw_slice host; /* DNS name or IP address, without brackets; copied */
     uint16_t port;
-    struct sw_tls_cred *cred;    /* NULL: plain HTTP/2; a reference is taken */
-    struct sw_slice tls_name;    /* name the certificate must be for [host]; copied */
-    struct sw_slice authority;   /* to send [host and port]; copied */
-    sw_tls_leaf_cb leaf_ok;      /* judges the certificate instead of tls_name; see tls/tls.h */
-    void *leaf_arg;              /* borrowed */
-    bool insecure_skip;          /* believe any chain; leaf_ok is still asked */
-    size_t max_message;          /* of a response [4 MiB] */
-    size_t max_queue;            /* of a call [64 MiB] */
-    uint64_t connect_timeout_ns; /* name, connection and handshake together [10 s] */
+    struct sw_tls_cred *cred;  /* NULL: plain HTTP/2; a reference is taken */
+    struct sw_slice tls_name;  /* name the certificate must be for [host]; copied */
+    struct sw_slice authority; /* to send [host and port]; copied */
+    sw_tls_leaf_cb leaf_ok;    /* judges the certificate instead of tls_name; see tls/tls.h */
+    void *leaf_arg;            /* borrowed */
+    bool insecure_skip;        /* believe any chain; leaf_ok is still asked */
+    const struct sw_h2_header *headers; /* metadata sent with every call, lower case; copied */
+    size_t n_headers;                   /* at most SW_GRPC_METADATA_MAX */
+    size_t max_message;                 /* of a response [4 MiB] */
+    size_t max_queue;                   /* of a call [64 MiB] */
+    uint32_t mark;                      /* SO_MARK of its sockets; 0: none */
+    uint64_t connect_timeout_ns;        /* name, connection and handshake together [10 s] */
 };
 
 /* One server, one connection, opened by the first call. NULL with SW_EINVAL. */

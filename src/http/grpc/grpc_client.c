@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -17,6 +18,7 @@ struct sw_grpc_client {
     char *host;
     char *tls_name;
     char *authority;
+    struct sw_arena arena;  /* of o.headers */
     struct sw_h2conn *conn; /* NULL: none */
     bool open;
     struct sw_list calls;
@@ -199,7 +201,7 @@ static const struct sw_h2stream_ops stream_ops = {.on_head = on_head,
 static void open_stream(struct sw_grpc_call *c)
 {
     struct sw_grpc_client *cl = c->client;
-    struct sw_h2_header h[10] = {
+    struct sw_h2_header h[9 + SW_GRPC_METADATA_MAX] = {
         {SW_SLICE_LIT(":method"), SW_SLICE_LIT("POST")},
         {SW_SLICE_LIT(":scheme"), cl->o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
         {SW_SLICE_LIT(":path"), sw_slice_str(c->path)},
@@ -219,6 +221,8 @@ static void open_stream(struct sw_grpc_call *c)
                        (unsigned long long)(c->timeout_ns / SW_NS_PER_MS + 1) % 100000000);
         h[n++] = (struct sw_h2_header){SW_SLICE_LIT("grpc-timeout"), sw_slice_str(timeout)};
     }
+    for (size_t i = 0; i < cl->o.n_headers; i++)
+        h[n++] = cl->o.headers[i];
     c->stream = sw_h2stream_open(cl->conn, h, n, &stream_ops, c, &err);
     if (!c->stream) {
         grpc_client_fail(c, SW_GRPC_UNAVAILABLE, err.msg);
@@ -290,6 +294,7 @@ static void dial_next(struct sw_grpc_client *cl, const char *why)
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     struct sw_err err = {0};
 
+    so.mark = cl->o.mark;
     (void)sw_err_set(&err, SW_ENOENT, "%s", why);
     while (cl->at_addr < cl->n_addrs) {
         int fd = -1;
@@ -410,6 +415,17 @@ void sw_grpc_end(struct sw_grpc_call *c)
 
 /* --- the whole --- */
 
+static void copy_headers(struct sw_grpc_client *cl, const struct sw_grpc_client_opts *o)
+{
+    struct sw_h2_header *to = sw_arena_array(&cl->arena, o->n_headers + 1, sizeof(*to));
+
+    for (size_t i = 0; i < o->n_headers; i++) {
+        to[i].name = sw_arena_slice(&cl->arena, o->headers[i].name);
+        to[i].value = sw_arena_slice(&cl->arena, o->headers[i].value);
+    }
+    cl->o.headers = to;
+}
+
 struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grpc_client_opts *o,
                                           struct sw_err *err)
 {
@@ -421,6 +437,11 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
         (void)sw_err_set(err, SW_EINVAL, "a gRPC client needs a host and a port");
         return NULL;
     }
+    if (o->n_headers > SW_GRPC_METADATA_MAX) {
+        (void)sw_err_set(err, SW_EINVAL, "%zu headers of metadata, allowed are %d", o->n_headers,
+                         SW_GRPC_METADATA_MAX);
+        return NULL;
+    }
     cl = SW_NEW(struct sw_grpc_client);
     cl->loop = l;
     cl->o = *o;
@@ -429,6 +450,7 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
     cl->o.max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20;
     cl->o.connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * SW_NS_PER_S;
     cl->o.cred = o->cred ? sw_tls_cred_ref(o->cred) : NULL;
+    copy_headers(cl, o);
     cl->host = sw_slice_dup(o->host);
     cl->tls_name = sw_slice_dup(o->tls_name.n ? o->tls_name : o->host);
     v6 = sw_ip_parse(o->host, &ip, NULL) == SW_OK && ip.family == 6;
@@ -464,5 +486,6 @@ void sw_grpc_client_free(struct sw_grpc_client *cl)
     sw_free(cl->host);
     sw_free(cl->tls_name);
     sw_free(cl->authority);
+    sw_arena_clear(&cl->arena);
     sw_free(cl);
 }
