@@ -86,6 +86,13 @@ struct sw_slice sw_slice_trim(struct sw_slice a)
     return a;
 }
 
+struct sw_slice sw_slice_trim_lines(struct sw_slice a)
+{
+    while (a.n && (a.p[a.n - 1] == '\n' || a.p[a.n - 1] == '\r' || a.p[a.n - 1] == ' '))
+        a.n--;
+    return a;
+}
+
 struct sw_slice sw_slice_cut(struct sw_slice *rest, char sep)
 {
     struct sw_slice all = *rest;

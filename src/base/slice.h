@@ -70,6 +70,8 @@ ptrdiff_t sw_slice_find(struct sw_slice a, char c);
 ptrdiff_t sw_slice_rfind(struct sw_slice a, char c);
 /* Without spaces and tabs at both ends. */
 struct sw_slice sw_slice_trim(struct sw_slice a);
+/* Without line ends and spaces at the end: a token as a file holds it. */
+struct sw_slice sw_slice_trim_lines(struct sw_slice a);
 
 /*
  * Cuts *rest at the first sep: returns what stands before it and leaves what

@@ -429,13 +429,6 @@ static struct sw_slice read_token(const struct sw_xds_client *c)
     return token;
 }
 
-static struct sw_slice trim_lines(struct sw_slice s)
-{
-    while (s.n && (s.p[s.n - 1] == '\n' || s.p[s.n - 1] == '\r' || s.p[s.n - 1] == ' '))
-        s.n--;
-    return s;
-}
-
 /* Not an error: a server may have nothing to say. But whoever waits for it should know. */
 static void on_silent(struct sw_timer *t)
 {
@@ -452,7 +445,8 @@ static void open_stream(struct sw_xds_client *c)
     sw_timer_start(c->loop, &c->silent, SILENT_S * SW_NS_PER_S, on_silent);
     c->since_ns = sw_loop_now(c->loop);
     c->node_sent = false;
-    c->call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), trim_lines(token), 0, &call_ops, c);
+    c->call =
+        sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), sw_slice_trim_lines(token), 0, &call_ops, c);
     if (token.n)
         explicit_bzero((char *)(uintptr_t)token.p, token.n);
     sw_slice_free(&token);
