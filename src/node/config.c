@@ -3,7 +3,9 @@
 #include "node/config.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/time.h"
 #include "yaml/yaml.h"
@@ -297,6 +299,29 @@ static int derive_ports(struct sw_node_config *c, struct sw_err *err)
     return SW_OK;
 }
 
+/* ztunnel's defaults, for a container that was made for it. */
+static int derive_ca(struct sw_node_config *c, struct sw_err *err)
+{
+    static const char token[] = "./var/run/secrets/tokens/istio-token";
+
+    if (c->ca_address && !c->ca_address[0])
+        c->ca_address = NULL;
+    if (c->ca_address && c->local_ca)
+        return sw_err_set(err, SW_EINVAL,
+                          "--local-ca and --ca-address (CA_ADDRESS) exclude each other");
+    if (!c->ca_address && !c->local_ca &&
+        getenv("KUBERNETES_SERVICE_HOST")) /* NOLINT(concurrency-mt-unsafe) */
+        c->ca_address = "https://istiod.istio-system.svc:15012";
+    if (!c->auth_token && access(token, R_OK) == 0)
+        c->auth_token = token;
+    if (!c->compliance_policy || !c->compliance_policy[0])
+        return SW_OK;
+    return sw_err_set(err, SW_EINVAL,
+                      "COMPLIANCE_POLICY '%.40s' cannot be met: the TLS library of this build has "
+                      "no post-quantum key exchange",
+                      c->compliance_policy);
+}
+
 static int derive(struct sw_node_config *c, struct sw_err *err)
 {
     int rc = SW_OK;
@@ -313,6 +338,7 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
     rc = rc == SW_OK ? derive_mode(c, err) : rc;
     rc = rc == SW_OK ? derive_ports(c, err) : rc;
     rc = rc == SW_OK ? derive_workers(c, err) : rc;
+    rc = rc == SW_OK ? derive_ca(c, err) : rc;
     rc = rc == SW_OK ? derive_mark(c, err) : rc;
     rc = rc == SW_OK ? derive_drain(c, err) : rc;
     if (rc == SW_OK && c->user_timeout && c->keepalive)

@@ -60,8 +60,13 @@ struct sw_node_config {
     const char *local_xds_path;
     const char *local_xds_inline;
     const char *local_ca;
+    const char *ca_address; /* derived when absent; NULL: none, or --local-ca */
+    const char *ca_root_ca;
+    const char *alt_ca_hostname;
+    const char *auth_token; /* derived when absent; NULL: none */
     const char *crl;
     uint64_t secret_ttl_ns;
+    const char *compliance_policy;
     bool tls12; /* besides 1.3 */
 
     const char *node_name;
@@ -125,14 +130,9 @@ struct sw_node_config {
     const char *proxy_config; /* YAML text */
     struct sw_node_unread {   /* accepted for compatibility, nothing reads them yet */
         const char *xds_address;
-        const char *ca_address;
         const char *xds_root_ca;
-        const char *ca_root_ca;
         const char *alt_xds_hostname;
-        const char *alt_ca_hostname;
-        const char *auth_token;
         bool xds_on_demand;
-        const char *compliance_policy;
         const char *inpod_uds;
         bool dns_capture;
         const char *dns_addr;

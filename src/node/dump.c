@@ -312,19 +312,24 @@ static void put_certificates(struct sw_jw *j, const char *key, const struct sw_t
     sw_jw_array_end(j);
 }
 
-static void put_certs(struct sw_jw *j, const struct sw_certs *certs)
+static void put_certs(struct sw_jw *j, struct sw_certs *certs)
 {
     sw_jw_name(j, "certificates");
     sw_jw_array(j);
     for (size_t i = 0; i < sw_certs_count(certs); i++) {
         struct sw_certs_entry e = sw_certs_at(certs, i);
         const struct sw_tls_cert_info *list = NULL;
+        char state[256];
         size_t n;
 
         sw_jw_object(j);
         put_str(j, "identity", e.identity);
         sw_jw_name(j, "state");
-        sw_jw_str(j, e.cred ? "Available" : e.error ? e.error : "Initializing");
+        if (e.error && !e.cred)
+            (void)snprintf(state, sizeof(state), "Unavailable: %s", e.error);
+        else
+            (void)snprintf(state, sizeof(state), "%s", e.cred ? "Available" : "Initializing");
+        sw_jw_str(j, state);
         n = e.cred ? sw_tls_cred_chain(e.cred, &list) : 0;
         put_certificates(j, "certChain", list, n);
         n = e.cred ? sw_tls_cred_roots(e.cred, &list) : 0;

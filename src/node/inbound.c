@@ -287,7 +287,7 @@ static const struct sw_session_ops session_ops = {
 static const char *cannot_serve(const struct sw_wpod *p)
 {
     if (!p->cred)
-        return "no certificate for the local workload yet";
+        return p->cred_error ? p->cred_error : "no certificate for the local workload yet";
     if (p->worker->n_handshakes >= HANDSHAKES_MAX)
         return "too many unfinished handshakes";
     return NULL;

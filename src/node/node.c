@@ -54,7 +54,14 @@ static const struct sw_workload *pod_workload(const struct sw_node *n, const str
                                    sw_slice_str(p->sa));
 }
 
-static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cred)
+static void send_cred(struct sw_node *n, size_t pod, struct sw_tls_cred *cred, const char *error)
+{
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_cred(&n->workers[w], pod, cred ? sw_tls_cred_ref(cred) : NULL, error);
+}
+
+static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cred,
+                    const char *error)
 {
     struct sw_node *n = arg;
 
@@ -63,8 +70,7 @@ static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cre
 
         if (!wl || !sw_slice_eq(wl->c->identity, identity))
             continue;
-        for (size_t w = 0; w < n->n_workers; w++)
-            sw_worker_send_cred(&n->workers[w], i, sw_tls_cred_ref(cred));
+        send_cred(n, i, cred, error);
     }
 }
 
@@ -78,6 +84,7 @@ static bool on_this_node(const struct sw_node *n, const struct sw_workload *wl)
 static void want_identities(struct sw_node *n)
 {
     SW_VEC(struct sw_slice) ids = {0};
+    size_t n_served;
 
     for (size_t i = 0; i < n->n_pods; i++) {
         const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
@@ -85,14 +92,28 @@ static void want_identities(struct sw_node *n)
         if (wl)
             sw_vec_push(&ids, wl->c->identity);
     }
+    n_served = ids.n;
     for (size_t i = 0; i < sw_state_workload_count(n->state) && ids.n < IDENTITIES_MAX; i++) {
         const struct sw_workload *wl = sw_state_workload_at(n->state, i);
 
         if (n->config->mode == SW_NODE_SHARED && on_this_node(n, wl))
             sw_vec_push(&ids, wl->c->identity);
     }
-    sw_certs_want(n->certs, ids.p, ids.n);
+    sw_certs_want(n->certs, ids.p, n_served, ids.n);
     sw_vec_done(&ids);
+}
+
+/* A worker has a connection that waits for the certificate of a pod. */
+static void on_need(void *arg, size_t pod)
+{
+    struct sw_node *n = arg;
+    const struct sw_workload *wl;
+
+    if (!n->certs)
+        return; /* the end: messages of workers that are gone */
+    wl = pod_workload(n, &n->pods[pod]);
+    if (wl)
+        sw_certs_need(n->certs, wl->c->identity);
 }
 
 /* Every worker gets, for each pod, the credential of the identity the pod has now. */
@@ -100,10 +121,11 @@ static void send_creds(struct sw_node *n)
 {
     for (size_t i = 0; i < n->n_pods; i++) {
         const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
-        struct sw_tls_cred *cred = wl ? sw_certs_get(n->certs, wl->c->identity) : NULL;
+        struct sw_certs_entry e = {0};
 
-        for (size_t w = 0; w < n->n_workers; w++)
-            sw_worker_send_cred(&n->workers[w], i, cred ? sw_tls_cred_ref(cred) : NULL);
+        if (wl)
+            e = sw_certs_find(n->certs, wl->c->identity);
+        send_cred(n, i, e.cred, e.error);
     }
 }
 
@@ -214,10 +236,29 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
     return n->admin ? SW_OK : err->rc;
 }
 
+/* NULL with SW_OK in err: workloads have no identity. */
+static struct sw_issuer *make_issuer(struct sw_node *n, struct sw_err *err)
+{
+    const struct sw_node_config *c = n->config;
+    struct sw_issuer_ca_opts o = {
+        .address = c->ca_address,
+        .root = c->ca_root_ca,
+        .alt_name = c->alt_ca_hostname,
+        .token = c->auth_token,
+        .cluster_id = c->cluster_id,
+        .mark = c->packet_mark,
+        .impersonate = c->mode == SW_NODE_SHARED,
+    };
+
+    if (c->local_ca)
+        return sw_issuer_local_new(c->local_ca, err);
+    return c->ca_address ? sw_issuer_ca_new(n->loop, &o, err) : NULL;
+}
+
 static int start_certs(struct sw_node *n, struct sw_err *err)
 {
     struct sw_certs_opts o = {
-        .dir = n->config->local_ca,
+        .issuer = make_issuer(n, err),
         .crl = n->config->crl,
         .ttl_ns = n->config->secret_ttl_ns,
         .shard = n->shard,
@@ -225,6 +266,8 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
         .arg = n,
     };
 
+    if (err->rc != SW_OK)
+        return err->rc;
     n->certs = sw_certs_new(n->loop, &o, err);
     return n->certs ? SW_OK : err->rc;
 }
@@ -239,6 +282,9 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         .state = n->state,
         .pods = n->pods,
         .n_pods = n->n_pods,
+        .main = n->loop,
+        .on_need = on_need,
+        .arg = n,
     };
     int rc;
 
@@ -303,6 +349,7 @@ static void stop(struct sw_node *n)
     sw_filewatch_free(n->watch);
     sw_admin_free(n->admin);
     sw_certs_free(n->certs);
+    n->certs = NULL;
     sw_crew_end(&n->crew);
     for (size_t i = 0; i < n->n_workers; i++)
         sw_worker_done(&n->workers[i]);
@@ -325,8 +372,9 @@ static void say_ready(struct sw_node *n)
 {
     struct sw_log_line l;
 
-    if (!n->config->local_ca)
-        sw_log_warn("certs", "no --local-ca: workloads have no identity, HBONE is refused");
+    if (!n->config->local_ca && !n->config->ca_address)
+        sw_log_warn("certs", "neither --local-ca nor --ca-address: workloads have no identity, "
+                             "HBONE is refused");
     for (size_t i = 0; i < n->n_pods; i++) {
         if (!pod_workload(n, &n->pods[i]))
             sw_log_warn("config",

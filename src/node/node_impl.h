@@ -5,7 +5,7 @@
 #include "io/filewatch.h"
 #include "io/loop.h"
 #include "io/signal.h"
-#include "node/certs.h"
+#include "node/cert/certs.h"
 #include "node/node.h"
 #include "node/worker.h"
 #include "telemetry/admin.h"

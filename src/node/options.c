@@ -31,13 +31,32 @@ static const struct sw_opt table[] = {
     {"local-ca", "SPANWIRE_LOCAL_CA", SW_OPT_STR, AT(local_ca), .arg = "DIR",
      .help = "Directory made by 'spanwire cert ca': certificates of local workloads are issued "
              "from it and renewed at half of their life."},
+    {"ca-address", "CA_ADDRESS", SW_OPT_STR, AT(ca_address), .arg = "URL",
+     .help = "Certificate authority that issues certificates to local workloads "
+             "(istio.v1.auth.IstioCertificateService), https://HOST:PORT. Default: none, and "
+             "https://istiod.istio-system.svc:15012 in a Kubernetes pod without --local-ca."},
+    {"ca-root", "CA_ROOT_CA", SW_OPT_STR, AT(ca_root_ca),
+     .def = "./var/run/secrets/istio/root-cert.pem", .arg = "FILE|PEM|SYSTEM",
+     .help = "Root of the authority's own certificate: a file, which is read again when it "
+             "changes, the certificate itself, or the roots of the system."},
+    {"ca-alt-name", "ALT_CA_HOSTNAME", SW_OPT_STR, AT(alt_ca_hostname), .arg = "NAME",
+     .help = "Second name that the authority's certificate may be for."},
+    {"auth-token", "AUTH_TOKEN", SW_OPT_STR, AT(auth_token), .flags = SW_OPT_SECRET,
+     .arg = "FILE|TOKEN",
+     .help = "Bearer token for the certificate authority and the control plane, or its file, which "
+             "is read for every call. Default ./var/run/secrets/tokens/istio-token, if there is "
+             "one. CA_HEADER_name=value in the environment adds headers."},
     {"crl", "CRL_PATH", SW_OPT_STR, AT(crl), .arg = "FILE",
-     .help = "Certificate revocation list, PEM or DER."},
+     .help = "Certificate revocation list, PEM or DER; read again when it changes. Peers on it are "
+             "refused and their connections closed. An absent file revokes nothing."},
     {"secret-ttl", "SECRET_TTL", SW_OPT_DURATION, AT(secret_ttl_ns), .def = "24h", .min = 1000,
      .help = "Life of the certificates issued to local workloads."},
 
     {"tls12", "TLS12_ENABLED", SW_OPT_BOOL, AT(tls12), .def = "false",
      .help = "Also speak TLS 1.2 on HBONE; without it TLS 1.3 only."},
+    {NULL, "COMPLIANCE_POLICY", SW_OPT_STR, AT(compliance_policy),
+     .help = "Restriction of algorithms. 'pqc' asks for X25519MLKEM768 only, which the TLS library "
+             "of this build lacks: the node refuses to start."},
 
     {.type = SW_OPT_GROUP, .help = "Names"},
     {"node-name", "NODE_NAME", SW_OPT_STR, AT(node_name), .def = "", .arg = "NAME",
@@ -45,7 +64,8 @@ static const struct sw_opt table[] = {
     {"network", "NETWORK", SW_OPT_STR, AT(network), .def = "", .arg = "NAME",
      .help = "Network this node is in; other networks are reached through their gateways."},
     {"cluster-id", "CLUSTER_ID,ISTIO_META_CLUSTER_ID", SW_OPT_STR, AT(cluster_id),
-     .def = "Kubernetes", .arg = "NAME", .help = "Name of the cluster; shown in /config_dump."},
+     .def = "Kubernetes", .arg = "NAME",
+     .help = "Name of the cluster; sent to the certificate authority, shown in /config_dump."},
     {"cluster-domain", "CLUSTER_DOMAIN", SW_OPT_STR, AT(cluster_domain), .def = "cluster.local",
      .arg = "DOMAIN", .help = "DNS domain of the cluster; shown in /config_dump."},
     {"trust-domain", "TRUST_DOMAIN", SW_OPT_STR, AT(trust_domain), .def = "cluster.local",
@@ -158,22 +178,12 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Accepted for compatibility, not used by this version"},
     {NULL, "XDS_ADDRESS", SW_OPT_STR, AT(unread.xds_address), .flags = SW_OPT_UNUSED,
      .help = "Control plane."},
-    {NULL, "CA_ADDRESS", SW_OPT_STR, AT(unread.ca_address), .flags = SW_OPT_UNUSED,
-     .help = "Certificate authority."},
     {NULL, "XDS_ROOT_CA", SW_OPT_STR, AT(unread.xds_root_ca), .flags = SW_OPT_UNUSED,
      .help = "Root of the control plane."},
-    {NULL, "CA_ROOT_CA", SW_OPT_STR, AT(unread.ca_root_ca), .flags = SW_OPT_UNUSED,
-     .help = "Root of the certificate authority."},
     {NULL, "ALT_XDS_HOSTNAME", SW_OPT_STR, AT(unread.alt_xds_hostname), .flags = SW_OPT_UNUSED,
      .help = "Second name of the control plane."},
-    {NULL, "ALT_CA_HOSTNAME", SW_OPT_STR, AT(unread.alt_ca_hostname), .flags = SW_OPT_UNUSED,
-     .help = "Second name of the certificate authority."},
-    {NULL, "AUTH_TOKEN", SW_OPT_STR, AT(unread.auth_token), .flags = SW_OPT_UNUSED | SW_OPT_SECRET,
-     .help = "Token or its file."},
     {NULL, "XDS_ON_DEMAND", SW_OPT_BOOL, AT(unread.xds_on_demand), .flags = SW_OPT_UNUSED,
      .help = "Ask for workloads when they are needed."},
-    {NULL, "COMPLIANCE_POLICY", SW_OPT_STR, AT(unread.compliance_policy), .flags = SW_OPT_UNUSED,
-     .help = "Restriction of algorithms."},
     {NULL, "INPOD_UDS", SW_OPT_STR, AT(unread.inpod_uds), .flags = SW_OPT_UNUSED,
      .help = "Socket of the node agent."},
     {NULL, "ISTIO_META_DNS_CAPTURE", SW_OPT_BOOL, AT(unread.dns_capture), .flags = SW_OPT_UNUSED,

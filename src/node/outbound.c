@@ -23,6 +23,7 @@ static void drop_setup(struct outbound *o)
     sw_timer_stop(outbound_worker(o)->loop, &s->answer);
     sw_dial_cancel(&s->dial);
     sw_pool_cancel(&s->wait);
+    sw_worker_cancel_wait(outbound_worker(o), &s->cred_wait);
     if (s->resolve)
         s->resolve->arg = NULL; /* it frees itself when the answer comes */
     (void)sw_state_unref(s->state);

@@ -33,6 +33,7 @@ struct outbound_setup {
     bool pooled;      /* the session in use was there before; it may have been dead already */
     struct sw_dial dial;
     struct sw_pool_wait wait;
+    struct sw_cred_wait cred_wait;
     struct sw_timer answer;     /* how long a peer may think about a CONNECT */
     struct sw_resolve *resolve; /* ours until it answers */
     struct sw_trace trace;

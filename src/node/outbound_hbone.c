@@ -181,6 +181,27 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
     }
 }
 
+static void on_cred(struct sw_cred_wait *wait, const char *error)
+{
+    struct outbound_setup *setup = SW_CONTAINER_OF(wait, struct outbound_setup, cred_wait);
+
+    if (error)
+        outbound_finish(setup->out, SW_FLAG_IDENTITY_ERROR, error);
+    else
+        outbound_hbone(setup->out);
+}
+
+/* A certificate that is being fetched is waited for; one that cannot be had fails at once. */
+static void without_cred(struct outbound *o)
+{
+    struct sw_wpod *p = o->live.pod;
+
+    if (p->cred_error)
+        outbound_finish(o, SW_FLAG_IDENTITY_ERROR, p->cred_error);
+    else
+        sw_worker_wait_cred(p, &o->setup->cred_wait, on_cred);
+}
+
 void outbound_hbone(struct outbound *o)
 {
     struct outbound_setup *setup = o->setup;
@@ -199,7 +220,7 @@ void outbound_hbone(struct outbound *o)
     bool hit;
 
     if (!t.cred) {
-        outbound_finish(o, SW_FLAG_IDENTITY_ERROR, "no certificate for the local workload yet");
+        without_cred(o);
         return;
     }
     if (w->config->listen_ip.family) {

@@ -172,7 +172,9 @@ static void on_park_deadline(struct sw_timer *t)
 {
     struct sw_parked *k = SW_CONTAINER_OF(t, struct sw_parked, deadline);
 
-    turn_away(k->listener, k->fd, &k->peer, "local workload did not become known in time");
+    turn_away(k->listener, k->fd, &k->peer,
+              k->listener->pod->local ? "no certificate for the local workload in time"
+                                      : "local workload did not become known in time");
     unpark(k);
 }
 
@@ -190,14 +192,17 @@ static void park(struct sw_listener *l, int fd, const struct sw_addr *peer)
     w->n_lives++;
     w->n_parked++;
     sw_timer_start(w->loop, &k->deadline, WORKLOAD_WAIT_S * SW_NS_PER_S, on_park_deadline);
+    if (l->pod->local)
+        sw_worker_need_cred(l->pod);
 }
 
+/* One whose certificate cannot be had is served too: with the reason, at once. */
 static bool pod_ready(const struct sw_listener *l)
 {
-    return l->pod->local && (l->kind != SW_LISTEN_HBONE || l->pod->cred);
+    return l->pod->local && (l->kind != SW_LISTEN_HBONE || l->pod->cred || l->pod->cred_error);
 }
 
-static void serve_parked(struct sw_worker *w)
+void sw_worker_serve_parked(struct sw_worker *w)
 {
     SW_LIST_FOREACH (it, &w->parked) {
         struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
@@ -258,41 +263,13 @@ static void take_state(struct sw_crew_thread *t, void *state)
     for (size_t i = 0; i < w->n_pods; i++)
         w->pods[i].local = local_of(w->state, w->pods[i].pod);
     recheck_guards(w);
-    serve_parked(w);
+    sw_worker_serve_parked(w);
     (void)sw_state_unref(old);
 }
 
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *state)
 {
     sw_crew_order(&w->thread, take_state, state);
-}
-
-struct new_cred {
-    size_t pod;
-    struct sw_tls_cred *cred;
-};
-
-static void take_cred(struct sw_crew_thread *t, void *arg)
-{
-    struct sw_worker *w = worker_of(t);
-    struct new_cred *c = arg;
-    struct sw_wpod *p = &w->pods[c->pod];
-
-    (void)sw_tls_cred_unref(p->cred);
-    p->cred = c->cred;
-    sw_free(c);
-    if (p->cred && sw_tls_cred_has_crl(p->cred))
-        sw_inbound_recheck(w);
-    serve_parked(w);
-}
-
-void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *cred)
-{
-    struct new_cred *c = SW_NEW(struct new_cred);
-
-    c->pod = pod;
-    c->cred = cred;
-    sw_crew_order(&w->thread, take_cred, c);
 }
 
 static void worker_drain(struct sw_crew_thread *t)
@@ -397,11 +374,16 @@ int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, stru
     struct sw_pool_config pool;
     int rc;
 
-    *w = (struct sw_worker){.config = from->config, .egress = from->egress};
+    *w = (struct sw_worker){.config = from->config,
+                            .egress = from->egress,
+                            .main = from->main,
+                            .on_need = from->on_need,
+                            .need_arg = from->arg};
     sw_list_init(&w->guards);
     sw_list_init(&w->lives);
     sw_list_init(&w->servers);
     sw_list_init(&w->parked);
+    sw_list_init(&w->cred_waits);
     rc = sw_crew_thread_init(&w->thread, from->crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
@@ -463,8 +445,10 @@ void sw_worker_done(struct sw_worker *w)
     sw_free(w->listeners);
     sw_pool_free(w->pool);
     sw_crew_thread_done(&w->thread);
-    for (size_t i = 0; i < w->n_pods; i++)
+    for (size_t i = 0; i < w->n_pods; i++) {
         (void)sw_tls_cred_unref(w->pods[i].cred);
+        sw_free(w->pods[i].cred_error);
+    }
     sw_free(w->pods);
     (void)sw_state_unref(w->state);
     sw_map_done(&w->book.parties);

@@ -42,6 +42,17 @@ struct sw_wpod {
     const struct sw_pod *pod;
     const struct sw_workload *local; /* in worker->state; NULL while unknown */
     struct sw_tls_cred *cred;        /* owned; NULL while none was issued */
+    char *cred_error;                /* owned; why there is none; NULL: it is being fetched */
+    bool needed;                     /* the main thread knows that connections wait for it */
+};
+
+/* A connection that waits until its pod has a certificate, or cannot have one. */
+struct sw_cred_wait {
+    struct sw_list link;
+    struct sw_timer deadline;
+    struct sw_wpod *pod;
+    /* pod->cred is there, or NULL and 'error' says why. */
+    void (*cb)(struct sw_cred_wait *wait, const char *error);
 };
 
 enum sw_listen_kind {
@@ -134,6 +145,7 @@ struct sw_worker {
     struct sw_timer tune;   /* runs while a connection waits for its keep-alive */
     struct sw_list servers; /* inbound HBONE connections */
     struct sw_list parked;
+    struct sw_list cred_waits;
     size_t n_lives; /* with the parked ones */
     size_t n_parked;
     size_t n_servers;
@@ -141,6 +153,9 @@ struct sw_worker {
     struct sw_accept_group accept;
     struct sw_session_config session_config;
     struct sw_sock_opts sock; /* mark, keep-alive; netns is set per use */
+    struct sw_loop *main;     /* this and the next two: of the setup */
+    void (*on_need)(void *arg, size_t pod);
+    void *need_arg;
 };
 
 /* Options for a socket to the outside, made in the pod's namespace. */
@@ -153,6 +168,17 @@ struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *
 bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const struct sw_ip *src_ip,
                          const struct sw_spiffe *src, const struct sw_addr *to,
                          struct sw_policy_verdict *verdict);
+
+/* Connections that waited for what the pods lacked are served now. */
+void sw_worker_serve_parked(struct sw_worker *w);
+/* A connection needs the certificate the pod lacks: the main thread hears of it, once. */
+void sw_worker_need_cred(struct sw_wpod *p);
+/* Waits for the pod's certificate, which it lacks now. The callback comes later, unless cancelled.
+ */
+void sw_worker_wait_cred(struct sw_wpod *p, struct sw_cred_wait *wait,
+                         void (*cb)(struct sw_cred_wait *wait, const char *error));
+/* One that does not wait is fine. */
+void sw_worker_cancel_wait(struct sw_worker *w, struct sw_cred_wait *wait);
 
 void sw_live_add(struct sw_worker *w, struct sw_live *l);
 void sw_live_remove(struct sw_worker *w, struct sw_live *l);
@@ -180,6 +206,10 @@ struct sw_worker_setup {
     struct sw_state *state; /* a reference is taken */
     const struct sw_pod *pods;
     size_t n_pods;
+    /* On the main loop: a connection waits for the certificate of this pod. */
+    struct sw_loop *main;
+    void (*on_need)(void *arg, size_t pod);
+    void *arg;
 };
 /* One more of the crew. */
 SW_NODISCARD int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from,
@@ -193,4 +223,5 @@ SW_NODISCARD int sw_worker_start(struct sw_worker *w, struct sw_err *err);
 void sw_worker_done(struct sw_worker *w);
 /* Messages; each takes over the reference it is given. */
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *s);
-void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c);
+/* c NULL: there is none, and 'error' (copied) says why; both NULL: it is being fetched. */
+void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c, const char *error);

@@ -288,6 +288,11 @@
       "Configuration reloads, by result (ok, failed)") \
     X(CERT_EXPIRY, GAUGE, "spanwire_certificate_expiry_seconds", "identity", \
       "When the certificate of an identity expires, in seconds since 1970") \
+    X(CERT_REQUESTS, COUNTER, "spanwire_certificate_requests", "result", \
+      "Certificates asked for, by result: issued, unavailable (no answer of the authority), " \
+      "denied, invalid (unusable answer)") \
+    X(CRL_RELOADS, COUNTER, "spanwire_crl_reloads", "result", \
+      "Revocation list reloads, by result (ok, failed)") \
     X(SERIES, GAUGE, "spanwire_metrics_series", "", \
       "Time series held, all threads together") \
     X(SERIES_OVERFLOW, COUNTER, "spanwire_metrics_overflow", "", \

@@ -1,47 +1,121 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/certs.h"
+#include "node/cert/certs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
 #include "base/vec.h"
-#include "io/filewatch.h"
-#include "tls/cert/ca.h"
+#include "node/cert/crl.h"
 
 enum {
+    CONCURRENT = 8,
     BACKOFF_FIRST_S = 1,
     BACKOFF_MOST_S = 150,
-    CRL_MAX = 4 << 20,
+    ROOTS_AGE_S = 60, /* a certificate this young is not renewed for the sake of its roots */
 };
 
+/* Whose request goes first: the last one. */
+enum priority { RENEWAL, PREFETCH, SERVED, TRAFFIC, PRIORITIES };
+
 struct cert {
+    struct sw_list link; /* in a queue */
     struct sw_certs *certs;
     char *identity; /* owned */
     struct sw_tls_cred *cred;
-    struct sw_timer timer;
+    struct sw_issue issue;
+    struct sw_timer timer; /* renewal or the next try */
     struct sw_metric *expiry;
     uint64_t backoff_s;
+    uint64_t issued_ns;
+    enum priority wish;   /* of a first request */
+    enum priority queued; /* in which queue, while linked */
+    bool asking;
     bool wanted;
-    char error[200];
+    char error[200]; /* of the last try; empty: it succeeded, or there was none */
 };
 
 struct sw_certs {
     struct sw_loop *loop;
     struct sw_certs_opts opts;
-    struct sw_slice crl; /* owned text */
-    struct sw_filewatch *crl_watch;
-    SW_VEC(struct cert *) list; /* sorted by identity */
+    struct sw_crl *crl;
+    struct sw_slice crl_text; /* in force; lives in crl */
+    struct sw_map index;      /* identity -> struct cert */
+    SW_VEC(struct cert *) list;
+    bool sorted;
+    struct sw_list queues[PRIORITIES];
+    size_t n_asking;
+    bool pumping;
 };
 
-static void issue(struct cert *c);
+/* ---- the queue ---- */
+
+static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct sw_err *err);
+
+static void ask(struct cert *c)
+{
+    struct sw_certs *all = c->certs;
+
+    c->asking = true;
+    all->n_asking++;
+    sw_timer_stop(all->loop, &c->timer);
+    c->issue = (struct sw_issue){
+        .identity = sw_slice_str(c->identity),
+        .ttl_s = sw_max(all->opts.ttl_ns / SW_NS_PER_S, 1),
+        .crl = all->crl_text,
+        .cb = on_issued,
+    };
+    sw_issuer_start(all->opts.issuer, &c->issue);
+}
+
+static struct cert *next_queued(struct sw_certs *all)
+{
+    for (int p = PRIORITIES - 1; p >= 0; p--) {
+        struct sw_list *it = sw_list_pop_front(&all->queues[p]);
+
+        if (it)
+            return SW_CONTAINER_OF(it, struct cert, link);
+    }
+    return NULL;
+}
+
+/* An issuer may answer from inside: the loop goes on, no recursion. */
+static void pump(struct sw_certs *all)
+{
+    struct cert *c;
+
+    if (all->pumping)
+        return;
+    all->pumping = true;
+    while (all->n_asking < CONCURRENT && (c = next_queued(all)))
+        ask(c);
+    all->pumping = false;
+}
+
+/* Queues a request; one that waits already only moves up. */
+static void enqueue(struct cert *c, enum priority p)
+{
+    if (c->asking || (sw_list_linked(&c->link) && p <= c->queued))
+        return;
+    if (sw_list_linked(&c->link))
+        sw_list_unlink(&c->link);
+    c->queued = p;
+    sw_list_push_back(&c->certs->queues[p], &c->link);
+    pump(c->certs);
+}
 
 static void on_due(struct sw_timer *t)
 {
-    issue(SW_CONTAINER_OF(t, struct cert, timer));
+    struct cert *c = SW_CONTAINER_OF(t, struct cert, timer);
+
+    enqueue(c, c->cred ? RENEWAL : c->wish);
 }
+
+/* ---- answers ---- */
 
 /* Half of the lifetime, but never in a tight loop. */
 static uint64_t refresh_delay(const struct sw_tls_cred *cred)
@@ -57,131 +131,204 @@ static uint64_t refresh_delay(const struct sw_tls_cred *cred)
     return sw_max(at_ns - now_ns, SW_NS_PER_S / 2);
 }
 
-static void retry_later(struct cert *c, const struct sw_err *err)
+static void count(const struct sw_certs *all, const char *result)
+{
+    sw_metric_add(sw_metric_get1(all->opts.shard, SW_METRIC_CERT_REQUESTS, result), 1);
+}
+
+static void tell(const struct cert *c)
+{
+    c->certs->opts.cb(c->certs->opts.arg, sw_slice_str(c->identity), c->cred,
+                      c->cred ? NULL : c->error);
+}
+
+static uint64_t next_backoff(struct cert *c)
 {
     uint64_t ns;
 
     c->backoff_s = c->backoff_s ? sw_min(c->backoff_s * 2, BACKOFF_MOST_S) : BACKOFF_FIRST_S;
     ns = c->backoff_s * SW_NS_PER_S;
-    ns = ns - ns / 5 + sw_rand_below(ns * 2 / 5);
+    return ns - ns / 5 + sw_rand_below(ns * 2 / 5);
+}
+
+static void failed(struct cert *c, const struct sw_err *err)
+{
+    uint64_t end_ns = c->cred ? sw_tls_cred_not_after(c->cred) * SW_NS_PER_S : 0;
+    uint64_t now_ns = sw_wall_ns();
+    uint64_t wait_ns = next_backoff(c);
+
+    count(c->certs, err->rc == SW_ECLOSED   ? "unavailable"
+                    : err->rc == SW_EDENIED ? "denied"
+                                            : "invalid");
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);
-    sw_log_error("certs", "cannot issue a certificate for %s: %s; retrying in %llu s", c->identity,
-                 err->msg, (unsigned long long)(ns / SW_NS_PER_S));
-    sw_timer_start(c->certs->loop, &c->timer, ns, on_due);
-    if (c->cred && sw_tls_cred_not_after(c->cred) * SW_NS_PER_S < sw_wall_ns())
-        c->cred = sw_tls_cred_unref(c->cred);
+    /* Up to the end of the old one, there is a try in time for it. */
+    if (end_ns > now_ns)
+        wait_ns = sw_min(wait_ns, sw_max(end_ns - now_ns, SW_NS_PER_S / 2));
+    sw_log_error("certs", "cannot get a certificate for %s: %s; %s, next try in %llu ms",
+                 c->identity, err->msg,
+                 end_ns > now_ns ? "the previous one is still valid"
+                                 : "connections that need it are refused",
+                 (unsigned long long)(wait_ns / SW_NS_PER_MS));
+    sw_timer_start(c->certs->loop, &c->timer, wait_ns, on_due);
+    if (end_ns > now_ns)
+        return;
+    c->cred = sw_tls_cred_unref(c->cred);
+    tell(c);
 }
 
 static void install(struct cert *c, struct sw_tls_cred *cred)
 {
     (void)sw_tls_cred_unref(c->cred);
     c->cred = cred;
-    c->backoff_s = 0;
-    c->error[0] = '\0';
     sw_metric_set(c->expiry, (int64_t)sw_tls_cred_not_after(cred));
-    c->certs->opts.cb(c->certs->opts.arg, sw_slice_str(c->identity), cred);
+    tell(c);
 }
 
-/* The CA is read again each time: it may have been replaced. */
-static void issue(struct cert *c)
+static bool same_roots(const struct sw_tls_cred *a, const struct sw_tls_cred *b)
 {
-    struct sw_certs *all = c->certs;
-    struct sw_ca_leaf leaf = {.id = sw_slice_str(c->identity),
-                              .ttl_s = sw_max(all->opts.ttl_ns / SW_NS_PER_S, 1),
-                              .foreign_trust_domain = true};
-    struct sw_err err = {0};
-    struct sw_tls_cred *cred = NULL;
-    struct sw_ca *ca = sw_ca_load(all->opts.dir, &err);
+    const struct sw_tls_cert_info *x;
+    const struct sw_tls_cert_info *y;
+    size_t n = sw_tls_cred_roots(a, &x);
 
-    if (ca)
-        cred = sw_ca_issue_cred(ca, &leaf, all->crl, &err);
-    sw_ca_free(ca);
+    if (n != sw_tls_cred_roots(b, &y))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!sw_slice_eq(x[i].pem, y[i].pem))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The authority gave out another bundle of roots: the others are renewed now, before it signs with
+ * a root that their half of the node does not trust yet.
+ */
+static void spread_roots(struct sw_certs *all, const struct cert *from)
+{
+    uint64_t now = sw_loop_now(all->loop);
+
+    SW_VEC_FOREACH (struct cert *, it, &all->list) {
+        struct cert *c = *it;
+
+        if (c != from && c->cred && now - c->issued_ns > ROOTS_AGE_S * SW_NS_PER_S &&
+            !same_roots(c->cred, from->cred))
+            enqueue(c, RENEWAL);
+    }
+}
+
+static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct sw_err *err)
+{
+    struct cert *c = SW_CONTAINER_OF(i, struct cert, issue);
+    struct sw_certs *all = c->certs;
+    bool new_roots = cred && c->cred && !same_roots(cred, c->cred);
+
+    c->asking = false;
+    all->n_asking--;
     if (!cred) {
-        retry_later(c, &err);
+        failed(c, err);
+        pump(all);
         return;
     }
+    count(all, "issued");
     sw_log_debug("certs", "certificate issued for %s", c->identity);
-    install(c, cred);
+    c->backoff_s = 0;
+    c->error[0] = '\0';
+    c->issued_ns = sw_loop_now(all->loop);
     sw_timer_start(all->loop, &c->timer, refresh_delay(cred), on_due);
+    install(c, cred);
+    if (new_roots) {
+        sw_log_info("certs", "the bundle of roots changed: renewing certificates that lack it");
+        spread_roots(all, c);
+    }
+    pump(all);
 }
+
+/* ---- which identities ---- */
 
 static void cert_free(struct cert *c)
 {
-    sw_timer_stop(c->certs->loop, &c->timer);
+    struct sw_certs *all = c->certs;
+
+    if (c->asking) {
+        sw_issuer_cancel(all->opts.issuer, &c->issue);
+        all->n_asking--;
+    }
+    if (sw_list_linked(&c->link))
+        sw_list_unlink(&c->link);
+    sw_timer_stop(all->loop, &c->timer);
     (void)sw_tls_cred_unref(c->cred);
-    sw_metric_drop(c->certs->opts.shard, c->expiry);
+    sw_metric_drop(all->opts.shard, c->expiry);
+    (void)sw_map_del(&all->index, sw_slice_str(c->identity));
     sw_free(c->identity);
     sw_free(c);
 }
 
-static struct cert *find(const struct sw_certs *c, struct sw_slice identity)
-{
-    SW_VEC_FOREACH (struct cert *, it, &c->list) {
-        if (sw_slice_eq_str(identity, (*it)->identity))
-            return *it;
-    }
-    return NULL;
-}
-
-static struct cert *cert_new(struct sw_certs *all, struct sw_slice identity)
+static struct cert *cert_new(struct sw_certs *all, struct sw_slice identity, enum priority p)
 {
     struct cert *c = SW_NEW(struct cert);
-    size_t at;
 
     c->certs = all;
     c->identity = sw_slice_dup(identity);
+    c->wish = p;
     c->expiry = sw_metric_get1(all->opts.shard, SW_METRIC_CERT_EXPIRY, c->identity);
     sw_vec_push(&all->list, c);
-    for (at = all->list.n - 1; at > 0 && strcmp(all->list.p[at - 1]->identity, c->identity) > 0;
-         at--)
-        all->list.p[at] = all->list.p[at - 1];
-    all->list.p[at] = c;
+    all->sorted = false;
+    (void)sw_map_put(&all->index, sw_slice_str(c->identity), c);
     return c;
 }
 
-void sw_certs_want(struct sw_certs *c, const struct sw_slice *identities, size_t n)
+static void want_one(struct sw_certs *all, struct sw_slice identity, enum priority p)
+{
+    struct cert *c = sw_map_get(&all->index, identity);
+
+    if (c && c->wanted)
+        return; /* named before, as one that is served */
+    if (!c) {
+        c = cert_new(all, identity, p);
+        enqueue(c, p);
+    } else if (p > c->wish && sw_list_linked(&c->link)) {
+        enqueue(c, p);
+    }
+    c->wish = p;
+    c->wanted = true;
+}
+
+static void drop_unwanted(struct sw_certs *all)
 {
     size_t kept = 0;
 
-    if (!c->opts.dir)
+    for (size_t i = 0; i < all->list.n; i++) {
+        if (all->list.p[i]->wanted)
+            all->list.p[kept++] = all->list.p[i];
+        else
+            cert_free(all->list.p[i]);
+    }
+    all->list.n = kept;
+}
+
+void sw_certs_want(struct sw_certs *c, const struct sw_slice *identities, size_t n_served, size_t n)
+{
+    if (!c->opts.issuer)
         return;
     SW_VEC_FOREACH (struct cert *, it, &c->list) {
         (*it)->wanted = false;
     }
-    for (size_t i = 0; i < n; i++) {
-        struct cert *known = find(c, identities[i]);
-
-        if (!known) {
-            known = cert_new(c, identities[i]);
-            issue(known);
-        }
-        known->wanted = true;
-    }
-    for (size_t i = 0; i < c->list.n; i++) {
-        if (c->list.p[i]->wanted)
-            c->list.p[kept++] = c->list.p[i];
-        else
-            cert_free(c->list.p[i]);
-    }
-    c->list.n = kept;
+    for (size_t i = 0; i < n; i++)
+        want_one(c, identities[i], i < n_served ? SERVED : PREFETCH);
+    drop_unwanted(c);
+    pump(c);
 }
 
-struct sw_tls_cred *sw_certs_get(const struct sw_certs *c, struct sw_slice identity)
+void sw_certs_need(struct sw_certs *c, struct sw_slice identity)
 {
-    const struct cert *found = find(c, identity);
+    struct cert *x = sw_map_get(&c->index, identity);
 
-    return found ? found->cred : NULL;
+    if (x && sw_list_linked(&x->link))
+        enqueue(x, TRAFFIC);
 }
 
-size_t sw_certs_count(const struct sw_certs *c)
+static struct sw_certs_entry entry(const struct cert *x)
 {
-    return c->list.n;
-}
-
-struct sw_certs_entry sw_certs_at(const struct sw_certs *c, size_t i)
-{
-    const struct cert *x = c->list.p[i];
-
     return (struct sw_certs_entry){
         .identity = sw_slice_str(x->identity),
         .cred = x->cred,
@@ -189,86 +336,79 @@ struct sw_certs_entry sw_certs_at(const struct sw_certs *c, size_t i)
     };
 }
 
+struct sw_certs_entry sw_certs_find(const struct sw_certs *c, struct sw_slice identity)
+{
+    const struct cert *x = sw_map_get(&c->index, identity);
+
+    if (x)
+        return entry(x);
+    return (struct sw_certs_entry){
+        .identity = identity,
+        .error = c->opts.issuer ? NULL : "no certificate authority is configured",
+    };
+}
+
+size_t sw_certs_count(const struct sw_certs *c)
+{
+    return c->list.n;
+}
+
+static int by_identity(const void *a, const void *b)
+{
+    const struct cert *const *x = a;
+    const struct cert *const *y = b;
+
+    return strcmp((*x)->identity, (*y)->identity);
+}
+
+struct sw_certs_entry sw_certs_at(struct sw_certs *c, size_t i)
+{
+    if (!c->sorted)
+        qsort(c->list.p, c->list.n, sizeof(c->list.p[0]), by_identity);
+    c->sorted = true;
+    return entry(c->list.p[i]);
+}
+
 /* ---- revocations ---- */
 
-/* A missing file means no revocations. */
-static int read_crl(const struct sw_certs *c, struct sw_slice *ret, struct sw_err *err)
-{
-    int rc = sw_file_read(c->opts.crl, CRL_MAX, ret, err);
-
-    if (rc == SW_ENOENT) {
-        *ret = sw_slice(sw_strdup(""), 0);
-        rc = SW_OK;
-    }
-    return rc;
-}
-
-static void on_crl(void *arg)
+/* All credentials with the new revocations, or none: half of the node must not obey others. */
+static int apply_crl(void *arg, struct sw_slice text, struct sw_err *err)
 {
     struct sw_certs *c = arg;
-    struct sw_slice text = {0};
-    struct sw_err err = {0};
-
-    if (read_crl(c, &text, &err) != SW_OK) {
-        sw_log_error("certs", "cannot load the revocation list, keeping the previous one: %s",
-                     err.msg);
-        return;
-    }
-    if (sw_slice_eq(text, c->crl)) {
-        sw_slice_free(&text);
-        return;
-    }
-    SW_VEC_FOREACH (struct cert *, it, &c->list) {
-        struct sw_tls_cred *cred;
-
-        if (!(*it)->cred)
-            continue;
-        cred = sw_tls_cred_with_crl((*it)->cred, text, &err);
-        if (!cred) {
-            sw_log_error("certs", "cannot load the revocation list, keeping the previous one: %s",
-                         err.msg);
-            sw_slice_free(&text);
-            return;
-        }
-        install(*it, cred);
-    }
-    sw_slice_free(&c->crl);
-    c->crl = text;
-    sw_log_info("certs", "revocation list loaded from '%s'", c->opts.crl);
-}
-
-/* A CRL that does not parse must stop the start: going on without it would fail open. */
-static int check_crl(struct sw_certs *c, const struct sw_ca *ca, struct sw_err *err)
-{
-    struct sw_tls_cred_pem pem = {.roots = sw_ca_root_pem(ca), .crl = c->crl};
-    struct sw_tls_cred *probe = sw_tls_cred_new(&pem, err);
-
-    if (!probe)
-        return sw_err_prefix(err, "'%s'", c->opts.crl);
-    (void)sw_tls_cred_unref(probe);
-    return SW_OK;
-}
-
-static int load(struct sw_certs *c, struct sw_err *err)
-{
-    struct sw_ca *ca = sw_ca_load(c->opts.dir, err);
+    struct sw_tls_cred **made = SW_NEW_ARRAY(struct sw_tls_cred *, c->list.n + 1);
     int rc = SW_OK;
 
-    if (!ca)
-        return err->rc;
-    if (c->opts.crl) {
-        rc = read_crl(c, &c->crl, err);
-        if (rc == SW_OK)
-            rc = check_crl(c, ca, err);
-        if (rc == SW_OK) {
-            c->crl_watch = sw_filewatch_new(c->loop, c->opts.crl, on_crl, c, err);
-            if (!c->crl_watch)
-                rc = err->rc;
-        }
+    for (size_t i = 0; i < c->list.n && rc == SW_OK; i++) {
+        if (!c->list.p[i]->cred)
+            continue;
+        made[i] = sw_tls_cred_with_crl(c->list.p[i]->cred, text, err);
+        rc = made[i] ? SW_OK : err->rc;
     }
-    sw_ca_free(ca);
+    for (size_t i = 0; i < c->list.n; i++) {
+        if (rc != SW_OK)
+            (void)sw_tls_cred_unref(made[i]);
+        else if (made[i])
+            install(c->list.p[i], made[i]);
+        if (rc == SW_OK)
+            c->list.p[i]->issue.crl = text; /* of a request under way */
+    }
+    if (rc == SW_OK)
+        c->crl_text = text;
+    sw_free(made);
     return rc;
 }
+
+static int watch_crl(struct sw_certs *c, struct sw_err *err)
+{
+    struct sw_crl_opts o = {
+        .path = c->opts.crl, .shard = c->opts.shard, .apply = apply_crl, .arg = c};
+
+    c->crl = sw_crl_new(c->loop, &o, err);
+    c->crl_text = sw_crl_text(c->crl);
+    return c->crl ? SW_OK : err->rc;
+}
+
+/* ---- the whole ---- */
 
 struct sw_certs *sw_certs_new(struct sw_loop *l, const struct sw_certs_opts *o, struct sw_err *err)
 {
@@ -276,7 +416,9 @@ struct sw_certs *sw_certs_new(struct sw_loop *l, const struct sw_certs_opts *o, 
 
     c->loop = l;
     c->opts = *o;
-    if (o->dir && load(c, err) != SW_OK) {
+    for (int p = 0; p < PRIORITIES; p++)
+        sw_list_init(&c->queues[p]);
+    if (o->issuer && o->crl && watch_crl(c, err) != SW_OK) {
         sw_certs_free(c);
         return NULL;
     }
@@ -291,7 +433,8 @@ void sw_certs_free(struct sw_certs *c)
         cert_free(*it);
     }
     sw_vec_done(&c->list);
-    sw_filewatch_free(c->crl_watch);
-    sw_slice_free(&c->crl);
+    sw_map_done(&c->index);
+    sw_crl_free(c->crl);
+    sw_issuer_free(c->opts.issuer);
     sw_free(c);
 }

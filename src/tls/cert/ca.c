@@ -107,7 +107,7 @@ int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
     return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t)to_s);
 }
 
-int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
+int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret)
 {
     gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)uri.p, .size = (unsigned)uri.n};
     gnutls_subject_alt_names_t sans = NULL;
@@ -118,13 +118,22 @@ int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
         rc = gnutls_subject_alt_names_set(sans, GNUTLS_SAN_URI, &d, NULL);
     if (rc >= 0)
         rc = gnutls_x509_ext_export_subject_alt_names(sans, &ext);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_extension_by_oid(crt, GNUTLS_X509EXT_OID_SAN, ext.data, ext.size,
-                                                  critical);
+    if (rc >= 0 && sw_buf_append(ret, ext.data, ext.size) != SW_OK)
+        rc = GNUTLS_E_MEMORY_ERROR;
     gnutls_free(ext.data);
     if (sans)
         gnutls_subject_alt_names_deinit(sans);
     return rc;
+}
+
+int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
+{
+    SW_BUF_AUTO san = {.max = SW_CA_SAN_MAX};
+    int rc = sw_ca_uri_san(uri, &san);
+
+    return rc < 0 ? rc
+                  : gnutls_x509_crt_set_extension_by_oid(
+                        crt, GNUTLS_X509EXT_OID_SAN, sw_buf_data(&san), sw_buf_len(&san), critical);
 }
 
 int sw_ca_new_key(gnutls_x509_privkey_t *ret)

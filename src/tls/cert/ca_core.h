@@ -20,11 +20,15 @@ struct sw_ca {
     size_t n_domains;
 };
 
+enum { SW_CA_SAN_MAX = 4096 }; /* bytes of such an extension */
+
 /* Results of GnuTLS: negative on failure. */
 int sw_ca_new_key(struct gnutls_x509_privkey_int **ret);
 int sw_ca_set_serial(struct gnutls_x509_crt_int *crt);
 int sw_ca_set_times(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
 int sw_ca_set_key_ids(struct gnutls_x509_crt_int *crt, struct gnutls_x509_crt_int *issuer);
+/* DER value of a subjectAltName extension with this one URI, appended to ret. */
+int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret);
 int sw_ca_set_uri(struct gnutls_x509_crt_int *crt, struct sw_slice uri, unsigned critical);
 /* The certificate was made or loaded: fills what is derived from it. SW_OK or an error of ours. */
 int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err);

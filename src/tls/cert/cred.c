@@ -380,6 +380,30 @@ struct sw_tls_cred *sw_tls_cred_with_crl(const struct sw_tls_cred *c, struct sw_
     return finish(c->core, crl, err);
 }
 
+int sw_tls_cred_check_chain(const struct sw_tls_cred *c, struct sw_err *err)
+{
+    const struct core *core = c->core;
+    gnutls_x509_crt_t list[SW_TLS_CHAIN_MAX];
+    unsigned status = 0;
+    int rc;
+
+    if (!core->n_chain)
+        return SW_OK;
+    /* The library may sort the array it is given. */
+    memcpy(list, core->chain, core->n_chain * sizeof(list[0]));
+    rc = gnutls_x509_trust_list_verify_crt2(core->trust, list, (unsigned)core->n_chain, NULL, 0,
+                                            GNUTLS_VERIFY_DISABLE_CRL_CHECKS, &status, NULL);
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EDENIED, rc, "certificate chain cannot be verified");
+    if (status & (GNUTLS_CERT_EXPIRED | GNUTLS_CERT_NOT_ACTIVATED))
+        return sw_err_set(err, SW_EDENIED, "certificate is not valid at this time");
+    if (status)
+        return sw_err_set(err, SW_EDENIED,
+                          "certificate chain does not lead to one of its roots (status 0x%x)",
+                          status);
+    return SW_OK;
+}
+
 struct sw_tls_cred *sw_tls_cred_ref(struct sw_tls_cred *c)
 {
     atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);

@@ -56,6 +56,12 @@ struct sw_tls_cred *sw_tls_cred_new(const struct sw_tls_cred_pem *pem, struct sw
 struct sw_tls_cred *sw_tls_cred_with_crl(const struct sw_tls_cred *c, struct sw_slice crl,
                                          struct sw_err *err);
 
+/*
+ * Would a peer that trusts the same roots accept our own chain now? SW_OK, or SW_EDENIED with the
+ * reason; always SW_OK for a verify-only credential.
+ */
+SW_NODISCARD int sw_tls_cred_check_chain(const struct sw_tls_cred *c, struct sw_err *err);
+
 struct sw_tls_cred *sw_tls_cred_ref(struct sw_tls_cred *c);
 /* Accepts NULL; always returns NULL: c = sw_tls_cred_unref(c). */
 struct sw_tls_cred *sw_tls_cred_unref(struct sw_tls_cred *c);

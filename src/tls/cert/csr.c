@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tls/cert/csr.h"
+
+#include <string.h>
+
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "tls/cert/ca_core.h"
+#include "tls/cert/spiffe.h"
+#include "tls/crypto/gnutls_err.h"
+
+static int build(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_slice identity)
+{
+    SW_BUF_AUTO san = {.max = SW_CA_SAN_MAX};
+    int rc = sw_ca_uri_san(identity, &san);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crq_set_version(crq, 1);
+    if (rc >= 0)
+        rc = gnutls_x509_crq_set_key(crq, key);
+    if (rc >= 0)
+        rc = gnutls_x509_crq_set_extension_by_oid(crq, GNUTLS_X509EXT_OID_SAN, sw_buf_data(&san),
+                                                  sw_buf_len(&san), 1);
+    return rc < 0 ? rc : gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_SHA256, 0);
+}
+
+static int export(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_buf *ret_csr,
+                  struct sw_buf *ret_key, struct sw_err *err)
+{
+    gnutls_datum_t der = {0};
+    gnutls_datum_t c = {0};
+    gnutls_datum_t k = {0};
+    int rc = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
+
+    /* The library's own PEM says NEW CERTIFICATE REQUEST, which RFC 7468 only tolerates. */
+    if (rc >= 0)
+        rc = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &c);
+    if (rc >= 0)
+        rc = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
+                                               &k);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the signing request");
+    else if (sw_buf_append(ret_csr, c.data, c.size) != SW_OK ||
+             sw_buf_append(ret_key, k.data, k.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the signing request");
+    gnutls_free(der.data);
+    gnutls_free(c.data);
+    if (k.data)
+        explicit_bzero(k.data, k.size);
+    gnutls_free(k.data);
+    return rc;
+}
+
+int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr, struct sw_buf *ret_key,
+               struct sw_err *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crq_t crq = NULL;
+    struct sw_spiffe id;
+    int rc = sw_spiffe_parse(identity, &id, err);
+
+    if (rc != SW_OK)
+        return rc;
+    rc = gnutls_x509_crq_init(&crq);
+    if (rc >= 0)
+        rc = sw_ca_new_key(&key);
+    if (rc >= 0)
+        rc = build(crq, key, identity);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a signing request");
+    else
+        rc = export(crq, key, ret_csr, ret_key, err);
+    if (crq)
+        gnutls_x509_crq_deinit(crq);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return rc;
+}
