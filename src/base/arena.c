@@ -20,19 +20,29 @@ struct sw_arena_chunk {
     _Alignas(16) char data[];
 };
 
-static void grow(struct sw_arena *a, size_t n)
+static void add_chunk(struct sw_arena *a, size_t size)
 {
-    size_t size = a->chunk ? sw_min(a->chunk->size * 2, ARENA_MOST) : ARENA_FIRST;
-    struct sw_arena_chunk *c;
+    struct sw_arena_chunk *c = sw_calloc(1, sizeof(*c) + size);
 
-    size = sw_max(size, n);
-    c = sw_calloc(1, sizeof(*c) + size);
     c->size = size;
     c->next = a->chunk;
     a->chunk = c;
     a->at = c->data;
     a->end = c->data + size;
     a->total += sizeof(*c) + size;
+}
+
+static void grow(struct sw_arena *a, size_t n)
+{
+    size_t size = a->chunk ? sw_min(a->chunk->size * 2, ARENA_MOST) : ARENA_FIRST;
+
+    add_chunk(a, sw_max(size, n));
+}
+
+void sw_arena_reserve(struct sw_arena *a, size_t n)
+{
+    if (!a->chunk && n < SIZE_MAX / 2)
+        add_chunk(a, n);
 }
 
 void *sw_arena_alloc(struct sw_arena *a, size_t n)

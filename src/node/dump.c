@@ -165,12 +165,26 @@ static void put_workload(struct sw_jw *j, const struct sw_workload *w)
     sw_jw_object_end(j);
 }
 
+static int by_uid(const void *a, const void *b)
+{
+    const struct sw_workload *const *x = a;
+    const struct sw_workload *const *y = b;
+
+    return sw_slice_cmp(sw_workload_uid(*x), sw_workload_uid(*y));
+}
+
 static void put_endpoints(struct sw_jw *j, const struct sw_service *s)
 {
+    SW_AUTO_FREE const struct sw_workload **sorted =
+        SW_NEW_ARRAY(const struct sw_workload *, s->n_endpoints + 1);
+
+    for (size_t i = 0; i < s->n_endpoints; i++)
+        sorted[i] = s->endpoints[i];
+    qsort(sorted, s->n_endpoints, sizeof(*sorted), by_uid);
     sw_jw_name(j, "endpoints");
     sw_jw_object(j);
     for (size_t i = 0; i < s->n_endpoints; i++) {
-        const struct sw_workload *w = s->endpoints[i];
+        const struct sw_workload *w = sorted[i];
 
         sw_jw_key(j, sw_workload_uid(w));
         sw_jw_object(j);
@@ -258,10 +272,8 @@ static int by_hostname(const void *a, const void *b)
 static void put_services(struct sw_jw *j, const struct sw_state *s)
 {
     size_t n = sw_state_service_count(s);
-    const struct sw_service **list = SW_NEW_ARRAY(const struct sw_service *, n);
+    const struct sw_service **list = sw_state_list_services(s);
 
-    for (size_t i = 0; i < n; i++)
-        list[i] = sw_state_service_at(s, i);
     qsort(list, n, sizeof(struct sw_service *), by_hostname);
     for (size_t i = 0; i < n; i++)
         put_service(j, list[i]);
@@ -284,6 +296,33 @@ static void put_policy(struct sw_jw *j, const struct sw_policy *p)
     sw_jw_name(j, "rules");
     sw_policy_write_rules(j, p);
     sw_jw_object_end(j);
+}
+
+static void put_state(struct sw_jw *j, const struct sw_state *s)
+{
+    SW_AUTO_FREE const struct sw_workload **workloads = sw_state_list_workloads(s);
+    SW_AUTO_FREE const struct sw_policy **policies = sw_state_list_policies(s);
+    SW_AUTO_FREE struct sw_slice *staged = sw_state_list_staged(s);
+
+    sw_jw_name(j, "workloads");
+    sw_jw_array(j);
+    for (size_t i = 0; i < sw_state_workload_count(s); i++)
+        put_workload(j, workloads[i]);
+    sw_jw_array_end(j);
+    sw_jw_name(j, "services");
+    sw_jw_array(j);
+    put_services(j, s);
+    sw_jw_array_end(j);
+    sw_jw_name(j, "policies");
+    sw_jw_array(j);
+    for (size_t i = 0; i < sw_state_policy_count(s); i++)
+        put_policy(j, policies[i]);
+    sw_jw_array_end(j);
+    sw_jw_name(j, "stagedServices");
+    sw_jw_array(j);
+    for (size_t i = 0; i < sw_state_staged_count(s); i++)
+        sw_jw_string(j, staged[i]);
+    sw_jw_array_end(j);
 }
 
 static void put_certificate(struct sw_jw *j, const struct sw_tls_cert_info *c)
@@ -522,25 +561,7 @@ int node_config_dump(struct sw_buf *out, void *arg)
 
     sw_jw_begin(&j, out, &opts);
     sw_jw_object(&j);
-    sw_jw_name(&j, "workloads");
-    sw_jw_array(&j);
-    for (size_t i = 0; i < sw_state_workload_count(n->state); i++)
-        put_workload(&j, sw_state_workload_at(n->state, i));
-    sw_jw_array_end(&j);
-    sw_jw_name(&j, "services");
-    sw_jw_array(&j);
-    put_services(&j, n->state);
-    sw_jw_array_end(&j);
-    sw_jw_name(&j, "policies");
-    sw_jw_array(&j);
-    for (size_t i = 0; i < sw_state_policy_count(n->state); i++)
-        put_policy(&j, sw_state_policy_at(n->state, i));
-    sw_jw_array_end(&j);
-    sw_jw_name(&j, "stagedServices");
-    sw_jw_array(&j);
-    for (size_t i = 0; i < sw_state_staged_count(n->state); i++)
-        sw_jw_string(&j, sw_state_staged_at(n->state, i));
-    sw_jw_array_end(&j);
+    put_state(&j, n->state);
     put_str(&j, "staticConfig", n->text);
     put_settings(&j, n);
     put_certs(&j, n->certs);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "node/localconfig_int.h"
 
 /* ---- readers ---- */
@@ -536,15 +537,17 @@ static int load(struct sw_local *l, struct sw_slice text)
 /* Nothing is wrong with the file, but nobody will get through to these. */
 static void warn_missing_policies(const struct sw_local *l, const struct sw_state *s)
 {
-    for (size_t i = 0; i < sw_state_workload_count(s); i++) {
-        const struct sw_workload *w = sw_state_workload_at(s, i);
+    SW_AUTO_FREE const struct sw_workload **list = sw_state_list_workloads(s);
 
-        if (w->c->missing_policy.n)
+    for (size_t i = 0; i < sw_state_workload_count(s); i++) {
+        struct sw_slice missing = sw_state_policies_for(s, list[i]).missing;
+
+        if (missing.n)
             sw_local_warn(l, NULL,
                           "workload '%.*s' lists policy '%.*s', which is not known: all "
                           "connections to it are denied",
-                          (int)sw_min(w->uid_n, 96), w->uid_,
-                          (int)sw_min(w->c->missing_policy.n, 64), w->c->missing_policy.p);
+                          (int)sw_min(list[i]->uid_n, 96), list[i]->uid_,
+                          (int)sw_min(missing.n, 64), missing.p);
     }
 }
 

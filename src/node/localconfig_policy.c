@@ -228,7 +228,7 @@ int sw_local_policy(struct sw_local *l, const struct sw_yaml *node)
     if (sw_state_has_policy(l->b, p.ns, p.name))
         return sw_yaml_error(node, l->err, "a second policy '%.*s/%.*s'", (int)sw_min(p.ns.n, 64),
                              p.ns.p, (int)sw_min(p.name.n, 64), p.name.p);
-    if (sw_state_add_policy(l->b, &p, &why) != SW_OK)
+    if (sw_state_add_policy(l->b, &p, sw_slice("", 0), &why) != SW_OK)
         return sw_yaml_error(node, l->err, "%s", why.msg);
     return SW_OK;
 }

@@ -80,27 +80,36 @@ static bool on_this_node(const struct sw_node *n, const struct sw_workload *wl)
            (wl->c->protocol == SW_TUNNEL_HBONE || wl->c->native_tunnel);
 }
 
+struct wanted {
+    const struct sw_node *n;
+    SW_VEC(struct sw_slice) ids;
+};
+
+static void want_local(void *arg, const struct sw_workload *wl)
+{
+    struct wanted *to = arg;
+
+    if (to->ids.n < IDENTITIES_MAX && on_this_node(to->n, wl))
+        sw_vec_push(&to->ids, wl->c->identity);
+}
+
 /* Identities of our pods, and of workloads that are about to be: those recorded on this node. */
 static void want_identities(struct sw_node *n)
 {
-    SW_VEC(struct sw_slice) ids = {0};
+    struct wanted want = {.n = n};
     size_t n_served;
 
     for (size_t i = 0; i < n->n_pods; i++) {
         const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
 
         if (wl)
-            sw_vec_push(&ids, wl->c->identity);
+            sw_vec_push(&want.ids, wl->c->identity);
     }
-    n_served = ids.n;
-    for (size_t i = 0; i < sw_state_workload_count(n->state) && ids.n < IDENTITIES_MAX; i++) {
-        const struct sw_workload *wl = sw_state_workload_at(n->state, i);
-
-        if (n->config->mode == SW_NODE_SHARED && on_this_node(n, wl))
-            sw_vec_push(&ids, wl->c->identity);
-    }
-    sw_certs_want(n->certs, ids.p, n_served, ids.n);
-    sw_vec_done(&ids);
+    n_served = want.ids.n;
+    if (n->config->mode == SW_NODE_SHARED && n->config->node_name[0])
+        sw_state_each_local(n->state, want_local, &want);
+    sw_certs_want(n->certs, want.ids.p, n_served, want.ids.n);
+    sw_vec_done(&want.ids);
 }
 
 /* A worker has a connection that waits for the certificate of a pod. */

@@ -252,6 +252,11 @@ static bool caller_in_service_waypoints(const struct sw_state *s, const struct s
     return false;
 }
 
+static const struct sw_service *service_of(const struct sw_state *s, const struct sw_membership *m)
+{
+    return sw_state_service_by_key(s, m->ns, m->hostname);
+}
+
 bool sw_route_is_waypoint_of(const struct sw_state *s, const struct sw_workload *w,
                              const struct sw_spiffe *id)
 {
@@ -260,7 +265,7 @@ bool sw_route_is_waypoint_of(const struct sw_state *s, const struct sw_workload 
     if (w->c->waypoint && caller_in_gateway(s, w->c->waypoint, w->c->ns, id))
         return true;
     for (size_t i = 0; i < w->c->n_services; i++) {
-        const struct sw_service *svc = w->c->services[i].service;
+        const struct sw_service *svc = service_of(s, &w->c->services[i]);
 
         if (svc && caller_in_service_waypoints(s, svc, id))
             return true;
@@ -268,16 +273,17 @@ bool sw_route_is_waypoint_of(const struct sw_state *s, const struct sw_workload 
     return false;
 }
 
-static bool leads_to(const struct sw_workload *w, const struct sw_membership *m, uint16_t port)
+static bool leads_to(const struct sw_workload *w, const struct sw_membership *m,
+                     const struct sw_service *svc, uint16_t port)
 {
     for (size_t i = 0; i < m->n_ports; i++) {
         if (m->ports[i].target_port == port)
             return true;
     }
-    for (size_t i = 0; m->service && i < m->service->n_ports; i++) {
-        const struct sw_port_pair *p = &m->service->ports[i];
+    for (size_t i = 0; i < svc->n_ports; i++) {
+        const struct sw_port_pair *p = &svc->ports[i];
 
-        if (p->target_port == port && sw_workload_target_port(w, m->service, p->service_port) == 0)
+        if (p->target_port == port && sw_workload_target_port(w, svc, p->service_port) == 0)
             return true;
     }
     return false;
@@ -290,11 +296,11 @@ static bool direct_path(const struct inbound *in)
 
     for (size_t i = 0; i < w->c->n_services; i++) {
         const struct sw_membership *m = &w->c->services[i];
-        const struct sw_service *svc = m->service;
+        const struct sw_service *svc = service_of(in->s, m);
 
         if (svc && !sw_service_has_waypoint(svc) && svc->n_vips + svc->n_cidr_vips > 0 &&
             sw_service_visible(svc, in->req->src ? in->req->src->ns : sw_slice("", 0)) &&
-            leads_to(w, m, in->port))
+            leads_to(w, m, svc, in->port))
             return true;
     }
     return false;
@@ -395,14 +401,20 @@ const struct sw_service *sw_route_guess_service(const struct sw_state *s,
                                                 const struct sw_workload *w,
                                                 struct sw_slice forwarded_host, uint16_t dst_port)
 {
-    (void)s;
-    for (size_t i = 0; forwarded_host.n && i < w->c->n_services; i++) {
-        if (w->c->services[i].service && sw_slice_eq(w->c->services[i].hostname, forwarded_host))
-            return w->c->services[i].service;
-    }
+    const struct sw_service *first = NULL;
+
     for (size_t i = 0; i < w->c->n_services; i++) {
-        if (w->c->services[i].service && leads_to(w, &w->c->services[i], dst_port))
-            return w->c->services[i].service;
+        const struct sw_membership *m = &w->c->services[i];
+        const struct sw_service *svc = service_of(s, m);
+
+        if (!svc)
+            continue;
+        if (forwarded_host.n && sw_slice_eq(m->hostname, forwarded_host))
+            return svc;
+        if (!first && leads_to(w, m, svc, dst_port))
+            first = svc;
+        if (first && forwarded_host.n == 0)
+            break;
     }
-    return NULL;
+    return first;
 }

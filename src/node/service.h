@@ -51,6 +51,7 @@ struct sw_service {
     struct sw_slice name;
     struct sw_slice ns;
     struct sw_slice hostname;
+    struct sw_slice version; /* of the resource it came from; empty: none */
     const struct sw_network_addr *vips;
     size_t n_vips;
     const struct sw_network_cidr *cidr_vips;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything a node knows about the mesh, as an immutable, reference-counted snapshot with its
- * indexes. A builder fills it (from the local file now, from xDS later); workers read it without
- * locks. Lookups cost a hash or, for CIDR addresses, one hash per prefix length in use.
+ * Everything a node knows about the mesh. Readers see immutable, reference-counted snapshots with
+ * their indexes and need no lock. A builder puts resources in and takes them out, and makes the
+ * next snapshot of what changed: it shares everything else with the one before, so a change costs
+ * microseconds however much is known. Lookups cost a hash or, for CIDR addresses, one hash per
+ * prefix length in use.
  *
  * Open connections outlive snapshots: remember the uid, and on a new snapshot ask
  * sw_state_workload_by_uid and sw_state_policies_for again. A uid that is gone has no policies to
- * ask: the caller closes or keeps by its own rule.
+ * ask: the caller closes or keeps by its own rule. A record that did not change keeps its address,
+ * but the memory behind it is only good while a reference to a snapshot that has it is held.
  */
 #pragma once
 
@@ -30,21 +33,32 @@ struct sw_state *sw_state_ref(const struct sw_state *s);
 /* Returns NULL so that callers write s = sw_state_unref(s). NULL is fine. */
 struct sw_state *sw_state_unref(const struct sw_state *s);
 
-/* Counts up by one per snapshot built in this process; for logs and cache keys. */
+/* Goes up from snapshot to snapshot in this process; for logs and cache keys. */
 uint64_t sw_state_version(const struct sw_state *s);
-/* Heap bytes the snapshot holds. */
+/* Changes whenever a workload of the own node does. */
+uint64_t sw_state_local_version(const struct sw_state *s);
+/* Changes whenever a policy, a service (its endpoints apart) or a workload of the own node does. */
+uint64_t sw_state_authz_version(const struct sw_state *s);
+/* Heap bytes the snapshot holds, with what it shares with others. Walks all of it. */
 size_t sw_state_bytes(const struct sw_state *s);
 
-/* Sorted by uid / "ns/hostname" / key, for dumps. */
 size_t sw_state_workload_count(const struct sw_state *s);
-const struct sw_workload *sw_state_workload_at(const struct sw_state *s, size_t i);
 size_t sw_state_service_count(const struct sw_state *s);
-const struct sw_service *sw_state_service_at(const struct sw_state *s, size_t i);
 size_t sw_state_policy_count(const struct sw_state *s);
-const struct sw_policy *sw_state_policy_at(const struct sw_state *s, size_t i);
-/* "ns/hostname" keys that workloads name and no service has (config_dump stagedServices). */
 size_t sw_state_staged_count(const struct sw_state *s);
-struct sw_slice sw_state_staged_at(const struct sw_state *s, size_t i);
+/*
+ * All of them in an array that the caller frees with sw_free, sorted by uid / namespace and
+ * hostname / key, for dumps. The staged ones are "ns/hostname" keys that workloads name and no
+ * service has (config_dump stagedServices).
+ */
+const struct sw_workload **sw_state_list_workloads(const struct sw_state *s);
+const struct sw_service **sw_state_list_services(const struct sw_state *s);
+const struct sw_policy **sw_state_list_policies(const struct sw_state *s);
+struct sw_slice *sw_state_list_staged(const struct sw_state *s);
+
+/* Calls fn for each workload of the builder's node (all when it was given none). */
+void sw_state_each_local(const struct sw_state *s,
+                         void (*fn)(void *arg, const struct sw_workload *w), void *arg);
 
 /* All of these return NULL when there is nothing. */
 const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid);
@@ -99,7 +113,8 @@ struct sw_membership_spec {
 };
 
 struct sw_workload_spec {
-    struct sw_slice uid; /* required */
+    struct sw_slice uid;     /* required */
+    struct sw_slice version; /* of the resource; longer than 255 bytes counts as none */
     struct sw_slice name;
     struct sw_slice ns;
     const struct sw_ip *ips;
@@ -147,6 +162,7 @@ struct sw_endpoint_spec {
 };
 
 struct sw_service_spec {
+    struct sw_slice version;
     struct sw_slice name;
     struct sw_slice ns;
     struct sw_slice hostname;
@@ -189,7 +205,12 @@ SW_NODISCARD int sw_state_add_workload(struct sw_state_builder *b, const struct 
 SW_NODISCARD int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spec *s,
                                       struct sw_err *err);
 SW_NODISCARD int sw_state_add_policy(struct sw_state_builder *b, const struct sw_policy *p,
-                                     struct sw_err *err);
+                                     struct sw_slice version, struct sw_err *err);
+/* Take one out again; false: it was not there. */
+bool sw_state_remove_workload(struct sw_state_builder *b, struct sw_slice uid);
+bool sw_state_remove_service(struct sw_state_builder *b, struct sw_slice ns,
+                             struct sw_slice hostname);
+bool sw_state_remove_policy(struct sw_state_builder *b, struct sw_slice key);
 /* Is there one already? For loaders that refuse duplicates. */
 bool sw_state_has_workload(const struct sw_state_builder *b, struct sw_slice uid);
 bool sw_state_has_service(const struct sw_state_builder *b, struct sw_slice ns,
@@ -197,5 +218,11 @@ bool sw_state_has_service(const struct sw_state_builder *b, struct sw_slice ns,
 bool sw_state_has_policy(const struct sw_state_builder *b, struct sw_slice ns,
                          struct sw_slice name);
 
-/* Links, indexes and freezes; consumes the builder. Never fails. One reference is the caller's. */
+/*
+ * A snapshot of what is in the builder now; one reference is the caller's. The same one again when
+ * nothing changed since the last. Never fails. The builder goes on, on its thread; snapshots may be
+ * read and released on any.
+ */
+struct sw_state *sw_state_commit(struct sw_state_builder *b);
+/* The same, and the end of the builder. */
 struct sw_state *sw_state_finish(struct sw_state_builder *b);

@@ -258,12 +258,16 @@ static void take_state(struct sw_crew_thread *t, void *state)
 {
     struct sw_worker *w = worker_of(t);
     struct sw_state *old = w->state;
+    bool local = sw_state_local_version(old) != sw_state_local_version(state);
 
     w->state = state;
-    for (size_t i = 0; i < w->n_pods; i++)
+    /* Most changes are about pods of other nodes: nothing here depends on those. */
+    for (size_t i = 0; local && i < w->n_pods; i++)
         w->pods[i].local = local_of(w->state, w->pods[i].pod);
-    recheck_guards(w);
-    sw_worker_serve_parked(w);
+    if (sw_state_authz_version(old) != sw_state_authz_version(state))
+        recheck_guards(w);
+    if (local)
+        sw_worker_serve_parked(w);
     (void)sw_state_unref(old);
 }
 

@@ -52,14 +52,15 @@ struct sw_port_pair {
     uint16_t target_port;
 };
 
-/* A workload's membership of a service. */
+/* A workload's membership of a service, which the snapshot may not know (yet). */
 struct sw_membership {
-    struct sw_slice ns;
+    struct sw_slice ns; /* with '/' and the host name behind it: see sw_membership_key */
     struct sw_slice hostname;
-    const struct sw_service *service; /* NULL while the snapshot does not know the service */
     const struct sw_port_pair *ports; /* sorted by service_port */
     size_t n_ports;
 };
+
+struct sw_selector;
 
 struct sw_workload_class {
     struct sw_slice ns;
@@ -82,8 +83,7 @@ struct sw_workload_class {
     size_t n_services;
     const struct sw_slice *policy_keys; /* authorization_policies as listed */
     size_t n_policy_keys;
-    const struct sw_policy_list *policies; /* those that are known, or NULL */
-    struct sw_slice missing_policy;        /* the first that is not; empty: none */
+    const struct sw_selector *selector; /* the list of keys as snapshots resolve it; NULL: none */
 };
 
 struct sw_workload_place {
@@ -106,12 +106,25 @@ struct sw_workload {
     uint16_t uid_n;
     uint16_t name_n;
     uint8_t n_ips;
+    uint8_t version_n;
     bool healthy;
 };
+
+/* "ns/hostname". */
+static inline struct sw_slice sw_membership_key(const struct sw_membership *m)
+{
+    return sw_slice(m->ns.p, m->ns.n + 1 + m->hostname.n);
+}
 
 static inline struct sw_slice sw_workload_uid(const struct sw_workload *w)
 {
     return sw_slice(w->uid_, w->uid_n);
+}
+
+/* Version of the resource it came from; empty when there is none. Lies behind the uid. */
+static inline struct sw_slice sw_workload_version(const struct sw_workload *w)
+{
+    return sw_slice(w->uid_ + w->uid_n + 1, w->version_n);
 }
 
 static inline struct sw_slice sw_workload_name(const struct sw_workload *w)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "node/localconfig.h"
 #include "node/state.h"
 
@@ -53,6 +54,39 @@ static inline const struct sw_workload *workload(const struct sw_state *s, const
     if (!w)
         fail_msg("no workload '%s'", uid);
     return w;
+}
+
+/* The i-th by uid / by namespace and hostname / by key; there must be one. */
+static inline const struct sw_workload *workload_at(const struct sw_state *s, size_t i)
+{
+    SW_AUTO_FREE const struct sw_workload **list = sw_state_list_workloads(s);
+
+    assert_true(i < sw_state_workload_count(s));
+    return list[i];
+}
+
+static inline const struct sw_service *service_at(const struct sw_state *s, size_t i)
+{
+    SW_AUTO_FREE const struct sw_service **list = sw_state_list_services(s);
+
+    assert_true(i < sw_state_service_count(s));
+    return list[i];
+}
+
+static inline const struct sw_policy *policy_at(const struct sw_state *s, size_t i)
+{
+    SW_AUTO_FREE const struct sw_policy **list = sw_state_list_policies(s);
+
+    assert_true(i < sw_state_policy_count(s));
+    return list[i];
+}
+
+static inline struct sw_slice staged_at(const struct sw_state *s, size_t i)
+{
+    SW_AUTO_FREE struct sw_slice *list = sw_state_list_staged(s);
+
+    assert_true(i < sw_state_staged_count(s));
+    return list[i];
 }
 
 /* Fails unless the slice holds exactly this text. */

@@ -105,7 +105,7 @@ static void every_workload_key(void **state)
     assert_int_equal(c->app_tunnel, SW_APP_TUNNEL_PROXY);
     assert_int_equal(c->app_tunnel_port, 15088);
     assert_int_equal(c->n_policy_keys, 2);
-    assert_slice(c->missing_policy, "");
+    assert_slice(sw_state_policies_for(s, w).missing, "");
     assert_int_equal(w->capacity, 7);
     assert_false(c->waypoint->by_hostname);
     assert_slice(c->waypoint->network, "net");

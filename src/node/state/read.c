@@ -1,81 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a snapshot: references, lookups and the names of things. */
+/* Reading a snapshot: lookups and the names of things. */
 #include "node/state.h"
 
-#include "base/mem.h"
-#include "node/state_int.h"
-
-struct sw_state *sw_state_ref(const struct sw_state *s)
-{
-    struct sw_state *w = (struct sw_state *)(uintptr_t)s; /* only the count is ever written */
-
-    if (w)
-        (void)atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
-    return w;
-}
-
-struct sw_state *sw_state_unref(const struct sw_state *s)
-{
-    struct sw_state *w = (struct sw_state *)(uintptr_t)s;
-
-    if (w && atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) == 1) {
-        sw_map_done(&w->by_policy);
-        sw_map_done(&w->policies_of_ns);
-        sw_arena_clear(&w->arena);
-        sw_free(w);
-    }
-    return NULL;
-}
+#include "node/state/state_int.h"
 
 uint64_t sw_state_version(const struct sw_state *s)
 {
     return s->version;
 }
 
-size_t sw_state_bytes(const struct sw_state *s)
+uint64_t sw_state_local_version(const struct sw_state *s)
 {
-    return sizeof(*s) + s->arena.total +
-           (s->by_policy.cap + s->policies_of_ns.cap) * sizeof(struct sw_map_slot);
+    return s->t.local_version;
+}
+
+uint64_t sw_state_authz_version(const struct sw_state *s)
+{
+    return s->t.authz_version;
 }
 
 size_t sw_state_workload_count(const struct sw_state *s)
 {
-    return s->n_workloads;
-}
-
-const struct sw_workload *sw_state_workload_at(const struct sw_state *s, size_t i)
-{
-    return i < s->n_workloads ? &s->workloads[i] : NULL;
+    return s->t.by_uid.n;
 }
 
 size_t sw_state_service_count(const struct sw_state *s)
 {
-    return s->n_services;
-}
-
-const struct sw_service *sw_state_service_at(const struct sw_state *s, size_t i)
-{
-    return i < s->n_services ? s->services[i] : NULL;
+    return s->t.by_service.n;
 }
 
 size_t sw_state_policy_count(const struct sw_state *s)
 {
-    return s->n_policies;
-}
-
-const struct sw_policy *sw_state_policy_at(const struct sw_state *s, size_t i)
-{
-    return i < s->n_policies ? s->policies[i] : NULL;
+    return s->t.by_policy.n;
 }
 
 size_t sw_state_staged_count(const struct sw_state *s)
 {
-    return s->n_staged;
-}
-
-struct sw_slice sw_state_staged_at(const struct sw_state *s, size_t i)
-{
-    return i < s->n_staged ? s->staged[i] : sw_slice("", 0);
+    return s->t.staged.n;
 }
 
 /* ---- hashing ---- */
@@ -117,31 +78,48 @@ struct sw_ip sw_state_mask(const struct sw_ip *ip, unsigned len)
 
 /* ---- workloads ---- */
 
-const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid)
+const struct sw_workload *sw_state_find_uid(const struct sw_state_tables *t, struct sw_slice uid)
 {
     uint64_t hash = sw_state_hash_text(uid, sw_slice("", 0));
 
-    SW_STATE_PROBE (&s->by_uid, hash, at) {
-        const struct sw_workload *w = &s->workloads[s->by_uid.slots[at].id - 1];
-
-        if (sw_slice_eq(sw_workload_uid(w), uid))
-            return w;
+    SW_SMAP_PROBE(&t->by_uid, hash, it)
+    {
+        if (sw_slice_eq(sw_workload_uid(it->value), uid))
+            return it->value;
     }
     return NULL;
+}
+
+const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid)
+{
+    return sw_state_find_uid(&s->t, uid);
+}
+
+/* Of several workloads on one address: pods before others, HBONE before plain. */
+static int rank(const struct sw_workload *w)
+{
+    struct sw_slice uid = sw_workload_uid(w);
+    bool pod = memmem(uid.p, uid.n, "//Pod/", 6) != NULL;
+
+    return (pod ? 2 : 0) + (w->c->protocol == SW_TUNNEL_HBONE ? 1 : 0);
 }
 
 const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, struct sw_slice network,
                                                   const struct sw_ip *ip)
 {
     uint64_t hash = sw_state_hash_ip(network, ip, 0);
+    const struct sw_workload *best = NULL;
 
-    SW_STATE_PROBE (&s->by_ip, hash, at) {
-        const struct sw_workload *w = &s->workloads[s->by_ip.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.by_ip, hash, it)
+    {
+        const struct sw_workload *w = it->value;
 
-        if (sw_workload_has_ip(w, ip) && sw_slice_eq(w->at->network, network))
-            return w;
+        if (!sw_workload_has_ip(w, ip) || !sw_slice_eq(w->at->network, network))
+            continue;
+        if (!best || rank(w) >= rank(best)) /* ties: the last to arrive */
+            best = w;
     }
-    return NULL;
+    return best;
 }
 
 const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s,
@@ -150,8 +128,9 @@ const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s
 {
     uint64_t hash = sw_state_hash_text(hostname, ns);
 
-    SW_STATE_PROBE (&s->by_hostname, hash, at) {
-        const struct sw_workload *w = &s->workloads[s->by_hostname.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.by_hostname, hash, it)
+    {
+        const struct sw_workload *w = it->value;
 
         if (sw_slice_eq(sw_workload_hostname(w), hostname) && sw_slice_eq(w->c->ns, ns))
             return w;
@@ -164,8 +143,9 @@ const struct sw_workload *sw_state_local_workload(const struct sw_state *s, stru
 {
     uint64_t hash = sw_state_hash_text(name, ns);
 
-    SW_STATE_PROBE (&s->local, hash, at) {
-        const struct sw_workload *w = &s->workloads[s->local.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.local, hash, it)
+    {
+        const struct sw_workload *w = it->value;
 
         if (sw_slice_eq(sw_workload_name(w), name) && sw_slice_eq(w->c->ns, ns) &&
             sw_slice_eq(w->c->service_account, sa))
@@ -193,7 +173,8 @@ static const struct sw_membership *membership(const struct sw_workload *w,
                                               const struct sw_service *svc)
 {
     for (size_t i = 0; i < w->c->n_services; i++) {
-        if (w->c->services[i].service == svc)
+        if (sw_slice_eq(w->c->services[i].hostname, svc->hostname) &&
+            sw_slice_eq(w->c->services[i].ns, svc->ns))
             return &w->c->services[i];
     }
     return NULL;
@@ -238,22 +219,59 @@ static int preference(const struct sw_service *svc, struct sw_slice client_ns)
     return sw_slice_eq(svc->ns, client_ns) ? 2 : svc->canonical ? 1 : 0;
 }
 
+static bool has_vip(const struct sw_service *svc, struct sw_slice network, const struct sw_ip *ip)
+{
+    for (size_t i = 0; i < svc->n_vips; i++) {
+        if (sw_ip_eq(&svc->vips[i].ip, ip) && sw_slice_eq(svc->vips[i].network, network))
+            return true;
+    }
+    return false;
+}
+
+/* One service per (address, namespace): a later one takes the place of an earlier one. */
+static bool superseded(const struct sw_smap_entry *at, const struct sw_smap_entry *end,
+                       struct sw_slice network, const struct sw_ip *ip)
+{
+    const struct sw_service *svc = at->value;
+
+    for (const struct sw_smap_entry *it = at + 1; it < end && it->hash == at->hash; it++) {
+        const struct sw_service *later = it->value;
+
+        if (sw_slice_eq(later->ns, svc->ns) && has_vip(later, network, ip))
+            return true;
+    }
+    return false;
+}
+
 static const struct sw_service *by_exact_vip(const struct sw_state *s, struct sw_slice network,
                                              const struct sw_ip *ip, struct sw_slice client_ns)
 {
     uint64_t hash = sw_state_hash_ip(network, ip, 0);
     const struct sw_service *best = NULL;
 
-    SW_STATE_PROBE (&s->by_vip, hash, at) {
-        const struct sw_state_vip *e = &s->vips[s->by_vip.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.by_vip, hash, it)
+    {
+        const struct sw_service *svc = it->value;
 
-        if (!sw_ip_eq(&e->ip, ip) || !sw_slice_eq(e->network, network) ||
-            !sw_service_visible(e->service, client_ns))
+        if (!sw_service_visible(svc, client_ns) || !has_vip(svc, network, ip) ||
+            superseded(it, it_end, network, ip))
             continue;
-        if (!best || preference(e->service, client_ns) > preference(best, client_ns))
-            best = e->service;
+        if (!best || preference(svc, client_ns) > preference(best, client_ns))
+            best = svc;
     }
     return best;
+}
+
+static bool has_block(const struct sw_service *svc, struct sw_slice network,
+                      const struct sw_ip *net, unsigned len)
+{
+    for (size_t i = 0; i < svc->n_cidr_vips; i++) {
+        const struct sw_network_cidr *c = &svc->cidr_vips[i];
+
+        if (c->cidr.len == len && sw_ip_eq(&c->cidr.ip, net) && sw_slice_eq(c->network, network))
+            return true;
+    }
+    return false;
 }
 
 /* The best service with a block of exactly this length around ip. */
@@ -265,16 +283,14 @@ static const struct sw_service *by_block(const struct sw_state *s, struct sw_sli
     uint64_t hash = sw_state_hash_ip(network, &net, len + 1);
     const struct sw_service *best = NULL;
 
-    SW_STATE_PROBE (&s->by_cidr, hash, at) {
-        const struct sw_state_cidr *e = &s->cidrs[s->by_cidr.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.by_cidr, hash, it)
+    {
+        const struct sw_service *svc = it->value;
 
-        if (e->cidr.len != len || !sw_ip_eq(&e->cidr.ip, &net) ||
-            !sw_slice_eq(e->network, network) || !sw_service_visible(e->service, client_ns))
+        if (!sw_service_visible(svc, client_ns) || !has_block(svc, network, &net, len))
             continue;
-        if (!best || sw_slice_eq(e->service->ns, client_ns) > sw_slice_eq(best->ns, client_ns) ||
-            (sw_slice_eq(e->service->ns, client_ns) == sw_slice_eq(best->ns, client_ns) &&
-             e->service->canonical && !best->canonical))
-            best = e->service;
+        if (!best || preference(svc, client_ns) > preference(best, client_ns))
+            best = svc;
     }
     return best;
 }
@@ -283,7 +299,7 @@ static const struct sw_service *by_block(const struct sw_state *s, struct sw_sli
 static const struct sw_service *by_cidr(const struct sw_state *s, struct sw_slice network,
                                         const struct sw_ip *ip, struct sw_slice client_ns)
 {
-    const uint64_t *lens = ip->family == 4 ? s->cidr_lens4 : s->cidr_lens6;
+    const uint64_t *lens = ip->family == 4 ? s->t.cidr_lens4 : s->t.cidr_lens6;
     const struct sw_service *best = NULL;
 
     for (unsigned len = (unsigned)sw_ip_len(ip) * 8 + 1; len-- > 0;) {
@@ -310,18 +326,25 @@ const struct sw_service *sw_state_service_by_vip(const struct sw_state *s, struc
     return by_cidr(s, network, ip, client_ns);
 }
 
-const struct sw_service *sw_state_service_by_key(const struct sw_state *s, struct sw_slice ns,
-                                                 struct sw_slice hostname)
+const struct sw_service *sw_state_find_service(const struct sw_state_tables *t, struct sw_slice ns,
+                                               struct sw_slice hostname)
 {
     uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
 
-    SW_STATE_PROBE (&s->by_service, hash, at) {
-        const struct sw_service *svc = s->services[s->by_service.slots[at].id - 1];
+    SW_SMAP_PROBE(&t->by_service, hash, it)
+    {
+        const struct sw_service *svc = it->value;
 
         if (sw_slice_eq(svc->hostname, hostname) && sw_slice_eq(svc->ns, ns))
             return svc;
     }
     return NULL;
+}
+
+const struct sw_service *sw_state_service_by_key(const struct sw_state *s, struct sw_slice ns,
+                                                 struct sw_slice hostname)
+{
+    return sw_state_find_service(&s->t, ns, hostname);
 }
 
 const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
@@ -331,8 +354,9 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
     uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
     const struct sw_service *best = NULL;
 
-    SW_STATE_PROBE (&s->by_service, hash, at) {
-        const struct sw_service *svc = s->services[s->by_service.slots[at].id - 1];
+    SW_SMAP_PROBE(&s->t.by_service, hash, it)
+    {
+        const struct sw_service *svc = it->value;
 
         if (!sw_slice_eq(svc->hostname, hostname) || !sw_service_visible(svc, client_ns))
             continue;
@@ -385,14 +409,66 @@ const char *sw_ip_families_name(enum sw_ip_families f)
 
 /* ---- policies ---- */
 
+const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables *t,
+                                                    struct sw_slice key)
+{
+    uint64_t hash = sw_state_hash_text(key, sw_slice("", 0));
+
+    SW_SMAP_PROBE(&t->by_policy, hash, it)
+    {
+        const struct sw_shared_policy *p = it->value;
+
+        if (sw_slice_eq(p->p->key, key))
+            return p;
+    }
+    return NULL;
+}
+
 const struct sw_policy *sw_state_policy_by_key(const struct sw_state *s, struct sw_slice key)
 {
-    return sw_map_get(&s->by_policy, key);
+    const struct sw_shared_policy *p = sw_state_find_policy(&s->t, key);
+
+    return p ? p->p : NULL;
+}
+
+static const struct sw_policy_list *policies_of_ns(const struct sw_state *s, struct sw_slice ns)
+{
+    uint64_t hash = sw_state_hash_text(ns, sw_slice("", 0));
+
+    SW_SMAP_PROBE(&s->t.by_ns, hash, it)
+    {
+        const struct sw_scope_list *l = it->value;
+
+        if (sw_slice_eq(l->ns, ns))
+            return l->list;
+    }
+    return NULL;
+}
+
+static const struct sw_selected *selected(const struct sw_state *s, const struct sw_selector *sel)
+{
+    SW_SMAP_PROBE(&s->t.selected, sel->hash, it)
+    {
+        const struct sw_selected *found = it->value;
+
+        if (found->of == sel)
+            return found;
+    }
+    return NULL;
 }
 
 struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struct sw_workload *w)
 {
-    return (struct sw_policy_set){
-        .part = {s->global_policies, sw_map_get(&s->policies_of_ns, w->c->ns), w->c->policies},
-        .missing = w->c->missing_policy};
+    const struct sw_selector *sel = w->c->selector;
+    const struct sw_selected *own = sel ? selected(s, sel) : NULL;
+    struct sw_policy_set set = {
+        .part = {s->t.global ? s->t.global->list : NULL, policies_of_ns(s, w->c->ns)}};
+
+    if (own) {
+        set.part[2] = own->list;
+        set.missing = own->missing;
+    } else if (sel) {
+        set.missing = sel->keys[0]; /* a record of another snapshot: nothing is known of it here */
+    }
+    return set;
 }

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole contents of a snapshot, for dumps and for what is written to disk. */
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/search.h"
+#include "node/state/state_int.h"
+
+static const void **list_all(const struct sw_smap *m)
+{
+    const void **list = SW_NEW_ARRAY(const void *, m->n + 1);
+    struct sw_smap_walk walk = {.map = m};
+
+    for (size_t i = 0; i < m->n; i++)
+        list[i] = sw_smap_next(&walk);
+    return list;
+}
+
+static int by_uid(const void *a, const void *b)
+{
+    const struct sw_workload *const *x = a;
+    const struct sw_workload *const *y = b;
+
+    return sw_slice_cmp(sw_workload_uid(*x), sw_workload_uid(*y));
+}
+
+const struct sw_workload **sw_state_list_workloads(const struct sw_state *s)
+{
+    const void **list = list_all(&s->t.by_uid);
+
+    qsort(list, s->t.by_uid.n, sizeof(*list), by_uid);
+    return (const struct sw_workload **)list;
+}
+
+static int by_service_key(const void *a, const void *b)
+{
+    const struct sw_service *const *x = a;
+    const struct sw_service *const *y = b;
+    int c = sw_slice_cmp((*x)->ns, (*y)->ns);
+
+    return c ? c : sw_slice_cmp((*x)->hostname, (*y)->hostname);
+}
+
+const struct sw_service **sw_state_list_services(const struct sw_state *s)
+{
+    const void **list = list_all(&s->t.by_service);
+
+    qsort(list, s->t.by_service.n, sizeof(*list), by_service_key);
+    return (const struct sw_service **)list;
+}
+
+static int by_policy_key(const void *a, const void *b)
+{
+    const struct sw_policy *const *x = a;
+    const struct sw_policy *const *y = b;
+    int c = sw_slice_cmp((*x)->ns, (*y)->ns);
+
+    return c ? c : sw_slice_cmp((*x)->name, (*y)->name);
+}
+
+const struct sw_policy **sw_state_list_policies(const struct sw_state *s)
+{
+    const void **list = list_all(&s->t.by_policy);
+
+    for (size_t i = 0; i < s->t.by_policy.n; i++)
+        list[i] = ((const struct sw_shared_policy *)list[i])->p;
+    qsort(list, s->t.by_policy.n, sizeof(*list), by_policy_key);
+    return (const struct sw_policy **)list;
+}
+
+struct sw_slice *sw_state_list_staged(const struct sw_state *s)
+{
+    struct sw_slice *list = SW_NEW_ARRAY(struct sw_slice, s->t.staged.n + 1);
+    struct sw_smap_walk walk = {.map = &s->t.staged};
+
+    for (size_t i = 0; i < s->t.staged.n; i++)
+        list[i] = *(const struct sw_slice *)sw_smap_next(&walk);
+    sw_slice_sort(list, s->t.staged.n);
+    return list;
+}
+
+void sw_state_each_local(const struct sw_state *s,
+                         void (*fn)(void *arg, const struct sw_workload *w), void *arg)
+{
+    struct sw_smap_walk walk = {.map = &s->t.local};
+    const struct sw_workload *w;
+
+    while ((w = sw_smap_next(&walk)) != NULL)
+        fn(arg, w);
+}
+
+static size_t heap(const void *p)
+{
+    return p ? malloc_usable_size((void *)(uintptr_t)p) + sizeof(size_t) : 0;
+}
+
+static size_t shared_bytes(const struct sw_map *m)
+{
+    size_t sum = m->cap * sizeof(*m->slots);
+
+    SW_MAP_FOREACH (it, m) {
+        const struct sw_shared *h = it->value;
+
+        sum += heap(h) + h->arena.total;
+    }
+    return sum;
+}
+
+static size_t roster_bytes(const struct sw_map *m)
+{
+    size_t sum = m->cap * sizeof(*m->slots);
+
+    SW_MAP_FOREACH (it, m) {
+        const struct sw_roster *r = it->value;
+
+        sum += heap(r) + heap(r->key.p) + heap(r->p) + heap(r->svc);
+        sum += r->body ? heap(r->body) + r->body->arena.total : 0;
+    }
+    return sum;
+}
+
+size_t sw_state_bytes(const struct sw_state *s)
+{
+    const struct sw_state_tables *t = &s->t;
+    const struct sw_smap *maps[] = {&t->by_uid,     &t->by_ip,   &t->by_hostname, &t->local,
+                                    &t->by_service, &t->by_vip,  &t->by_cidr,     &t->by_policy,
+                                    &t->by_ns,      &t->selected};
+    struct sw_smap_walk walk = {.map = &t->by_uid};
+    size_t sum = heap(s) + shared_bytes(&s->builder->shared) + shared_bytes(&s->builder->selectors);
+    const void *w;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
+        sum += sw_smap_bytes(maps[i]);
+    while ((w = sw_smap_next(&walk)) != NULL)
+        sum += heap(w);
+    return sum + roster_bytes(&s->builder->rosters);
+}

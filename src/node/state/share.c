@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What many workloads have in common exists once: the class of a deployment's pods, the place of a
+ * node's, and the list of policies. Found by their contents, counted by their users.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "node/state/state_int.h"
+
+/* ---- keys: contents as bytes, every part with its length ---- */
+
+static struct sw_buf *start_key(struct sw_state_builder *b, uint64_t kind)
+{
+    sw_buf_clear(&b->key);
+    if (sw_buf_append(&b->key, &kind, sizeof(kind)) != SW_OK)
+        abort(); /* unreachable: the buffer takes what memory takes */
+    return &b->key;
+}
+
+static void key_u64(struct sw_buf *key, uint64_t v)
+{
+    if (sw_buf_append(key, &v, sizeof(v)) != SW_OK)
+        abort();
+}
+
+static void key_text(struct sw_buf *key, struct sw_slice s)
+{
+    key_u64(key, s.n);
+    if (sw_buf_append_slice(key, s) != SW_OK)
+        abort();
+}
+
+static void key_gateway(struct sw_buf *key, const struct sw_gateway_spec *g)
+{
+    key_u64(key, g != NULL);
+    if (!g)
+        return;
+    key_text(key, g->network);
+    key_text(key, g->ns);
+    key_text(key, g->hostname);
+    key_u64(key, (uint64_t)g->hbone_port << 16 | (uint64_t)g->ip.family << 8 | g->by_hostname);
+    key_text(key, sw_slice(g->ip.b, sizeof(g->ip.b)));
+}
+
+static struct sw_slice or_default(const struct sw_state_builder *b, struct sw_slice s,
+                                  const char *value)
+{
+    return s.n == 0 && b->wire_defaults ? sw_slice_str(value) : s;
+}
+
+/* ---- the tables ---- */
+
+/* A new object of 'size' bytes that starts with a struct sw_shared, under the key in b->key. */
+static void *share_new(struct sw_state_builder *b, struct sw_map *m, size_t size, size_t room)
+{
+    struct sw_shared *s = sw_calloc(1, size);
+    struct sw_slice key = sw_buf_slice(&b->key);
+
+    sw_arena_reserve(&s->arena, room + key.n + 32);
+    s->key = sw_arena_slice(&s->arena, key);
+    (void)sw_map_put(m, s->key, s);
+    return s;
+}
+
+static void release(struct sw_state_builder *b, struct sw_map *m, struct sw_shared *s)
+{
+    if (--s->refs)
+        return;
+    (void)sw_map_del(m, s->key);
+    sw_state_junk_shared(b, s);
+}
+
+/* ---- selectors ---- */
+
+static const struct sw_selector *selector(struct sw_state_builder *b,
+                                          const struct sw_workload_spec *w)
+{
+    struct sw_buf *key = start_key(b, 's');
+    struct sw_selector *s;
+    struct sw_slice *keys;
+
+    if (w->n_policies == 0)
+        return NULL;
+    for (size_t i = 0; i < w->n_policies; i++)
+        key_text(key, w->policies[i]);
+    s = sw_map_get(&b->selectors, sw_buf_slice(key));
+    if (!s) {
+        s = share_new(b, &b->selectors, sizeof(*s), w->n_policies * 64);
+        s->hash = sw_hash(s->h.key.p, s->h.key.n);
+        keys = sw_arena_array(&s->h.arena, w->n_policies, sizeof(*keys));
+        for (size_t i = 0; i < w->n_policies; i++)
+            keys[i] = sw_arena_slice(&s->h.arena, w->policies[i]);
+        s->keys = keys;
+        s->n = w->n_policies;
+        b->fresh_selectors = true;
+    }
+    s->h.refs++;
+    return s;
+}
+
+static void selector_release(struct sw_state_builder *b, const struct sw_selector *c)
+{
+    struct sw_selector *s = (struct sw_selector *)(uintptr_t)c; /* the builder's to write */
+
+    if (s->h.refs == 1 && s->now) {
+        sw_smap_del(&b->t.selected, &b->edit, s->hash, s->now);
+        sw_state_junk_shared(b, &s->now->h);
+        s->now = NULL;
+    }
+    release(b, &b->selectors, &s->h);
+}
+
+/* ---- classes ---- */
+
+static void class_key(struct sw_state_builder *b, const struct sw_workload_spec *w)
+{
+    struct sw_buf *key = start_key(b, 'c');
+
+    key_text(key, w->ns);
+    key_text(key, w->workload_name);
+    key_text(key, w->canonical_name);
+    key_text(key, w->canonical_revision);
+    key_text(key, or_default(b, w->trust_domain, "cluster.local"));
+    key_text(key, or_default(b, w->service_account, "default"));
+    key_u64(key, (uint64_t)w->type | (uint64_t)w->protocol << 8 | (uint64_t)w->app_tunnel << 16 |
+                     (uint64_t)w->app_tunnel_port << 24 | (uint64_t)w->has_app_tunnel << 40 |
+                     (uint64_t)w->host_network << 41 | (uint64_t)w->native_tunnel << 42);
+    key_gateway(key, w->waypoint);
+    key_gateway(key, w->network_gateway);
+    key_u64(key, w->n_services);
+    for (size_t i = 0; i < w->n_services; i++) {
+        key_text(key, w->services[i].key);
+        key_text(key, sw_slice(w->services[i].ports,
+                               w->services[i].n_ports * sizeof(*w->services[i].ports)));
+    }
+    for (size_t i = 0; i < w->n_policies; i++)
+        key_text(key, w->policies[i]);
+}
+
+static void take_services(struct sw_arena *a, const struct sw_workload_spec *w,
+                          struct sw_workload_class *c)
+{
+    struct sw_membership *to = sw_arena_array(a, w->n_services, sizeof(*to));
+
+    for (size_t i = 0; i < w->n_services; i++) {
+        struct sw_slice host = sw_arena_slice(a, w->services[i].key);
+
+        to[i].ns = sw_slice_cut(&host, '/');
+        to[i].hostname = host;
+        to[i].ports =
+            sw_state_take_ports(a, w->services[i].ports, w->services[i].n_ports, &to[i].n_ports);
+    }
+    c->services = to;
+    c->n_services = w->n_services;
+}
+
+static void fill_class(struct sw_state_builder *b, const struct sw_workload_spec *w,
+                       struct sw_shared_class *s)
+{
+    struct sw_arena *a = &s->h.arena;
+    struct sw_workload_class *c = &s->c;
+
+    *c = (struct sw_workload_class){
+        .ns = sw_arena_slice(a, w->ns),
+        .trust_domain = sw_arena_slice(a, or_default(b, w->trust_domain, "cluster.local")),
+        .service_account = sw_arena_slice(a, or_default(b, w->service_account, "default")),
+        .workload_name = sw_arena_slice(a, w->workload_name),
+        .canonical_name = sw_arena_slice(a, w->canonical_name),
+        .canonical_revision = sw_arena_slice(a, w->canonical_revision),
+        .type = (enum sw_workload_type)w->type,
+        .protocol = (enum sw_tunnel_protocol)w->protocol,
+        .app_tunnel = (enum sw_app_tunnel)w->app_tunnel,
+        .app_tunnel_port = w->app_tunnel_port,
+        .has_app_tunnel = w->has_app_tunnel,
+        .host_network = w->host_network,
+        .native_tunnel = w->native_tunnel,
+        .waypoint = sw_state_take_gateway(a, w->waypoint),
+        .network_gateway = sw_state_take_gateway(a, w->network_gateway),
+    };
+    c->identity = sw_slice_str(sw_arena_printf(a, "spiffe://%.*s/ns/%.*s/sa/%.*s",
+                                               SW_SLICE_ARG(c->trust_domain), SW_SLICE_ARG(c->ns),
+                                               SW_SLICE_ARG(c->service_account)));
+    take_services(a, w, c);
+    c->selector = selector(b, w);
+    if (c->selector) {
+        c->policy_keys = c->selector->keys;
+        c->n_policy_keys = c->selector->n;
+    }
+}
+
+const struct sw_workload_class *sw_state_class(struct sw_state_builder *b,
+                                               const struct sw_workload_spec *w)
+{
+    struct sw_shared_class *s;
+
+    class_key(b, w);
+    s = sw_map_get(&b->shared, sw_buf_slice(&b->key));
+    if (!s) {
+        s = share_new(b, &b->shared, sizeof(*s),
+                      sw_buf_len(&b->key) + w->n_services * sizeof(struct sw_membership) + 192);
+        fill_class(b, w, s);
+    }
+    s->h.refs++;
+    return &s->c;
+}
+
+void sw_state_class_release(struct sw_state_builder *b, const struct sw_workload_class *c)
+{
+    struct sw_shared_class *s =
+        SW_CONTAINER_OF((struct sw_workload_class *)(uintptr_t)c, struct sw_shared_class, c);
+
+    if (s->h.refs == 1 && c->selector)
+        selector_release(b, c->selector);
+    release(b, &b->shared, &s->h);
+}
+
+/* ---- places ---- */
+
+const struct sw_workload_place *sw_state_place(struct sw_state_builder *b,
+                                               const struct sw_workload_spec *w)
+{
+    struct sw_slice cluster = or_default(b, w->cluster_id, "Kubernetes");
+    const struct sw_slice texts[] = {w->network, cluster, w->node, w->region, w->zone, w->subzone};
+    struct sw_buf *key = start_key(b, 'p');
+    struct sw_shared_place *s;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++)
+        key_text(key, texts[i]);
+    s = sw_map_get(&b->shared, sw_buf_slice(key));
+    if (!s) {
+        struct sw_arena *a;
+
+        s = share_new(b, &b->shared, sizeof(*s), sw_buf_len(key) + 48);
+        a = &s->h.arena;
+        s->at = (struct sw_workload_place){
+            .network = sw_arena_slice(a, texts[0]),
+            .cluster_id = sw_arena_slice(a, texts[1]),
+            .node = sw_arena_slice(a, texts[2]),
+            .region = sw_arena_slice(a, texts[3]),
+            .zone = sw_arena_slice(a, texts[4]),
+            .subzone = sw_arena_slice(a, texts[5]),
+        };
+    }
+    s->h.refs++;
+    return &s->at;
+}
+
+void sw_state_place_release(struct sw_state_builder *b, const struct sw_workload_place *at)
+{
+    struct sw_shared_place *s =
+        SW_CONTAINER_OF((struct sw_workload_place *)(uintptr_t)at, struct sw_shared_place, at);
+
+    release(b, &b->shared, &s->h);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records turned back into what the builder takes. */
+#include "node/state/state_int.h"
+
+static const struct sw_gateway_spec *gateway_spec(struct sw_arena *a,
+                                                  const struct sw_gateway_addr *g)
+{
+    struct sw_gateway_spec *to;
+
+    if (!g)
+        return NULL;
+    to = SW_ARENA_NEW(a, struct sw_gateway_spec);
+    *to = (struct sw_gateway_spec){.by_hostname = g->by_hostname,
+                                   .network = g->network,
+                                   .ip = g->ip,
+                                   .ns = g->ns,
+                                   .hostname = g->hostname,
+                                   .hbone_port = g->hbone_port};
+    return to;
+}
+
+void sw_state_spec_of(const struct sw_workload *w, struct sw_arena *a, struct sw_workload_spec *ret)
+{
+    const struct sw_workload_class *c = w->c;
+    struct sw_membership_spec *services = sw_arena_array(a, c->n_services, sizeof(*services));
+
+    for (size_t i = 0; i < c->n_services; i++)
+        services[i] = (struct sw_membership_spec){.key = sw_membership_key(&c->services[i]),
+                                                  .ports = c->services[i].ports,
+                                                  .n_ports = c->services[i].n_ports};
+    *ret = (struct sw_workload_spec){
+        .uid = sw_workload_uid(w),
+        .version = sw_workload_version(w),
+        .name = sw_workload_name(w),
+        .ns = c->ns,
+        .ips = w->ips,
+        .n_ips = w->n_ips,
+        .network = w->at->network,
+        .protocol = c->protocol,
+        .trust_domain = c->trust_domain,
+        .service_account = c->service_account,
+        .waypoint = gateway_spec(a, c->waypoint),
+        .network_gateway = gateway_spec(a, c->network_gateway),
+        .node = w->at->node,
+        .canonical_name = c->canonical_name,
+        .canonical_revision = c->canonical_revision,
+        .type = c->type,
+        .workload_name = c->workload_name,
+        .native_tunnel = c->native_tunnel,
+        .policies = c->policy_keys,
+        .n_policies = c->n_policy_keys,
+        .unhealthy = !w->healthy,
+        .cluster_id = w->at->cluster_id,
+        .hostname = sw_workload_hostname(w),
+        .services = services,
+        .n_services = c->n_services,
+        .has_app_tunnel = c->has_app_tunnel,
+        .app_tunnel = c->app_tunnel,
+        .app_tunnel_port = c->app_tunnel_port,
+        .region = w->at->region,
+        .zone = w->at->zone,
+        .subzone = w->at->subzone,
+        .host_network = c->host_network,
+        .has_capacity = true,
+        .capacity = w->capacity,
+    };
+}
