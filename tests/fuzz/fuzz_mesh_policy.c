@@ -11,7 +11,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "control/mesh/policy.h"
+#include "control/mesh/policy/policy.h"
 #include "proto/pb.h"
 
 enum { OBJECTS_MAX = 32 };

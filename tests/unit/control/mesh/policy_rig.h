@@ -12,7 +12,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-#include "control/mesh/policy.h"
+#include "control/mesh/policy/policy.h"
 #include "policy/policy.h"
 
 struct rig {

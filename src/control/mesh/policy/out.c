@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_out.h"
+#include "control/mesh/policy/out.h"
 
 #include <stdlib.h>
 #include <string.h>

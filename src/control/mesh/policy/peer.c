@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_peer.h"
+#include "control/mesh/policy/peer.h"
 
 #include <stdlib.h>
 

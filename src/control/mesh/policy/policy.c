@@ -3,7 +3,7 @@
  * The index of policies. A record per object, by namespace; what a workload lists is looked up, not
  * stored.
  */
-#include "control/mesh/policy.h"
+#include "control/mesh/policy/policy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "control/mesh/policy_convert.h"
-#include "control/mesh/policy_out.h"
-#include "control/mesh/policy_pack.h"
-#include "control/mesh/policy_peer.h"
+#include "control/mesh/policy/convert.h"
+#include "control/mesh/policy/out.h"
+#include "control/mesh/policy/pack.h"
+#include "control/mesh/policy/peer.h"
 
 #define WAYPOINT_POLICY "istio_allow_waypoint_"
 

@@ -2,7 +2,7 @@
 /* AuthorizationPolicies as nodes enforce them. */
 #pragma once
 
-#include "control/mesh/policy_labels.h"
+#include "control/mesh/policy/labels.h"
 
 /* One AuthorizationPolicy. */
 struct mesh_authz {

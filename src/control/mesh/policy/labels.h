@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "control/mesh/policy_model.h"
+#include "control/mesh/policy/model.h"
 
 struct mesh_selector {
     const struct sw_mesh_label *p;

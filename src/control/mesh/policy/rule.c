@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_rule.h"
+#include "control/mesh/policy/rule.h"
 
 enum { PAIRS_MAX = 4096 }; /* of trust domains and principals in one source */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_convert.h"
+#include "control/mesh/policy/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "control/mesh/policy_check.h"
-#include "control/mesh/policy_pack.h"
-#include "control/mesh/policy_rule.h"
+#include "control/mesh/policy/check.h"
+#include "control/mesh/policy/pack.h"
+#include "control/mesh/policy/rule.h"
 
 enum { MESSAGE_MAX = 4096 };
 

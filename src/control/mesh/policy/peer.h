@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "control/mesh/policy_labels.h"
+#include "control/mesh/policy/labels.h"
 #include "policy/policy.h"
 
 /* The stricter, the greater. */

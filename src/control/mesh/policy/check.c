@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_check.h"
+#include "control/mesh/policy/check.h"
 
 /* Keys of conditions. A trailing "[" stands for a name in brackets. */
 static const char *const known_keys[] = {

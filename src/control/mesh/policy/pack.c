@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_pack.h"
+#include "control/mesh/policy/pack.h"
 
 #include <proto/authorization.pb-c.h>
 #include <proto/google.pb-c.h>

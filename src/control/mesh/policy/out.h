@@ -7,7 +7,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-#include "control/mesh/policy_labels.h"
+#include "control/mesh/policy/labels.h"
 
 struct mesh_policy_res;
 struct mesh_policy_affected;

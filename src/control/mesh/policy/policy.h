@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "control/mesh/policy_model.h"
+#include "control/mesh/policy/model.h"
 
 struct sw_mesh_policies;
 

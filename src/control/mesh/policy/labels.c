@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/policy_labels.h"
+#include "control/mesh/policy/labels.h"
 
 #include <stdlib.h>
 
