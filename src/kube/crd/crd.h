@@ -13,7 +13,6 @@ struct sw_crd_version {
     bool served;
     bool deprecated;
     bool status;                     /* has the status subresource */
-    const struct sw_json *columns;   /* additionalPrinterColumns, may be NULL */
     const struct sw_json *selectors; /* selectableFields, may be NULL */
     struct sw_slice warning;         /* text for deprecated versions, ready to send */
     struct sw_schema_set schema;

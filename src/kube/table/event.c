@@ -18,7 +18,7 @@ static struct sw_slice first_seen(const struct table_row *r)
     return t.n ? t : table_text(r->obj, "eventTime");
 }
 
-struct sw_json *table_event_last(const struct table_row *r)
+struct sw_json *table_event_last(const struct table_row *r, const char *none)
 {
     struct sw_slice t = table_text(r->obj, "series.lastObservedTime");
 
@@ -29,22 +29,12 @@ struct sw_json *table_event_last(const struct table_row *r)
     return sw_json_new_str(r->a, sw_age_text(r->a, t, r->now_s));
 }
 
-struct sw_json *table_event_first(const struct table_row *r)
+struct sw_json *table_event_first(const struct table_row *r, const char *none)
 {
     return sw_json_new_str(r->a, sw_age_text(r->a, first_seen(r), r->now_s));
 }
 
-struct sw_json *table_event_type(const struct table_row *r)
-{
-    return table_cell(r, "type");
-}
-
-struct sw_json *table_event_reason(const struct table_row *r)
-{
-    return table_cell(r, "reason");
-}
-
-struct sw_json *table_event_object(const struct table_row *r)
+struct sw_json *table_event_object(const struct table_row *r, const char *none)
 {
     struct sw_slice name = either(r, "involvedObject.name", "regarding.name");
     char *s = sw_arena_printf(r->a, "%.*s%s%.*s",
@@ -56,12 +46,12 @@ struct sw_json *table_event_object(const struct table_row *r)
     return sw_json_new_str(r->a, s);
 }
 
-struct sw_json *table_event_sub(const struct table_row *r)
+struct sw_json *table_event_sub(const struct table_row *r, const char *none)
 {
     return sw_json_new_string(r->a, either(r, "involvedObject.fieldPath", "regarding.fieldPath"));
 }
 
-struct sw_json *table_event_source(const struct table_row *r)
+struct sw_json *table_event_source(const struct table_row *r, const char *none)
 {
     struct sw_slice c = either(r, "source.component", "deprecatedSource.component");
     struct sw_slice h = either(r, "source.host", "deprecatedSource.host");
@@ -75,7 +65,7 @@ struct sw_json *table_event_source(const struct table_row *r)
                   : sw_arena_dup(r->a, c));
 }
 
-struct sw_json *table_event_message(const struct table_row *r)
+struct sw_json *table_event_message(const struct table_row *r, const char *none)
 {
     struct sw_slice m = either(r, "message", "note");
 
@@ -86,7 +76,7 @@ struct sw_json *table_event_message(const struct table_row *r)
     return sw_json_new_string(r->a, m);
 }
 
-struct sw_json *table_event_count(const struct table_row *r)
+struct sw_json *table_event_count(const struct table_row *r, const char *none)
 {
     const struct sw_json *series = sw_json_find(r->obj, "series");
     const struct sw_json *n = sw_json_find(r->obj, "count");

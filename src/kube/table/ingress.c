@@ -3,20 +3,8 @@
 #include "kube/table/table_int.h"
 #include "kube/text.h"
 
-static struct sw_json *text_or(const struct table_row *r, const char *path, const char *none)
-{
-    struct sw_slice s = table_text(r->obj, path);
-
-    return s.n ? sw_json_new_string(r->a, s) : sw_json_new_str(r->a, none);
-}
-
-struct sw_json *table_ingress_class(const struct table_row *r)
-{
-    return text_or(r, "spec.ingressClassName", "<none>");
-}
-
 /* The first three. How many more counts rules, those without a host as well. */
-struct sw_json *table_ingress_hosts(const struct table_row *r)
+struct sw_json *table_ingress_hosts(const struct table_row *r, const char *none)
 {
     const struct sw_json *rules = sw_json_walk(r->obj, "spec", "rules", NULL);
     size_t n = 0;
@@ -38,7 +26,7 @@ struct sw_json *table_ingress_hosts(const struct table_row *r)
     return sw_json_new_string(r->a, sw_buf_slice(&b));
 }
 
-struct sw_json *table_ingress_address(const struct table_row *r)
+struct sw_json *table_ingress_address(const struct table_row *r, const char *none)
 {
     SW_BUF_AUTO b = {0};
 
@@ -47,19 +35,14 @@ struct sw_json *table_ingress_address(const struct table_row *r)
     return sw_json_new_string(r->a, sw_buf_slice(&b));
 }
 
-struct sw_json *table_ingress_ports(const struct table_row *r)
+struct sw_json *table_ingress_ports(const struct table_row *r, const char *none)
 {
     bool tls = sw_json_len(sw_json_walk(r->obj, "spec", "tls", NULL)) > 0;
 
     return sw_json_new_str(r->a, tls ? "80, 443" : "80");
 }
 
-struct sw_json *table_class_controller(const struct table_row *r)
-{
-    return text_or(r, "spec.controller", "");
-}
-
-struct sw_json *table_class_parameters(const struct table_row *r)
+struct sw_json *table_class_parameters(const struct table_row *r, const char *none)
 {
     struct sw_slice group = table_text(r->obj, "spec.parameters.apiGroup");
 

@@ -21,31 +21,11 @@ static const struct sw_json *in(const struct sw_json *obj, const char *a, const 
     return sw_json_is(v, SW_JSON_NULL) ? NULL : v;
 }
 
-static int64_t number(const struct sw_json *obj, const char *key)
-{
-    int64_t n = 0;
-
-    return sw_json_i64(sw_json_find(obj, key), &n) ? n : 0;
-}
-
 static bool truth(const struct sw_json *obj, const char *key)
 {
     const struct sw_json *v = sw_json_find(obj, key);
 
     return sw_json_is(v, SW_JSON_BOOL) && v->boolean;
-}
-
-static bool condition_true(const struct sw_json *pod, struct sw_slice type)
-{
-    const struct sw_json *list = sw_json_walk(pod, "status", "conditions", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
-        if (sw_slice_eq(table_text(c, "type"), type))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
-    }
-    return false;
 }
 
 /* An init container that goes on running beside the others. */
@@ -68,7 +48,7 @@ static void count_restarts(struct summary *s, const struct sw_json *status)
     int32_t ns;
     struct sw_slice end = table_text(status, "lastState.terminated.finishedAt");
 
-    s->restarts += number(status, "restartCount");
+    s->restarts += table_number(status, "restartCount");
     if (end.n && cel_parse_time(end, &sec, &ns) && sec > s->last_s)
         s->last_s = sec;
 }
@@ -80,9 +60,9 @@ static const char *ended(struct sw_arena *a, const struct sw_json *t)
 
     if (reason.n)
         return sw_arena_dup(a, reason);
-    if (number(t, "signal"))
-        return sw_arena_printf(a, "Signal:%lld", (long long)number(t, "signal"));
-    return sw_arena_printf(a, "ExitCode:%lld", (long long)number(t, "exitCode"));
+    if (table_number(t, "signal"))
+        return sw_arena_printf(a, "Signal:%lld", (long long)table_number(t, "signal"));
+    return sw_arena_printf(a, "ExitCode:%lld", (long long)table_number(t, "exitCode"));
 }
 
 /* True: this init container holds up the pod; s->reason says how. */
@@ -91,7 +71,7 @@ static bool init_waits(struct summary *s, const struct sw_json *c, size_t i)
     const struct sw_json *end = in(c, "state", "terminated");
     struct sw_slice wait = table_text(c, "state.waiting.reason");
 
-    if (end && number(end, "exitCode") == 0)
+    if (end && table_number(end, "exitCode") == 0)
         return false;
     if (sidecar(s->pod, table_text(c, "name")) && truth(c, "started")) {
         s->ready += truth(c, "ready");
@@ -155,7 +135,7 @@ static void look_at_containers(struct summary *s)
         }
     }
     if (running && sw_slice_eq_str(sw_slice_str(s->reason), "Completed"))
-        s->reason = condition_true(s->pod, SW_SLICE_LIT("Ready")) ? "Running" : "NotReady";
+        s->reason = table_condition_true(s->pod, SW_SLICE_LIT("Ready")) ? "Running" : "NotReady";
 }
 
 static bool gated(const struct sw_json *pod)
@@ -185,7 +165,7 @@ static void summarize(const struct table_row *r, struct summary *s)
     for (size_t i = 0; i < sw_json_len(inits); i++)
         s->total += sw_json_str_eq(sw_json_find(sw_json_at(inits, i), "restartPolicy"), "Always");
     waits = look_at_inits(s);
-    if (!waits || condition_true(r->obj, SW_SLICE_LIT("Initialized")))
+    if (!waits || table_condition_true(r->obj, SW_SLICE_LIT("Initialized")))
         look_at_containers(s);
     if (!in(r->obj, "metadata", "deletionTimestamp"))
         return;
@@ -195,7 +175,7 @@ static void summarize(const struct table_row *r, struct summary *s)
         s->reason = "Terminating";
 }
 
-struct sw_json *table_pod_ready(const struct table_row *r)
+struct sw_json *table_pod_ready(const struct table_row *r, const char *none)
 {
     struct summary s;
 
@@ -203,7 +183,7 @@ struct sw_json *table_pod_ready(const struct table_row *r)
     return sw_json_new_str(r->a, sw_arena_printf(r->a, "%zu/%zu", s.ready, s.total));
 }
 
-struct sw_json *table_pod_status(const struct table_row *r)
+struct sw_json *table_pod_status(const struct table_row *r, const char *none)
 {
     struct summary s;
 
@@ -211,7 +191,7 @@ struct sw_json *table_pod_status(const struct table_row *r)
     return sw_json_new_str(r->a, s.reason);
 }
 
-struct sw_json *table_pod_restarts(const struct table_row *r)
+struct sw_json *table_pod_restarts(const struct table_row *r, const char *none)
 {
     struct summary s;
     const char *text;
@@ -224,30 +204,17 @@ struct sw_json *table_pod_restarts(const struct table_row *r)
     return sw_json_new_str(r->a, text);
 }
 
-static struct sw_json *or_none(const struct table_row *r, struct sw_slice s)
-{
-    return s.n ? sw_json_new_string(r->a, s) : sw_json_new_str(r->a, "<none>");
-}
-
-struct sw_json *table_pod_ip(const struct table_row *r)
+struct sw_json *table_pod_ip(const struct table_row *r, const char *none)
 {
     const struct sw_json *ips = sw_json_walk(r->obj, "status", "podIPs", NULL);
 
-    return or_none(r, sw_json_len(ips) ? table_text(sw_json_at(ips, 0), "ip")
-                                       : table_text(r->obj, "status.podIP"));
+    return table_or(r,
+                    sw_json_len(ips) ? table_text(sw_json_at(ips, 0), "ip")
+                                     : table_text(r->obj, "status.podIP"),
+                    "<none>");
 }
 
-struct sw_json *table_pod_node(const struct table_row *r)
-{
-    return or_none(r, table_text(r->obj, "spec.nodeName"));
-}
-
-struct sw_json *table_pod_nominated(const struct table_row *r)
-{
-    return or_none(r, table_text(r->obj, "status.nominatedNodeName"));
-}
-
-struct sw_json *table_pod_gates(const struct table_row *r)
+struct sw_json *table_pod_gates(const struct table_row *r, const char *none)
 {
     const struct sw_json *gates = sw_json_walk(r->obj, "spec", "readinessGates", NULL);
     size_t n = 0;
@@ -255,6 +222,6 @@ struct sw_json *table_pod_gates(const struct table_row *r)
     if (sw_json_len(gates) == 0)
         return sw_json_new_str(r->a, "<none>");
     for (size_t i = 0; i < sw_json_len(gates); i++)
-        n += condition_true(r->obj, table_text(sw_json_at(gates, i), "conditionType"));
+        n += table_condition_true(r->obj, table_text(sw_json_at(gates, i), "conditionType"));
     return sw_json_new_str(r->a, sw_arena_printf(r->a, "%zu/%zu", n, sw_json_len(gates)));
 }

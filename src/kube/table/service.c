@@ -1,26 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cells of Services, EndpointSlices and Endpoints. */
-#include "base/search.h"
 #include "kube/table/table_int.h"
 #include "kube/text.h"
-
-struct sw_json *table_service_type(const struct table_row *r)
-{
-    return table_cell(r, "spec.type");
-}
-
-struct sw_json *table_service_ip(const struct table_row *r)
-{
-    struct sw_slice ip = table_text(r->obj, "spec.clusterIP");
-
-    return ip.n ? sw_json_new_string(r->a, ip) : sw_json_new_str(r->a, "<none>");
-}
-
-static struct sw_json *joined(const struct table_row *r, struct sw_buf *b)
-{
-    return sw_buf_len(b) ? sw_json_new_string(r->a, sw_buf_slice(b))
-                         : sw_json_new_str(r->a, "<none>");
-}
 
 void table_put_balancers(const struct table_row *r, struct sw_buf *b, const struct sw_json *in)
 {
@@ -33,14 +14,10 @@ void table_put_balancers(const struct table_row *r, struct sw_buf *b, const stru
             p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "hostname"));
         n += p[n].n > 0;
     }
-    sw_slice_sort(p, n);
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || !sw_slice_eq(p[i], p[i - 1]))
-            sw_tx_printf(b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]));
-    }
+    table_put_sorted(b, p, n);
 }
 
-struct sw_json *table_service_external(const struct table_row *r)
+struct sw_json *table_service_external(const struct table_row *r, const char *none)
 {
     SW_BUF_AUTO b = {0};
     const struct sw_json *ips = sw_json_walk(r->obj, "spec", "externalIPs", NULL);
@@ -57,10 +34,10 @@ struct sw_json *table_service_external(const struct table_row *r)
                      SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
     if (!sw_buf_len(&b) && balanced)
         return sw_json_new_str(r->a, "<pending>");
-    return joined(r, &b);
+    return table_or(r, sw_buf_slice(&b), "<none>");
 }
 
-struct sw_json *table_service_ports(const struct table_row *r)
+struct sw_json *table_service_ports(const struct table_row *r, const char *none)
 {
     const struct sw_json *ports = sw_json_walk(r->obj, "spec", "ports", NULL);
     SW_BUF_AUTO b = {0};
@@ -77,10 +54,10 @@ struct sw_json *table_service_ports(const struct table_row *r)
             sw_tx_printf(&b, ":%.*s", SW_SLICE_ARG(np->text));
         sw_tx_printf(&b, "/%.*s", SW_SLICE_ARG(sw_json_str(sw_json_find(p, "protocol"))));
     }
-    return joined(r, &b);
+    return table_or(r, sw_buf_slice(&b), "<none>");
 }
 
-struct sw_json *table_service_selector(const struct table_row *r)
+struct sw_json *table_service_selector(const struct table_row *r, const char *none)
 {
     const struct sw_json *sel = sw_json_walk(r->obj, "spec", "selector", NULL);
     struct sw_json *sorted = sel ? sw_json_copy(r->a, sel) : NULL;
@@ -95,12 +72,7 @@ struct sw_json *table_service_selector(const struct table_row *r)
         sw_tx_printf(&b, "%s%.*s=%.*s", i ? "," : "", SW_SLICE_ARG(m->key),
                      SW_SLICE_ARG(sw_json_str(m->value)));
     }
-    return joined(r, &b);
-}
-
-struct sw_json *table_slice_type(const struct table_row *r)
-{
-    return table_cell(r, "addressType");
+    return table_or(r, sw_buf_slice(&b), "<none>");
 }
 
 /* At most three, then how many more. */
@@ -114,11 +86,10 @@ static struct sw_json *first_three(const struct table_row *r, const struct sw_js
         sw_tx_printf(&b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]->text));
     if (n > 3)
         sw_tx_printf(&b, " + %zu more...", n - 3);
-    return sw_buf_len(&b) ? sw_json_new_string(r->a, sw_buf_slice(&b))
-                          : sw_json_new_str(r->a, "<unset>");
+    return table_or(r, sw_buf_slice(&b), "<unset>");
 }
 
-struct sw_json *table_slice_ports(const struct table_row *r)
+struct sw_json *table_slice_ports(const struct table_row *r, const char *none)
 {
     const struct sw_json *ports = sw_json_find(r->obj, "ports");
     const struct sw_json **p = sw_arena_array(r->a, sw_json_len(ports) + 1, sizeof(const void *));
@@ -136,7 +107,7 @@ struct sw_json *table_slice_ports(const struct table_row *r)
     return first_three(r, p, n);
 }
 
-struct sw_json *table_slice_addresses(const struct table_row *r)
+struct sw_json *table_slice_addresses(const struct table_row *r, const char *none)
 {
     const struct sw_json *eps = sw_json_find(r->obj, "endpoints");
     const struct sw_json **p;
@@ -170,7 +141,7 @@ static void put_address(struct sw_buf *b, struct sw_slice ip, int64_t port)
 }
 
 /* Every address that is ready with every port; the first three of them. */
-struct sw_json *table_endpoints(const struct table_row *r)
+struct sw_json *table_endpoints(const struct table_row *r, const char *none)
 {
     const struct sw_json *subsets = sw_json_find(r->obj, "subsets");
     size_t n = 0;

@@ -35,21 +35,14 @@ static struct sw_json *quantity(const struct table_row *r, const struct sw_json 
     return q ? sw_json_new_string(r->a, q->text) : sw_json_new_str(r->a, "0");
 }
 
-static struct sw_json *text_or(const struct table_row *r, const char *path, const char *otherwise)
-{
-    struct sw_slice s = table_text(r->obj, path);
-
-    return s.n ? sw_json_new_string(r->a, s) : sw_json_new_str(r->a, otherwise);
-}
-
-struct sw_json *table_volume_phase(const struct table_row *r)
+struct sw_json *table_volume_phase(const struct table_row *r, const char *none)
 {
     if (table_text(r->obj, "metadata.deletionTimestamp").n)
         return sw_json_new_str(r->a, "Terminating");
     return table_cell(r, "status.phase");
 }
 
-struct sw_json *table_volume_class(const struct table_row *r)
+struct sw_json *table_volume_class(const struct table_row *r, const char *none)
 {
     static const char note[] = "volume.beta.kubernetes.io/storage-class";
     const struct sw_json *old = sw_json_walk(r->obj, "metadata", "annotations", note, NULL);
@@ -58,76 +51,31 @@ struct sw_json *table_volume_class(const struct table_row *r)
                : table_cell(r, "spec.storageClassName");
 }
 
-struct sw_json *table_volume_attributes(const struct table_row *r)
-{
-    return text_or(r, "spec.volumeAttributesClassName", "<unset>");
-}
-
-struct sw_json *table_volume_mode(const struct table_row *r)
-{
-    return text_or(r, "spec.volumeMode", "<unset>");
-}
-
-struct sw_json *table_volume_size(const struct table_row *r)
+struct sw_json *table_volume_size(const struct table_row *r, const char *none)
 {
     return quantity(r, sw_json_walk(r->obj, "spec", "capacity", "storage", NULL));
 }
 
-struct sw_json *table_volume_access(const struct table_row *r)
+struct sw_json *table_volume_access(const struct table_row *r, const char *none)
 {
     return access_modes(r, "spec");
 }
 
-struct sw_json *table_volume_policy(const struct table_row *r)
-{
-    return table_cell(r, "spec.persistentVolumeReclaimPolicy");
-}
-
-struct sw_json *table_volume_claim(const struct table_row *r)
-{
-    struct sw_slice ns = table_text(r->obj, "spec.claimRef.namespace");
-    struct sw_slice name = table_text(r->obj, "spec.claimRef.name");
-
-    if (!sw_json_is(sw_json_walk(r->obj, "spec", "claimRef", NULL), SW_JSON_OBJECT))
-        return sw_json_new_str(r->a, "");
-    return sw_json_new_str(
-        r->a, sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
-}
-
-struct sw_json *table_volume_reason(const struct table_row *r)
-{
-    return table_cell(r, "status.reason");
-}
-
-struct sw_json *table_claim_volume(const struct table_row *r)
-{
-    return table_cell(r, "spec.volumeName");
-}
-
 /* What a claim has, it has from its volume. */
-struct sw_json *table_claim_size(const struct table_row *r)
+struct sw_json *table_claim_size(const struct table_row *r, const char *none)
 {
     if (!table_text(r->obj, "spec.volumeName").n)
         return sw_json_new_str(r->a, "");
     return quantity(r, sw_json_walk(r->obj, "status", "capacity", "storage", NULL));
 }
 
-struct sw_json *table_claim_access(const struct table_row *r)
+struct sw_json *table_claim_access(const struct table_row *r, const char *none)
 {
     return table_text(r->obj, "spec.volumeName").n ? access_modes(r, "status")
                                                    : sw_json_new_str(r->a, "");
 }
 
 /* ---- autoscalers ---- */
-
-struct sw_json *table_scaler_reference(const struct table_row *r)
-{
-    struct sw_slice kind = table_text(r->obj, "spec.scaleTargetRef.kind");
-    struct sw_slice name = table_text(r->obj, "spec.scaleTargetRef.name");
-
-    return sw_json_new_str(
-        r->a, sw_arena_printf(r->a, "%.*s/%.*s", SW_SLICE_ARG(kind), SW_SLICE_ARG(name)));
-}
 
 /* "cpu: 12%/80%": what is measured and what is wanted. */
 static const char *one_target(const struct table_row *r, const struct sw_json *metric,
@@ -159,7 +107,7 @@ static const char *one_target(const struct table_row *r, const struct sw_json *m
     return "<unknown type>";
 }
 
-struct sw_json *table_scaler_targets(const struct table_row *r)
+struct sw_json *table_scaler_targets(const struct table_row *r, const char *none)
 {
     enum { SHOWN = 2 };
     struct sw_json *full = sw_json_copy(r->a, r->obj);
@@ -186,36 +134,17 @@ struct sw_json *table_scaler_targets(const struct table_row *r)
     return sw_json_new_string(r->a, sw_buf_slice(&b));
 }
 
-static struct sw_json *number_cell(const struct table_row *r, const char *part, const char *key)
-{
-    int64_t n = 0;
-
-    if (!sw_json_i64(sw_json_walk(r->obj, part, key, NULL), &n))
-        n = 0;
-    return sw_json_new_i64(r->a, n);
-}
-
-struct sw_json *table_scaler_min(const struct table_row *r)
+struct sw_json *table_scaler_min(const struct table_row *r, const char *none)
 {
     const struct sw_json *n = sw_json_walk(r->obj, "spec", "minReplicas", NULL);
 
     return n ? sw_json_new_string(r->a, n->text) : sw_json_new_str(r->a, "<unset>");
 }
 
-struct sw_json *table_scaler_max(const struct table_row *r)
-{
-    return number_cell(r, "spec", "maxReplicas");
-}
-
-struct sw_json *table_scaler_replicas(const struct table_row *r)
-{
-    return number_cell(r, "status", "currentReplicas");
-}
-
 /* ---- quotas ---- */
 
 /* "count/configmaps: 3/10", names in order; limits of pods stand apart. */
-static struct sw_json *quota(const struct table_row *r, bool limits)
+struct sw_json *table_quota(const struct table_row *r, const char *arg)
 {
     const struct sw_json *hard = sw_json_walk(r->obj, "status", "hard", NULL);
     const struct sw_json *used = sw_json_walk(r->obj, "status", "used", NULL);
@@ -236,7 +165,7 @@ static struct sw_json *quota(const struct table_row *r, bool limits)
         if (!next)
             break;
         last = next->key;
-        if (sw_slice_has_prefix(last, SW_SLICE_LIT("limits.")) != limits)
+        if (sw_slice_has_prefix(last, SW_SLICE_LIT("limits.")) != (*arg != 0))
             continue;
         u = sw_json_get(used, last);
         sw_tx_printf(&b, "%s%.*s: %.*s/%.*s", sw_buf_len(&b) ? ", " : "", SW_SLICE_ARG(last),
@@ -244,14 +173,4 @@ static struct sw_json *quota(const struct table_row *r, bool limits)
                      SW_SLICE_ARG(next->value->text));
     }
     return sw_json_new_string(r->a, sw_buf_slice(&b));
-}
-
-struct sw_json *table_quota_request(const struct table_row *r)
-{
-    return quota(r, false);
-}
-
-struct sw_json *table_quota_limit(const struct table_row *r)
-{
-    return quota(r, true);
 }
