@@ -29,8 +29,5 @@ static inline bool sw_field_is(const struct sw_json *v, const char *key, const c
     return sw_json_str_eq(sw_json_find(v, key), text);
 }
 
-/* 'Unsupported value' unless v is one of a NULL-terminated list. */
-void sw_field_one_of(const struct sw_json *v, const char *const *allowed, const struct sw_fpath *at,
-                     struct sw_field_errs *e);
 /* True when a list has this string. */
 bool sw_field_list_has(const struct sw_json *list, const char *text);

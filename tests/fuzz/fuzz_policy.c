@@ -81,9 +81,10 @@ static void check_policy(struct sw_arena *a, const struct sw_json *v, struct sw_
 static struct sw_match_conditions *conditions(struct sw_arena *a, struct sw_slice first,
                                               const char *second)
 {
-    struct sw_fpath at = sw_fpath_str(NULL, "matchConditions");
+    struct sw_fpath path = sw_fpath_str(NULL, "matchConditions");
     struct sw_json *list = sw_json_new_array(a);
     struct sw_field_errs e;
+    struct sw_at at;
 
     sw_field_errs_init(&e, a);
     for (int i = 0; i < 1 + (second != NULL); i++) {
@@ -93,7 +94,8 @@ static struct sw_match_conditions *conditions(struct sw_arena *a, struct sw_slic
         sw_json_put_str(a, c, "expression", i ? sw_slice_str(second) : first);
         sw_json_push(a, list, c);
     }
-    return sw_match_conditions_compile(a, list, &sw_webhook_scope, &at, &e);
+    at = sw_at_path(list, &path, &e);
+    return sw_match_conditions_compile(a, &sw_webhook_scope, &at);
 }
 
 static void check_expression(struct sw_arena *a, struct sw_slice src, struct sw_cel_input *in)

@@ -34,7 +34,6 @@ struct hook_set *hook_set_unref(struct hook_set *s)
 static void add_hook(struct hook_set *s, struct sw_slice config, const struct sw_json *def,
                      bool mutating)
 {
-    struct sw_fpath at = sw_fpath_str(NULL, "matchConditions");
     struct sw_field_errs errs;
     const char *why = NULL;
     const struct sw_json *ns = sw_json_find(def, "namespaceSelector");
@@ -58,8 +57,8 @@ static void add_hook(struct hook_set *s, struct sw_slice config, const struct sw
     if (objects && sw_label_selector_from_json(&s->arena, objects, &h.objects, &why) != SW_OK)
         h.objects = (struct sw_label_selector){0};
     sw_field_errs_init(&errs, &s->arena);
-    h.conditions = sw_match_conditions_compile(&s->arena, sw_json_find(def, "matchConditions"),
-                                               &sw_webhook_scope, &at, &errs);
+    h.conditions = sw_match_conditions_compile(&s->arena, &sw_webhook_scope,
+                                               SW_IN(SW_WHOLE(def, &errs), "matchConditions"));
     sw_vec_push(&s->all, h);
 }
 

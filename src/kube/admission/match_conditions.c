@@ -2,8 +2,6 @@
 #include "kube/admission/match_conditions.h"
 
 #include "base/def.h"
-#include "kube/fields.h"
-#include "kube/names.h"
 
 enum {
     CONDITIONS_MAX = 64,
@@ -14,61 +12,47 @@ const struct sw_cel_scope sw_webhook_scope = {.authorizer = true};
 
 /* ---- compiling ---- */
 
-static void check_name(const struct sw_match_conditions *c, size_t i, const struct sw_fpath *item,
-                       struct sw_field_errs *e)
+static void check_name(const struct sw_match_conditions *c, size_t i, const struct sw_at *at)
 {
-    struct sw_slice name = c->p[i].name;
-    struct sw_fpath at = sw_fpath_str(item, "name");
-
-    if (!name.n) {
-        sw_ferr_required(e, &at, NULL);
-        return;
-    }
-    sw_name_report(e, &at, name, sw_name_label_key(name));
+    sw_at_need_name(at, sw_name_label_key);
     for (size_t k = 0; k < i; k++) {
-        if (sw_slice_eq(c->p[k].name, name)) {
-            sw_ferr_duplicate(e, &at, sw_json_new_string(e->arena, name));
+        if (c->p[i].name.n && sw_slice_eq(c->p[k].name, c->p[i].name)) {
+            sw_at_duplicate(at);
             return;
         }
     }
 }
 
 static void compile_one(struct sw_match_condition *c, const struct sw_cel_scope *scope,
-                        const struct sw_fpath *item, struct sw_field_errs *e)
+                        const struct sw_at *at)
 {
-    struct sw_fpath at = sw_fpath_str(item, "expression");
     const char *why = NULL;
 
     if (!c->expression.n)
-        sw_ferr_required(e, &at, NULL);
-    else if (sw_cel_compile_policy(e->arena, c->expression, scope, SW_CEL_BE_BOOL, &c->cel, &why) !=
-             SW_OK)
-        sw_ferr_invalid_str(e, &at, c->expression, why);
+        sw_at_required(at, NULL);
+    else if (sw_cel_compile_policy(at->e->arena, c->expression, scope, SW_CEL_BE_BOOL, &c->cel,
+                                   &why) != SW_OK)
+        sw_ferr_invalid_str(at->e, &at->path, c->expression, why);
 }
 
 struct sw_match_conditions *sw_match_conditions_compile(struct sw_arena *a,
-                                                        const struct sw_json *list,
                                                         const struct sw_cel_scope *scope,
-                                                        const struct sw_fpath *path,
-                                                        struct sw_field_errs *e)
+                                                        const struct sw_at *list)
 {
     struct sw_match_conditions *c = SW_ARENA_NEW(a, struct sw_match_conditions);
-    size_t n = sw_json_len(list);
+    const struct sw_field_errs *e = list->e;
     size_t before = e->n;
+    size_t n = sw_at_max(list, CONDITIONS_MAX) ? sw_at_len(list) : CONDITIONS_MAX;
 
-    if (n > CONDITIONS_MAX) {
-        sw_ferr_too_many(e, path, n, CONDITIONS_MAX);
-        n = CONDITIONS_MAX;
-    }
     c->p = sw_arena_array(a, n + 1, sizeof(*c->p));
     for (; c->n < n; c->n++) {
-        const struct sw_json *v = sw_json_at(list, c->n);
-        struct sw_fpath item = sw_fpath_index(path, c->n);
+        const struct sw_at *item = SW_ITEM(list, c->n);
+        const struct sw_at *expression = SW_IN(item, "expression");
 
-        c->p[c->n].name = sw_field_text(v, "name");
-        c->p[c->n].expression = sw_slice_trim(sw_field_text(v, "expression"));
-        compile_one(&c->p[c->n], scope, &item, e);
-        check_name(c, c->n, &item, e);
+        c->p[c->n].name = sw_at_text(SW_IN(item, "name"));
+        c->p[c->n].expression = sw_slice_trim(sw_at_text(expression));
+        compile_one(&c->p[c->n], scope, expression);
+        check_name(c, c->n, SW_IN(item, "name"));
     }
     if (e->n > before)
         c->broken = sw_arena_printf(a, "%s: %s", e->p[before].field, e->p[before].text);

@@ -2,8 +2,8 @@
 /* matchConditions of webhooks and policies: expressions that must all hold for a request. */
 #pragma once
 
+#include "kube/at.h"
 #include "kube/cel/policy.h"
-#include "kube/errs.h"
 
 #define SW_CEL_OUT_OF_BUDGET                                                                       \
     "validation failed due to running out of cost budget, no further validation rules will be run"
@@ -29,14 +29,12 @@ enum sw_match_outcome {
 extern const struct sw_cel_scope sw_webhook_scope;
 
 /*
- * Compiles the list at path. Everything wrong with it goes to e in the reference's words. The
+ * Compiles the list at a place. Everything wrong with it is reported in the reference's words. The
  * result is never NULL; arena, list and scope must outlive it. End with sw_match_conditions_done.
  */
 struct sw_match_conditions *sw_match_conditions_compile(struct sw_arena *a,
-                                                        const struct sw_json *list,
                                                         const struct sw_cel_scope *scope,
-                                                        const struct sw_fpath *path,
-                                                        struct sw_field_errs *e);
+                                                        const struct sw_at *list);
 void sw_match_conditions_done(struct sw_match_conditions *c);
 
 /* Evaluates them within the cost limits of the reference. *ret_why: of SW_MATCH_FAILED. */

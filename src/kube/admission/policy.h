@@ -43,8 +43,8 @@ struct sw_admission_policy {
  */
 struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e);
 void sw_policy_free(struct sw_admission_policy *p);
-/* What is wrong with a binding. */
-void sw_policy_binding_check(const struct sw_json *obj, struct sw_field_errs *e);
+/* What is wrong with a binding, whatever was stored. */
+void sw_policy_binding_check(const struct sw_at *obj, const struct sw_json *old);
 
 struct sw_policy_denial {
     size_t index; /* of the validation; 0 for other failures */

@@ -5,7 +5,6 @@
 #include "kube/admission/admission_rules.h"
 #include "kube/admission/policy.h"
 #include "kube/fields.h"
-#include "kube/names.h"
 #include "kube/select/selector_check.h"
 
 enum {
@@ -14,58 +13,42 @@ enum {
     LIST_MAX = 1000, /* validations and variables: the object bounds them, too */
 };
 
-struct compiler {
-    struct sw_admission_policy *p;
-    struct sw_field_errs *e;
-};
-
 /* ---- matching ---- */
 
-static void check_match(const struct sw_json *m, const struct sw_fpath *path,
-                        struct sw_field_errs *e)
+static void check_match(const struct sw_at *m)
 {
     static const char *const policies[] = {"Equivalent", "Exact", NULL};
-    static const char *const selectors[] = {"namespaceSelector", "objectSelector"};
     static const char *const lists[] = {"resourceRules", "excludeResourceRules"};
-    struct sw_fpath at_policy = sw_fpath_str(path, "matchPolicy");
+    const struct sw_at *policy = SW_IN(m, "matchPolicy");
 
-    if (!m)
+    if (!m->v)
         return;
-    if (!sw_json_find(m, "matchPolicy"))
-        sw_ferr_required(e, &at_policy, NULL);
-    else
-        sw_field_one_of(sw_json_find(m, "matchPolicy"), policies, &at_policy, e);
-    for (size_t i = 0; i < SW_ARRAY_LEN(selectors); i++) {
-        struct sw_fpath at = sw_fpath_str(path, selectors[i]);
-
-        sw_selector_check(sw_json_find(m, selectors[i]), &at, e);
-    }
+    if (!policy->v)
+        sw_at_required(policy, NULL);
+    sw_at_set_one_of(policy, policies);
+    sw_selector_check(SW_IN(m, "namespaceSelector"));
+    sw_selector_check(SW_IN(m, "objectSelector"));
     for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++) {
-        const struct sw_json *rules = sw_json_find(m, lists[i]);
-        struct sw_fpath up = sw_fpath_str(path, lists[i]);
+        const struct sw_at *rules = SW_IN(m, lists[i]);
 
-        for (size_t k = 0; k < sw_json_len(rules); k++) {
-            struct sw_fpath at = sw_fpath_index(&up, k);
-
-            sw_admission_rule_check(sw_json_at(rules, k), &at, e);
-        }
+        SW_AT_FOREACH (rule, rules)
+            sw_admission_rule_check(&rule);
     }
 }
 
 /* ---- expressions ---- */
 
-static struct sw_cel *compile(struct compiler *c, struct sw_slice src,
-                              const struct sw_cel_scope *scope, enum sw_cel_want want,
-                              const struct sw_fpath *at)
+static struct sw_cel *compile(struct sw_admission_policy *p, const struct sw_at *at,
+                              const struct sw_cel_scope *scope, enum sw_cel_want want)
 {
     struct sw_cel *cel = NULL;
     const char *why = NULL;
 
-    if (sw_cel_compile_policy(c->e->arena, src, scope, want, &cel, &why) == SW_OK)
+    if (sw_cel_compile_policy(at->e->arena, sw_at_text(at), scope, want, &cel, &why) == SW_OK)
         return cel;
-    sw_ferr_invalid_str(c->e, at, src, why);
-    if (!c->p->broken)
-        c->p->broken = sw_arena_dup(&c->p->arena, sw_slice_str(why));
+    sw_at_invalid(at, why);
+    if (!p->broken)
+        p->broken = sw_arena_dup(&p->arena, sw_slice_str(why));
     return NULL;
 }
 
@@ -81,46 +64,30 @@ static bool is_identifier(struct sw_slice s)
     return s.n > 0;
 }
 
-static void compile_variables(struct compiler *c, const struct sw_fpath *path)
+static void compile_variables(struct sw_admission_policy *p, const struct sw_at *list)
 {
-    struct sw_admission_policy *p = c->p;
-    const struct sw_json *list = sw_json_find(p->spec, "variables");
-    struct sw_fpath up = sw_fpath_str(path, "variables");
-    size_t n = sw_min(sw_json_len(list), LIST_MAX);
+    size_t n = sw_min(sw_at_len(list), LIST_MAX);
 
     p->vars = sw_arena_array(&p->arena, n + 1, sizeof(*p->vars));
     p->scope.vars = p->vars;
     for (size_t i = 0; i < n; i++) {
-        const struct sw_json *v = sw_json_at(list, i);
-        struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at_name = sw_fpath_str(&item, "name");
-        struct sw_fpath at = sw_fpath_str(&item, "expression");
+        const struct sw_at *item = SW_ITEM(list, i);
+        const struct sw_at *name = SW_IN(item, "name");
+        const struct sw_at *expression = SW_IN(item, "expression");
 
-        p->vars[i].name = sw_field_text(v, "name");
+        p->vars[i].name = sw_at_text(name);
         if (!sw_slice_trim(p->vars[i].name).n)
-            sw_ferr_required(c->e, &at_name, "name is not specified");
+            sw_at_required(name, "name is not specified");
         else if (!is_identifier(p->vars[i].name))
-            sw_ferr_invalid_str(c->e, &at_name, p->vars[i].name,
-                                "name is not a valid CEL identifier");
-        if (!sw_slice_trim(sw_field_text(v, "expression")).n)
-            sw_ferr_required(c->e, &at, "expression is not specified");
+            sw_at_invalid(name, "name is not a valid CEL identifier");
+        if (!sw_slice_trim(sw_at_text(expression)).n)
+            sw_at_required(expression, "expression is not specified");
         else
-            p->vars[i].cel =
-                compile(c, sw_field_text(v, "expression"), &p->scope, SW_CEL_BE_ANYTHING, &at);
+            p->vars[i].cel = compile(p, expression, &p->scope, SW_CEL_BE_ANYTHING);
         p->scope.nvars = i + 1; /* the next ones may use it */
     }
     p->message_scope.vars = p->vars;
     p->message_scope.nvars = p->scope.nvars;
-}
-
-static void compile_conditions(struct compiler *c, const struct sw_fpath *path)
-{
-    struct sw_admission_policy *p = c->p;
-    struct sw_fpath at = sw_fpath_str(path, "matchConditions");
-
-    p->conditions = sw_match_conditions_compile(&p->arena, sw_json_find(p->spec, "matchConditions"),
-                                                &p->match_scope, &at, c->e);
-    p->broken = p->conditions->broken;
 }
 
 static bool has_newline(struct sw_slice s)
@@ -128,173 +95,150 @@ static bool has_newline(struct sw_slice s)
     return s.n && (memchr(s.p, '\n', s.n) || memchr(s.p, '\r', s.n));
 }
 
-static void check_texts(struct compiler *c, const struct sw_json *v, const struct sw_fpath *item)
+static void check_texts(const struct sw_at *item)
 {
     static const char *const reasons[] = {"Forbidden", "Invalid", "RequestEntityTooLarge",
                                           "Unauthorized", NULL};
-    struct sw_slice message = sw_field_text(v, "message");
-    struct sw_fpath at_msg = sw_fpath_str(item, "message");
-    struct sw_fpath at_reason = sw_fpath_str(item, "reason");
+    const struct sw_at *at = SW_IN(item, "message");
+    struct sw_slice message = sw_at_text(at);
 
     if (message.n && !sw_slice_trim(message).n)
-        sw_ferr_invalid_str(c->e, &at_msg, message, "message must be non-empty if specified");
+        sw_at_invalid(at, "message must be non-empty if specified");
     else if (has_newline(sw_slice_trim(message)))
-        sw_ferr_invalid_str(c->e, &at_msg, message, "message must not contain line breaks");
-    if (sw_json_find(v, "reason"))
-        sw_field_one_of(sw_json_find(v, "reason"), reasons, &at_reason, c->e);
+        sw_at_invalid(at, "message must not contain line breaks");
+    sw_at_set_one_of(SW_IN(item, "reason"), reasons);
 }
 
-static void compile_validations(struct compiler *c, const struct sw_fpath *path)
+static void compile_validations(struct sw_admission_policy *p, const struct sw_at *list)
 {
-    struct sw_admission_policy *p = c->p;
-    const struct sw_json *list = sw_json_find(p->spec, "validations");
-    struct sw_fpath up = sw_fpath_str(path, "validations");
-    size_t n = sw_min(sw_json_len(list), LIST_MAX);
+    size_t n = sw_min(sw_at_len(list), LIST_MAX);
 
     p->validations = sw_arena_array(&p->arena, n + 1, sizeof(*p->validations));
     for (size_t i = 0; i < n; i++) {
-        const struct sw_json *v = sw_json_at(list, i);
+        const struct sw_at *item = SW_ITEM(list, i);
+        const struct sw_at *expression = SW_IN(item, "expression");
+        const struct sw_at *message = SW_IN(item, "messageExpression");
         struct sw_policy_validation *out = &p->validations[p->nvalidations++];
-        struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at = sw_fpath_str(&item, "expression");
-        struct sw_fpath at_msg = sw_fpath_str(&item, "messageExpression");
-        struct sw_slice msg = sw_field_text(v, "messageExpression");
 
-        out->expression = sw_field_text(v, "expression");
-        out->message = sw_field_text(v, "message");
-        out->reason = sw_field_text(v, "reason");
+        out->expression = sw_at_text(expression);
+        out->message = sw_at_text(SW_IN(item, "message"));
+        out->reason = sw_at_text(SW_IN(item, "reason"));
         if (!sw_slice_trim(out->expression).n)
-            sw_ferr_required(c->e, &at, "expression is not specified");
+            sw_at_required(expression, "expression is not specified");
         else
-            out->cel = compile(c, out->expression, &p->scope, SW_CEL_BE_BOOL, &at);
-        if (msg.n && !sw_slice_trim(msg).n)
-            sw_ferr_invalid_str(c->e, &at_msg, msg, "must be non-empty if specified");
-        else if (msg.n)
-            out->cel_msg = compile(c, msg, &p->message_scope, SW_CEL_BE_STRING, &at_msg);
-        check_texts(c, v, &item);
+            out->cel = compile(p, expression, &p->scope, SW_CEL_BE_BOOL);
+        if (sw_slice_trim(sw_at_text(message)).n)
+            out->cel_msg = compile(p, message, &p->message_scope, SW_CEL_BE_STRING);
+        else if (sw_at_text(message).n)
+            sw_at_invalid(message, "must be non-empty if specified");
+        check_texts(item);
     }
 }
 
-static void compile_notes(struct compiler *c, const struct sw_fpath *path)
+static void compile_notes(struct sw_admission_policy *p, const struct sw_at *list)
 {
-    struct sw_admission_policy *p = c->p;
-    const struct sw_json *list = sw_json_find(p->spec, "auditAnnotations");
-    struct sw_fpath up = sw_fpath_str(path, "auditAnnotations");
-    size_t n = sw_json_len(list);
+    struct sw_arena *a = list->e->arena;
+    size_t n = sw_at_len(list);
 
     if (n > NOTES_MAX) {
-        sw_ferr_invalid(c->e, &up, list, "must not have more than 20 auditAnnotations");
+        sw_at_invalid(list, "must not have more than 20 auditAnnotations");
         n = NOTES_MAX;
     }
     p->notes = sw_arena_array(&p->arena, n + 1, sizeof(*p->notes));
     for (size_t i = 0; i < n; i++) {
         struct sw_policy_note *note = &p->notes[p->nnotes++];
-        struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at_key = sw_fpath_str(&item, "key");
-        struct sw_fpath at = sw_fpath_str(&item, "valueExpression");
+        const struct sw_at *item = SW_ITEM(list, i);
+        const struct sw_at *key = SW_IN(item, "key");
+        struct sw_at value = sw_at_field(item, "valueExpression");
         struct sw_slice full;
 
-        note->name = sw_field_text(sw_json_at(list, i), "key");
-        note->expression = sw_slice_trim(sw_field_text(sw_json_at(list, i), "valueExpression"));
-        full = sw_slice_str(sw_arena_printf(c->e->arena, "%.*s/%.*s", SW_SLICE_ARG(p->name),
-                                            SW_SLICE_ARG(note->name)));
-        sw_name_report(c->e, &at_key, full, sw_name_label_key(full));
+        note->name = sw_at_text(key);
+        note->expression = sw_slice_trim(sw_at_text(&value));
+        value.v = sw_json_new_string(a, note->expression);
+        full = sw_slice_str(
+            sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(p->name), SW_SLICE_ARG(note->name)));
+        sw_name_report(key->e, &key->path, full, sw_name_label_key(full));
         if (!note->expression.n)
-            sw_ferr_required(c->e, &at, "valueExpression is not specified");
+            sw_at_required(&value, "valueExpression is not specified");
         else if (note->expression.n > NOTE_EXPRESSION_MAX)
-            sw_ferr_required(c->e, &at, "must not exceed 5120 bytes in length");
+            sw_at_required(&value, "must not exceed 5120 bytes in length");
         else
-            note->cel = compile(c, note->expression, &p->scope, SW_CEL_BE_STRING_OR_NULL, &at);
+            note->cel = compile(p, &value, &p->scope, SW_CEL_BE_STRING_OR_NULL);
         for (size_t k = 0; k < i; k++) {
             if (sw_slice_eq(p->notes[k].name, note->name))
-                sw_ferr_duplicate(c->e, &at_key, sw_json_find(sw_json_at(list, i), "key"));
+                sw_at_duplicate(key);
         }
     }
 }
 
 /* ---- the policy ---- */
 
-static void check_param_kind(const struct sw_json *kind, const struct sw_fpath *up,
-                             struct sw_field_errs *e)
+static void check_param_kind(const struct sw_at *kind)
 {
-    struct sw_fpath path = sw_fpath_str(up, "paramKind");
-    struct sw_fpath at_version = sw_fpath_str(&path, "apiVersion");
-    struct sw_fpath at_kind = sw_fpath_str(&path, "kind");
-    struct sw_slice version = sw_field_text(kind, "apiVersion");
+    const struct sw_at *at = SW_IN(kind, "apiVersion");
+    struct sw_slice version = sw_at_text(at);
 
-    if (!kind)
+    if (!kind->v)
         return;
     if (!version.n)
-        sw_ferr_required(e, &at_version, NULL);
+        sw_at_required(at, NULL);
     else if (memchr(version.p, '/', version.n) &&
              memchr(version.p, '/', version.n) != memrchr(version.p, '/', version.n))
-        sw_ferr_invalid_str(e, &at_version, version,
-                            sw_arena_printf(e->arena, "unexpected GroupVersion string: %.*s",
-                                            SW_SLICE_ARG(version)));
-    if (!sw_field_text(kind, "kind").n)
-        sw_ferr_required(e, &at_kind, NULL);
+        sw_at_invalid(at, sw_arena_printf(at->e->arena, "unexpected GroupVersion string: %.*s",
+                                          SW_SLICE_ARG(version)));
+    (void)sw_at_need(SW_IN(kind, "kind"), NULL);
 }
 
-static void check_spec(struct compiler *c, const struct sw_fpath *path)
+static void check_spec(const struct sw_at *spec)
 {
     static const char *const policies[] = {"Fail", "Ignore", NULL};
-    const struct sw_json *spec = c->p->spec;
-    const struct sw_json *match = sw_json_find(spec, "matchConstraints");
-    struct sw_fpath at_fail = sw_fpath_str(path, "failurePolicy");
-    struct sw_fpath at_match = sw_fpath_str(path, "matchConstraints");
-    struct sw_fpath at_rules = sw_fpath_str(&at_match, "resourceRules");
+    const struct sw_at *policy = SW_IN(spec, "failurePolicy");
+    const struct sw_at *match = SW_IN(spec, "matchConstraints");
 
-    if (!sw_json_find(spec, "failurePolicy"))
-        sw_ferr_required(c->e, &at_fail, NULL);
-    else
-        sw_field_one_of(sw_json_find(spec, "failurePolicy"), policies, &at_fail, c->e);
-    check_param_kind(sw_json_find(spec, "paramKind"), path, c->e);
-    if (!match) {
-        sw_ferr_required(c->e, &at_match, NULL);
+    if (!policy->v)
+        sw_at_required(policy, NULL);
+    sw_at_set_one_of(policy, policies);
+    check_param_kind(SW_IN(spec, "paramKind"));
+    if (!match->v) {
+        sw_at_required(match, NULL);
         return;
     }
-    check_match(match, &at_match, c->e);
-    if (!sw_json_len(sw_json_find(match, "resourceRules")))
-        sw_ferr_required(c->e, &at_rules, NULL);
+    check_match(match);
+    (void)sw_at_need(SW_IN(match, "resourceRules"), NULL);
 }
 
-static void need_validations(struct compiler *c, const struct sw_fpath *path)
+static void need_validations(const struct sw_at *validations, const struct sw_at *notes)
 {
-    static const char *const keys[] = {"validations", "auditAnnotations"};
+    static const char why[] = "validations or auditAnnotations must contain at least one item";
 
-    if (sw_json_len(sw_json_find(c->p->spec, keys[0])) ||
-        sw_json_len(sw_json_find(c->p->spec, keys[1])))
+    if (sw_at_len(validations) || sw_at_len(notes))
         return;
-    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
-        struct sw_fpath at = sw_fpath_str(path, keys[i]);
-
-        sw_ferr_required(c->e, &at,
-                         "validations or auditAnnotations must contain at least one item");
-    }
+    sw_at_required(validations, why);
+    sw_at_required(notes, why);
 }
 
 struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct sw_field_errs *e)
 {
     struct sw_admission_policy *p = SW_NEW(struct sw_admission_policy);
-    struct compiler c = {.p = p, .e = e};
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    const struct sw_json *copy = sw_json_copy(&p->arena, obj);
+    const struct sw_at *copy = SW_WHOLE(sw_json_copy(&p->arena, obj), e);
+    const struct sw_at *spec = SW_IN(copy, "spec");
     size_t before = e->n;
-    bool params;
+    bool params = sw_json_find(spec->v, "paramKind");
 
-    p->spec = sw_json_find(copy, "spec");
-    p->name = sw_json_str(sw_json_walk(copy, "metadata", "name", NULL));
-    p->ignore_failures = sw_json_str_eq(sw_json_find(p->spec, "failurePolicy"), "Ignore");
-    params = sw_json_find(p->spec, "paramKind");
+    p->spec = spec->v;
+    p->name = sw_json_str(SW_IN(copy, "metadata.name")->v);
+    p->ignore_failures = sw_at_is(SW_IN(spec, "failurePolicy"), "Ignore");
     p->scope = (struct sw_cel_scope){.params = params, .authorizer = true};
     p->message_scope = (struct sw_cel_scope){.params = params};
     p->match_scope = p->scope;
-    check_spec(&c, &path);
-    compile_conditions(&c, &path);
-    compile_variables(&c, &path);
-    need_validations(&c, &path);
-    compile_validations(&c, &path);
-    compile_notes(&c, &path);
+    check_spec(spec);
+    p->conditions =
+        sw_match_conditions_compile(&p->arena, &p->match_scope, SW_IN(spec, "matchConditions"));
+    p->broken = p->conditions->broken;
+    compile_variables(p, SW_IN(spec, "variables"));
+    need_validations(SW_IN(spec, "validations"), SW_IN(spec, "auditAnnotations"));
+    compile_validations(p, SW_IN(spec, "validations"));
+    compile_notes(p, SW_IN(spec, "auditAnnotations"));
     if (e->n > before && !p->broken)
         p->broken = sw_arena_printf(&p->arena, "%s: %s", e->p[before].field, e->p[before].text);
     return p;
@@ -302,77 +246,51 @@ struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct 
 
 /* ---- bindings ---- */
 
-static void check_param_ref(const struct sw_json *ref, const struct sw_fpath *path,
-                            struct sw_field_errs *e)
+static void check_param_ref(const struct sw_at *ref)
 {
     static const char *const actions[] = {"Allow", "Deny", NULL};
-    const struct sw_json *sel = sw_json_find(ref, "selector");
-    struct sw_slice name = sw_field_text(ref, "name");
-    struct sw_fpath at_name = sw_fpath_str(path, "name");
-    struct sw_fpath at_sel = sw_fpath_str(path, "selector");
-    struct sw_fpath at_action = sw_fpath_str(path, "parameterNotFoundAction");
+    static const char both[] = "name and selector are mutually exclusive";
+    const struct sw_at *name = SW_IN(ref, "name");
+    const struct sw_at *sel = SW_IN(ref, "selector");
+    const struct sw_at *action = SW_IN(ref, "parameterNotFoundAction");
+    bool named = sw_at_text(name).n;
 
-    if (!ref)
+    if (!ref->v)
         return;
-    if (name.n)
-        sw_name_report(e, &at_name, name, sw_name_path_segment(name));
-    if (name.n && sel)
-        sw_ferr_forbidden(e, &at_name, "name and selector are mutually exclusive");
-    if (sel)
-        sw_selector_check(sel, &at_sel, e);
-    if (name.n && sel)
-        sw_ferr_forbidden(e, &at_sel, "name and selector are mutually exclusive");
-    if (!name.n && !sel)
-        sw_ferr_required(e, path, "one of name or selector must be specified");
-    if (!sw_field_text(ref, "parameterNotFoundAction").n)
-        sw_ferr_required(e, &at_action, NULL);
-    else
-        sw_field_one_of(sw_json_find(ref, "parameterNotFoundAction"), actions, &at_action, e);
+    sw_at_name(name, sw_name_path_segment);
+    if (named && sel->v)
+        sw_at_forbidden(name, both);
+    sw_selector_check(sel);
+    if (named && sel->v)
+        sw_at_forbidden(sel, both);
+    if (!named && !sel->v)
+        sw_at_required(ref, "one of name or selector must be specified");
+    if (sw_at_need(action, NULL))
+        sw_at_one_of(action, actions);
 }
 
-static void check_actions(const struct sw_json *list, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
+static void check_actions(const struct sw_at *list)
 {
     static const char *const known[] = {"Audit", "Deny", "Warn", NULL};
-    bool deny = false;
-    bool warn = false;
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *v = sw_json_at(list, i);
-        struct sw_fpath at = sw_fpath_index(path, i);
-
-        sw_field_one_of(v, known, &at, e);
-        for (size_t k = 0; k < i; k++) {
-            if (sw_slice_eq(sw_json_str(sw_json_at(list, k)), sw_json_str(v)))
-                sw_ferr_duplicate(e, &at, v);
+    SW_AT_FOREACH (at, list) {
+        sw_at_one_of(&at, known);
+        for (size_t k = 0; k < at.path.index; k++) {
+            if (sw_slice_eq(sw_json_str(sw_json_at(list->v, k)), sw_json_str(at.v)))
+                sw_at_duplicate(&at);
         }
-        deny = deny || sw_json_str_eq(v, "Deny");
-        warn = warn || sw_json_str_eq(v, "Warn");
     }
-    if (deny && warn)
-        sw_ferr_invalid(
-            e, path, list,
-            "must not contain both Deny and Warn (repeating the same validation failure "
-            "information in the API response and headers serves no purpose)");
-    if (!sw_json_len(list))
-        sw_ferr_required(e, path, "at least one validation action is required");
+    if (sw_field_list_has(list->v, "Deny") && sw_field_list_has(list->v, "Warn"))
+        sw_at_invalid(list,
+                      "must not contain both Deny and Warn (repeating the same validation failure "
+                      "information in the API response and headers serves no purpose)");
+    (void)sw_at_need(list, "at least one validation action is required");
 }
 
-void sw_policy_binding_check(const struct sw_json *obj, struct sw_field_errs *e)
+void sw_policy_binding_check(const struct sw_at *obj, const struct sw_json *old)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice name = sw_field_text(spec, "policyName");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_name = sw_fpath_str(&path, "policyName");
-    struct sw_fpath at_ref = sw_fpath_str(&path, "paramRef");
-    struct sw_fpath at_match = sw_fpath_str(&path, "matchResources");
-    struct sw_fpath at_actions = sw_fpath_str(&path, "validationActions");
-
-    if (!name.n)
-        sw_ferr_required(e, &at_name, NULL);
-    else
-        sw_name_report(e, &at_name, name, sw_name_dns1123_subdomain(name));
-    check_param_ref(sw_json_find(spec, "paramRef"), &at_ref, e);
-    check_match(sw_json_find(spec, "matchResources"), &at_match, e);
-    check_actions(sw_json_find(spec, "validationActions"), &at_actions, e);
+    sw_at_need_name(SW_IN(obj, "spec.policyName"), sw_name_dns1123_subdomain);
+    check_param_ref(SW_IN(obj, "spec.paramRef"));
+    check_match(SW_IN(obj, "spec.matchResources"));
+    check_actions(SW_IN(obj, "spec.validationActions"));
 }

@@ -85,41 +85,36 @@ void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj)
 
 /* ---- validation ---- */
 
-void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e)
+/* A number is shown, 0 when there is none. */
+static void invalid_number(const struct sw_at *at, const char *detail)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *ref = sw_json_find(spec, "scaleTargetRef");
-    int64_t min = sw_field_int(spec, "minReplicas");
-    int64_t max = sw_field_int(spec, "maxReplicas");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_min = sw_fpath_str(&path, "minReplicas");
-    struct sw_fpath at_max = sw_fpath_str(&path, "maxReplicas");
-    struct sw_fpath at_kind = sw_fpath_str(&path, "scaleTargetRef.kind");
-    struct sw_fpath at_name = sw_fpath_str(&path, "scaleTargetRef.name");
-    struct sw_fpath at_version = sw_fpath_str(&path, "scaleTargetRef.apiVersion");
-    struct sw_slice version = sw_field_text(ref, "apiVersion");
+    sw_ferr_invalid(at->e, &at->path, sw_json_new_i64(at->e->arena, sw_at_int(at)), detail);
+}
 
-    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
+void sw_b_check_autoscaler(const struct sw_at *obj, const struct sw_json *old)
+{
+    const struct sw_at *spec = SW_IN(obj, "spec");
+    const struct sw_at *min = SW_IN(spec, "minReplicas");
+    const struct sw_at *max = SW_IN(spec, "maxReplicas");
+    const struct sw_at *ref = SW_IN(spec, "scaleTargetRef");
+    const struct sw_at *version = SW_IN(ref, "apiVersion");
+
+    if (sw_b_kept(spec, old))
         return;
-    if (min < 1)
-        sw_ferr_invalid(e, &at_min, sw_json_new_i64(e->arena, min),
-                        "must be greater than or equal to 1");
-    if (max == 0)
-        sw_ferr_required(e, &at_max, "must be set and greater than 0");
-    else if (max < 0)
-        sw_ferr_invalid(e, &at_max, sw_json_new_i64(e->arena, max),
-                        "must be greater than or equal to 1");
-    if (max < min)
-        sw_ferr_invalid(e, &at_max, sw_json_new_i64(e->arena, max),
-                        "must be greater than or equal to `minReplicas`");
-    if (!sw_field_text(ref, "kind").n)
-        sw_ferr_required(e, &at_kind, NULL);
-    if (!sw_field_text(ref, "name").n)
-        sw_ferr_required(e, &at_name, NULL);
+    if (sw_at_int(min) < 1)
+        invalid_number(min, "must be greater than or equal to 1");
+    if (sw_at_int(max) == 0)
+        sw_at_required(max, "must be set and greater than 0");
+    else if (sw_at_int(max) < 0)
+        invalid_number(max, "must be greater than or equal to 1");
+    if (sw_at_int(max) < sw_at_int(min))
+        invalid_number(max, "must be greater than or equal to `minReplicas`");
+    (void)sw_at_need(SW_IN(ref, "kind"), NULL);
+    (void)sw_at_need(SW_IN(ref, "name"), NULL);
     /* The core group has one kind with a scale. */
-    if (!memchr(version.p, '/', version.n) && !sw_field_is(ref, "kind", "ReplicationController"))
-        sw_ferr_invalid_str(e, &at_version, version, "apiVersion must specify API group");
+    if (sw_slice_find(sw_at_text(version), '/') < 0 &&
+        !sw_field_is(ref->v, "kind", "ReplicationController"))
+        sw_at_invalid_text(version, "apiVersion must specify API group");
 }
 
 /* ---- v1 ---- */

@@ -97,8 +97,7 @@ void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj)
 
 /* ---- validation ---- */
 
-static void check_job_spec(const struct sw_json *spec, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_job_spec(const struct sw_at *spec)
 {
     static const char *const counts[] = {"parallelism",
                                          "completions",
@@ -106,81 +105,51 @@ static void check_job_spec(const struct sw_json *spec, const struct sw_fpath *pa
                                          "backoffLimit",
                                          "ttlSecondsAfterFinished",
                                          "backoffLimitPerIndex",
-                                         "maxFailedIndexes"};
+                                         "maxFailedIndexes",
+                                         NULL};
     static const char *const modes[] = {"NonIndexed", "Indexed", NULL};
     static const char *const restarts[] = {"OnFailure", "Never", NULL};
-    const struct sw_json *restart = sw_json_walk(spec, "template", "spec", "restartPolicy", NULL);
-    struct sw_fpath at_mode = sw_fpath_str(path, "completionMode");
-    struct sw_fpath at_completions = sw_fpath_str(path, "completions");
-    struct sw_fpath at_restart = sw_fpath_str(path, "template.spec.restartPolicy");
+    const struct sw_at *mode = SW_IN(spec, "completionMode");
+    const struct sw_at *restart = SW_IN(spec, "template.spec.restartPolicy");
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++)
-        sw_b_check_count(spec, counts[i], path, e);
-    if (sw_json_find(spec, "completionMode"))
-        sw_field_one_of(sw_json_find(spec, "completionMode"), modes, &at_mode, e);
-    if (sw_field_is(spec, "completionMode", "Indexed") && !sw_json_find(spec, "completions"))
-        sw_ferr_required(e, &at_completions, "when completion mode is Indexed");
-    sw_b_check_template(spec, path, e);
-    if (!restart || sw_json_str_eq(restart, "Always"))
-        sw_ferr_required(e, &at_restart, "valid values: \"OnFailure\", \"Never\"");
+    sw_b_check_counts(spec, counts);
+    sw_at_set_one_of(mode, modes);
+    if (sw_at_is(mode, "Indexed") && !sw_json_find(spec->v, "completions"))
+        sw_at_required(SW_IN(spec, "completions"), "when completion mode is Indexed");
+    sw_b_check_template(SW_IN(spec, "template"));
+    if (!restart->v || sw_at_is(restart, "Always"))
+        sw_at_required(restart, "valid values: \"OnFailure\", \"Never\"");
     else
-        sw_field_one_of(restart, restarts, &at_restart, e);
+        sw_at_one_of(restart, restarts);
 }
 
-/* The pods of a Job must be those it selects. */
-static void check_job_selector(const struct sw_json *spec, struct sw_field_errs *e)
-{
-    const struct sw_json *selector = sw_json_find(spec, "selector");
-    const struct sw_json *labels = sw_json_walk(spec, "template", "metadata", "labels", NULL);
-    struct sw_fpath at = sw_fpath_str(NULL, "spec.selector");
-    struct sw_fpath at_labels = sw_fpath_str(NULL, "spec.template.metadata.labels");
-    struct sw_label_selector parsed;
-    const char *why = NULL;
-
-    if (!sw_json_is(selector, SW_JSON_OBJECT))
-        sw_ferr_required(e, &at, NULL);
-    else if (sw_label_selector_from_json(e->arena, selector, &parsed, &why) != SW_OK)
-        sw_ferr_invalid(e, &at, selector, why);
-    else if (!sw_label_selector_match(&parsed, labels))
-        sw_ferr_invalid(e, &at_labels, labels ? labels : sw_json_new_object(e->arena),
-                        "`selector` does not match template `labels`");
-}
-
-static void check_frozen_fields(const struct sw_json *spec, const struct sw_json *was,
-                                struct sw_field_errs *e)
+static void check_frozen_fields(const struct sw_at *spec, const struct sw_json *was)
 {
     static const char *const frozen[] = {
         "completions",          "selector",  "template",     "completionMode", "podFailurePolicy",
         "backoffLimitPerIndex", "managedBy", "successPolicy"};
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
 
     for (size_t i = 0; i < SW_ARRAY_LEN(frozen); i++) {
-        const struct sw_json *now = sw_json_find(spec, frozen[i]);
-        struct sw_fpath at = sw_fpath_str(&path, frozen[i]);
-
         if (strcmp(frozen[i], "completions") == 0 &&
             sw_field_is(was, "completionMode", "Indexed") &&
-            sw_field_int(spec, "completions") == sw_field_int(spec, "parallelism"))
+            sw_field_int(spec->v, "completions") == sw_field_int(spec->v, "parallelism"))
             continue; /* an indexed Job may grow and shrink as a whole */
         if (strcmp(frozen[i], "template") == 0 && sw_json_true(sw_json_find(was, "suspend")))
             continue; /* not started: a queue may still place it */
-        if (!sw_json_equal(now, sw_json_find(was, frozen[i]), SW_JSON_EQ_VALUE))
-            sw_ferr_invalid(e, &at, now ? now : sw_json_new_null(e->arena), "field is immutable");
+        sw_at_same(SW_IN(spec, frozen[i]), sw_json_find(was, frozen[i]));
     }
 }
 
-void sw_b_check_job(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+void sw_b_check_job(const struct sw_at *obj, const struct sw_json *old)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *was = sw_json_find(old, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+    const struct sw_at *spec = SW_IN(obj, "spec");
 
-    if (old && sw_json_equal(spec, was, SW_JSON_EQ_VALUE))
+    if (sw_b_kept(spec, old))
         return;
-    check_job_spec(spec, &path, e);
-    check_job_selector(spec, e);
+    check_job_spec(spec);
+    sw_b_check_selector(spec, NULL);
     if (old)
-        check_frozen_fields(spec, was, e);
+        check_frozen_fields(spec, sw_json_find(old, "spec"));
 }
 
 static size_t count_fields(struct sw_slice s)
@@ -198,44 +167,35 @@ static size_t count_fields(struct sw_slice s)
 }
 
 /* Five fields, or a word like @daily; what is in the fields is for those who run it. */
-static void check_schedule(const struct sw_json *spec, struct sw_field_errs *e)
+static void check_schedule(const struct sw_at *at)
 {
-    struct sw_slice s = sw_field_text(spec, "schedule");
-    struct sw_fpath at = sw_fpath_str(NULL, "spec.schedule");
+    struct sw_slice s = sw_at_text(at);
     size_t n = count_fields(s);
 
     if (!s.n)
-        sw_ferr_required(e, &at, NULL);
+        sw_at_required(at, NULL);
     else if (memmem(s.p, s.n, "TZ", 2))
-        sw_ferr_invalid_str(e, &at, s,
-                            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+        sw_at_invalid(at, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
     else if (s.p[0] != '@' && n != 5)
-        sw_ferr_invalid_str(e, &at, s,
-                            sw_arena_printf(e->arena,
-                                            "expected exactly 5 fields, found %zu: [%.*s]", n,
-                                            SW_SLICE_ARG(s)));
+        sw_at_invalid(at,
+                      sw_arena_printf(at->e->arena, "expected exactly 5 fields, found %zu: [%.*s]",
+                                      n, SW_SLICE_ARG(s)));
 }
 
-void sw_b_check_cron_job(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e)
+void sw_b_check_cron_job(const struct sw_at *obj, const struct sw_json *old)
 {
     static const char *const policies[] = {"Allow", "Forbid", "Replace", NULL};
     static const char *const counts[] = {"startingDeadlineSeconds", "successfulJobsHistoryLimit",
-                                         "failedJobsHistoryLimit"};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice name = sw_field_text(sw_json_find(obj, "metadata"), "name");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_name = sw_fpath_str(NULL, "metadata.name");
-    struct sw_fpath at_policy = sw_fpath_str(&path, "concurrencyPolicy");
-    struct sw_fpath at_job = sw_fpath_str(&path, "jobTemplate.spec");
+                                         "failedJobsHistoryLimit", NULL};
+    const struct sw_at *spec = SW_IN(obj, "spec");
+    const struct sw_at *name = SW_IN(obj, "metadata.name");
 
-    if (!old && name.n > CRON_NAME_MAX)
-        sw_ferr_invalid_str(e, &at_name, name, "must be no more than 52 characters");
-    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
+    if (!old && sw_at_text(name).n > CRON_NAME_MAX)
+        sw_at_invalid(name, "must be no more than 52 characters");
+    if (sw_b_kept(spec, old))
         return;
-    check_schedule(spec, e);
-    sw_field_one_of(sw_json_find(spec, "concurrencyPolicy"), policies, &at_policy, e);
-    for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++)
-        sw_b_check_count(spec, counts[i], &path, e);
-    check_job_spec(sw_json_walk(spec, "jobTemplate", "spec", NULL), &at_job, e);
+    check_schedule(SW_IN(spec, "schedule"));
+    sw_at_one_of(SW_IN(spec, "concurrencyPolicy"), policies);
+    sw_b_check_counts(spec, counts);
+    check_job_spec(SW_IN(spec, "jobTemplate.spec"));
 }

@@ -2,6 +2,7 @@
 /* What the validators of built-in kinds share. Not for others. */
 #pragma once
 
+#include "kube/at.h"
 #include "kube/builtin/builtin.h"
 #include "kube/fields.h"
 
@@ -9,30 +10,39 @@
 extern const char sw_builtin_pod_types[];
 extern const char sw_builtin_work_types[];
 
+/* Protocols of ports, NULL-terminated. */
+extern const char *const sw_b_protocols[];
+
 /* 1 to 65535; a missing one counts as 0. */
-void sw_b_port_number(const struct sw_json *v, const struct sw_fpath *at, struct sw_field_errs *e);
+void sw_b_port_number(const struct sw_at *at);
 /* Any textual address; returns whether it is one. */
-bool sw_b_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
+bool sw_b_ip(const struct sw_at *ip);
 /* Addresses that cannot be reached by others: unspecified, loopback, link-local. */
-void sw_b_special_ip(struct sw_slice ip, const struct sw_fpath *at, struct sw_field_errs *e);
-/* Host names that a resolver reads as an IPv4 address ("127.1") are none. */
-void sw_b_not_numeric(struct sw_slice name, const struct sw_fpath *at, struct sw_field_errs *e);
+void sw_b_special_ip(const struct sw_at *ip);
+/* A host name that is none. */
+void sw_b_no_ip(const struct sw_at *host);
+/*
+ * A domain, with a dot behind it or not, of two labels at least when that is asked for. Names that
+ * a resolver reads as an IPv4 address ("127.1") are none.
+ */
+void sw_b_domain(const struct sw_at *at, bool two_labels);
 /* Go's %#v of a list of strings of a type ("string", "core.IPFamily"). */
 const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const char *type);
-/* 'Invalid value' with a value already in Go's notation. */
-void sw_b_invalid_go(struct sw_field_errs *e, const struct sw_fpath *at, const char *value,
-                     const char *detail);
+/* 'Invalid value' with a value already in Go's notation, and with the list at a place. */
+void sw_b_invalid_go(const struct sw_at *at, const char *value, const char *detail);
+void sw_b_invalid_list(const struct sw_at *at, const char *type, const char *detail);
+/* A stored spec that stays is not judged again; old is the stored object or NULL. */
+bool sw_b_kept(const struct sw_at *spec, const struct sw_json *old);
 
 /* clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy of a Service by themselves. */
-void sw_b_check_cluster_ips(const struct sw_json *spec, struct sw_field_errs *e);
+void sw_b_check_cluster_ips(const struct sw_at *spec);
 
 /* Defaults of a Pod, and what a new one gets besides. */
 void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj);
 void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
 /* The same for a spec wherever it stands: in a Pod or in a template. */
 void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec);
-void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path,
-                         struct sw_field_errs *e);
+void sw_b_check_pod_spec(const struct sw_at *spec);
 
 /* Those who make pods from a template. */
 void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
@@ -44,12 +54,15 @@ void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key);
 void sw_b_def_number(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n);
 void sw_b_def_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *text);
-/* A number that is negative. */
-void sw_b_check_count(const struct sw_json *v, const char *key, const struct sw_fpath *path,
-                      struct sw_field_errs *e);
-/* The template at v.template: labels and pod spec. */
-void sw_b_check_template(const struct sw_json *v, const struct sw_fpath *path,
-                         struct sw_field_errs *e);
+/* Numbers that must not be negative, by their keys; NULL-terminated. */
+void sw_b_check_counts(const struct sw_at *at, const char *const *keys);
+/* Labels and pod spec of a template. */
+void sw_b_check_template(const struct sw_at *template);
+/*
+ * The selector must select what the template makes. An empty one would take every pod there is:
+ * that is refused for a 'what', which is NULL when it is not.
+ */
+void sw_b_check_selector(const struct sw_at *spec, const char *what);
 
 /* Jobs and CronJobs; a new Job selects its pods by its uid. */
 void sw_b_default_job(struct sw_arena *a, struct sw_json *obj);
@@ -66,45 +79,26 @@ void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj);
 void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_ingress_class(struct sw_arena *a, struct sw_json *obj);
 
-/* One file each; old is NULL when the object is new. */
-void sw_b_check_service(const struct sw_json *obj, const struct sw_json *old,
-                        struct sw_field_errs *e);
-void sw_b_check_endpoints(const struct sw_json *obj, const struct sw_json *old,
-                          struct sw_field_errs *e);
-void sw_b_check_endpoint_slice(const struct sw_json *obj, const struct sw_json *old,
-                               struct sw_field_errs *e);
-void sw_b_check_ingress(const struct sw_json *obj, const struct sw_json *old,
-                        struct sw_field_errs *e);
-void sw_b_check_ingress_class(const struct sw_json *obj, const struct sw_json *old,
-                              struct sw_field_errs *e);
-void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
-void sw_b_check_deployment(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e);
-void sw_b_check_replica_set(const struct sw_json *obj, const struct sw_json *old,
-                            struct sw_field_errs *e);
-void sw_b_check_daemon_set(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e);
-void sw_b_check_stateful_set(const struct sw_json *obj, const struct sw_json *old,
-                             struct sw_field_errs *e);
-void sw_b_check_replication_controller(const struct sw_json *obj, const struct sw_json *old,
-                                       struct sw_field_errs *e);
-void sw_b_check_job(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
-void sw_b_check_cron_job(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e);
-void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old,
-                      struct sw_field_errs *e);
-void sw_b_check_volume(const struct sw_json *obj, const struct sw_json *old,
-                       struct sw_field_errs *e);
-void sw_b_check_quota(const struct sw_json *obj, const struct sw_json *old,
-                      struct sw_field_errs *e);
-void sw_b_check_autoscaler(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e);
-void sw_b_check_event(const struct sw_json *obj, const struct sw_json *old,
-                      struct sw_field_errs *e);
-void sw_b_check_event_v1(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e);
-void sw_b_check_role(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e);
-void sw_b_check_binding(const struct sw_json *obj, const struct sw_json *old,
-                        struct sw_field_errs *e);
-void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e);
+/* Checks of an object by its kind; old is NULL when it is new. */
+void sw_b_check_service(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_endpoints(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_endpoint_slice(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_ingress(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_ingress_class(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_pod(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_deployment(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_replica_set(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_daemon_set(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_stateful_set(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_replication_controller(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_job(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_cron_job(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_quota(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_autoscaler(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_event(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_event_v1(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_role(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_binding(const struct sw_at *obj, const struct sw_json *old);
+void sw_b_check_webhooks(const struct sw_at *obj, const struct sw_json *old);

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/map.h"
 #include "kube/builtin/builtin_int.h"
 #include "kube/schema/meta.h"
 
@@ -238,99 +237,61 @@ void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj)
 
 /* ---- validation ---- */
 
-static void check_container_port(const struct sw_json *p, const struct sw_fpath *at,
-                                 struct sw_map *names, struct sw_field_errs *e)
+static void check_container_port(const struct sw_at *p, struct sw_map *names)
 {
-    static const char *const protocols[] = {"SCTP", "TCP", "UDP", NULL};
-    struct sw_slice name = sw_field_text(p, "name");
-    struct sw_fpath at_name = sw_fpath_str(at, "name");
-    struct sw_fpath at_port = sw_fpath_str(at, "containerPort");
-    struct sw_fpath at_host = sw_fpath_str(at, "hostPort");
-    struct sw_fpath at_proto = sw_fpath_str(at, "protocol");
+    const struct sw_at *name = SW_IN(p, "name");
 
-    if (name.n && sw_name_port(name).n)
-        sw_name_report(e, &at_name, name, sw_name_port(name));
-    else if (name.n && sw_map_put(names, name, names))
-        sw_ferr_duplicate(e, &at_name, sw_json_find(p, "name"));
-    if (!sw_field_int(p, "containerPort"))
-        sw_ferr_required(e, &at_port, NULL);
-    else
-        sw_b_port_number(sw_json_find(p, "containerPort"), &at_port, e);
-    if (sw_field_int(p, "hostPort"))
-        sw_b_port_number(sw_json_find(p, "hostPort"), &at_host, e);
-    sw_field_one_of(sw_json_find(p, "protocol"), protocols, &at_proto, e);
+    sw_at_name(name, sw_name_port);
+    if (!sw_name_port(sw_at_text(name)).n)
+        sw_at_unique(name, names);
+    if (sw_at_need(SW_IN(p, "containerPort"), NULL))
+        sw_b_port_number(SW_IN(p, "containerPort"));
+    if (sw_at_int(SW_IN(p, "hostPort")))
+        sw_b_port_number(SW_IN(p, "hostPort"));
+    sw_at_one_of(SW_IN(p, "protocol"), sw_b_protocols);
 }
 
-static void check_container(const struct sw_json *c, const struct sw_fpath *at,
-                            struct sw_map *names, struct sw_field_errs *e)
+static void check_container(const struct sw_at *c, struct sw_map *names)
 {
     static const char *const pulls[] = {"Always", "IfNotPresent", "Never", NULL};
-    struct sw_slice name = sw_field_text(c, "name");
-    struct sw_slice image = sw_field_text(c, "image");
-    const struct sw_json *ports = sw_json_find(c, "ports");
-    struct sw_fpath at_name = sw_fpath_str(at, "name");
-    struct sw_fpath at_image = sw_fpath_str(at, "image");
-    struct sw_fpath at_pull = sw_fpath_str(at, "imagePullPolicy");
-    struct sw_fpath at_ports = sw_fpath_str(at, "ports");
+    const struct sw_at *image = SW_IN(c, "image");
+    const struct sw_at *ports = SW_IN(c, "ports");
     struct sw_map port_names = {0};
 
-    if (!name.n)
-        sw_ferr_required(e, &at_name, NULL);
-    else
-        sw_name_report(e, &at_name, name, sw_name_dns1123_label(name));
-    if (name.n && sw_map_put(names, name, names))
-        sw_ferr_duplicate(e, &at_name, sw_json_find(c, "name"));
-    if (!image.n)
-        sw_ferr_required(e, &at_image, NULL);
-    else if (sw_slice_trim(image).n != image.n)
-        sw_ferr_invalid_str(e, &at_image, image, "must not have leading or trailing whitespace");
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_fpath item = sw_fpath_index(&at_ports, i);
-
-        check_container_port(sw_json_at(ports, i), &item, &port_names, e);
-    }
+    sw_at_need_name(SW_IN(c, "name"), sw_name_dns1123_label);
+    sw_at_unique(SW_IN(c, "name"), names);
+    if (!sw_at_text(image).n)
+        sw_at_required(image, NULL);
+    else if (sw_slice_trim(sw_at_text(image)).n != sw_at_text(image).n)
+        sw_at_invalid(image, "must not have leading or trailing whitespace");
+    SW_AT_FOREACH (p, ports)
+        check_container_port(&p, &port_names);
     sw_map_done(&port_names);
-    sw_field_one_of(sw_json_find(c, "imagePullPolicy"), pulls, &at_pull, e);
+    sw_at_one_of(SW_IN(c, "imagePullPolicy"), pulls);
 }
 
-static void check_containers(const struct sw_json *spec, const struct sw_fpath *path,
-                             struct sw_field_errs *e)
+static void check_containers(const struct sw_at *spec)
 {
     struct sw_map names = {0};
 
     for (size_t l = SW_ARRAY_LEN(container_lists); l > 0; l--) {
-        const struct sw_json *list = sw_json_find(spec, container_lists[l - 1]);
-        struct sw_fpath up = sw_fpath_str(path, container_lists[l - 1]);
+        const struct sw_at *list = SW_IN(spec, container_lists[l - 1]);
 
-        if (l == 2 && !sw_json_len(list))
-            sw_ferr_required(e, &up, NULL);
-        for (size_t i = 0; i < sw_json_len(list); i++) {
-            struct sw_fpath at = sw_fpath_index(&up, i);
-
-            check_container(sw_json_at(list, i), &at, &names, e);
-        }
+        if (l == 2)
+            (void)sw_at_need(list, NULL);
+        SW_AT_FOREACH (c, list)
+            check_container(&c, &names);
     }
     sw_map_done(&names);
 }
 
-static void check_volumes(const struct sw_json *spec, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
+static void check_volumes(const struct sw_at *list)
 {
-    const struct sw_json *list = sw_json_find(spec, "volumes");
-    struct sw_fpath up = sw_fpath_str(path, "volumes");
     struct sw_map names = {0};
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice name = sw_field_text(sw_json_at(list, i), "name");
-        struct sw_fpath item = sw_fpath_index(&up, i);
-        struct sw_fpath at = sw_fpath_str(&item, "name");
-
-        if (!name.n)
-            sw_ferr_required(e, &at, NULL);
-        else
-            sw_name_report(e, &at, name, sw_name_dns1123_label(name));
-        if (name.n && sw_map_put(&names, name, &names))
-            sw_ferr_duplicate(e, &at, sw_json_find(sw_json_at(list, i), "name"));
+    SW_AT_FOREACH (v, list) {
+        sw_at_need_name(SW_IN(&v, "name"), sw_name_dns1123_label);
+        sw_at_unique(SW_IN(&v, "name"), &names);
     }
     sw_map_done(&names);
 }
@@ -353,54 +314,35 @@ static struct sw_json *frozen_part(struct sw_arena *a, const struct sw_json *spe
     return v;
 }
 
-static void check_pod_change(const struct sw_json *spec, const struct sw_json *was,
-                             struct sw_field_errs *e)
-{
-    struct sw_fpath at = sw_fpath_str(NULL, "spec");
-
-    if (was &&
-        !sw_json_equal(frozen_part(e->arena, spec), frozen_part(e->arena, was), SW_JSON_EQ_VALUE))
-        sw_ferr_forbidden(e, &at,
-                          "pod updates may not change fields other than "
-                          "`spec.containers[*].image`,`spec.initContainers[*].image`,"
-                          "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-                          "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to "
-                          "be set to 1 if it was previously negative)");
-}
-
-void sw_b_check_pod_spec(const struct sw_json *spec, const struct sw_fpath *path,
-                         struct sw_field_errs *e)
+void sw_b_check_pod_spec(const struct sw_at *spec)
 {
     static const char *const restarts[] = {"Always", "OnFailure", "Never", NULL};
     static const char *const dns[] = {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None",
                                       NULL};
-    struct sw_slice account = sw_field_text(spec, "serviceAccountName");
-    struct sw_slice node = sw_field_text(spec, "nodeName");
-    struct sw_fpath at_restart = sw_fpath_str(path, "restartPolicy");
-    struct sw_fpath at_dns = sw_fpath_str(path, "dnsPolicy");
-    struct sw_fpath at_account = sw_fpath_str(path, "serviceAccountName");
-    struct sw_fpath at_node = sw_fpath_str(path, "nodeName");
-    struct sw_fpath at_selector = sw_fpath_str(path, "nodeSelector");
 
-    check_volumes(spec, path, e);
-    check_containers(spec, path, e);
-    sw_field_one_of(sw_json_find(spec, "restartPolicy"), restarts, &at_restart, e);
-    sw_field_one_of(sw_json_find(spec, "dnsPolicy"), dns, &at_dns, e);
-    sw_labels_validate(sw_json_find(spec, "nodeSelector"), &at_selector, e);
-    if (account.n)
-        sw_name_report(e, &at_account, account, sw_name_dns1123_subdomain(account));
-    if (node.n)
-        sw_name_report(e, &at_node, node, sw_name_dns1123_subdomain(node));
+    check_volumes(SW_IN(spec, "volumes"));
+    check_containers(spec);
+    sw_at_one_of(SW_IN(spec, "restartPolicy"), restarts);
+    sw_at_one_of(SW_IN(spec, "dnsPolicy"), dns);
+    sw_labels_validate(SW_IN(spec, "nodeSelector"));
+    sw_at_name(SW_IN(spec, "serviceAccountName"), sw_name_dns1123_subdomain);
+    sw_at_name(SW_IN(spec, "nodeName"), sw_name_dns1123_subdomain);
 }
 
-void sw_b_check_pod(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+void sw_b_check_pod(const struct sw_at *obj, const struct sw_json *old)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+    const struct sw_at *spec = SW_IN(obj, "spec");
+    const struct sw_json *was = sw_json_find(old, "spec");
+    struct sw_arena *a = obj->e->arena;
 
-    /* A stored spec that stays is not judged again. */
-    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
+    if (sw_b_kept(spec, old))
         return;
-    sw_b_check_pod_spec(spec, &path, e);
-    check_pod_change(spec, sw_json_find(old, "spec"), e);
+    sw_b_check_pod_spec(spec);
+    if (was && !sw_json_equal(frozen_part(a, spec->v), frozen_part(a, was), SW_JSON_EQ_VALUE))
+        sw_at_forbidden(spec,
+                        "pod updates may not change fields other than "
+                        "`spec.containers[*].image`,`spec.initContainers[*].image`,"
+                        "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
+                        "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to "
+                        "be set to 1 if it was previously negative)");
 }

@@ -65,30 +65,28 @@ static bool is_standard(struct sw_slice name)
     return false;
 }
 
-static void check_name(struct sw_slice name, const struct sw_fpath *at, struct sw_field_errs *e)
+static void check_name(struct sw_slice name, const struct sw_at *at)
 {
     struct sw_name_msgs why = sw_name_label_key(name);
 
-    sw_name_report(e, at, name, why);
-    if (!why.n && !memchr(name.p, '/', name.n) && !is_standard(name))
-        sw_ferr_invalid_str(e, at, name, "must be a standard resource for quota");
+    sw_name_report(at->e, &at->path, name, why);
+    if (!why.n && sw_slice_find(name, '/') < 0 && !is_standard(name))
+        sw_ferr_invalid_str(at->e, &at->path, name, "must be a standard resource for quota");
 }
 
-static void check_value(struct sw_slice name, const struct sw_json *v, const struct sw_fpath *at,
-                        struct sw_field_errs *e)
+static void check_value(struct sw_slice name, const struct sw_at *at)
 {
-    struct sw_slice text = v->type == SW_JSON_STRING ? sw_json_str(v) : v->text;
+    struct sw_slice text = at->v->type == SW_JSON_STRING ? sw_json_str(at->v) : at->v->text;
     struct sw_slice group;
     uint64_t n;
 
-    if (!cel_quantity_parse(e->arena, text))
-        sw_ferr_invalid(e, at, v,
-                        "quantities must match the regular expression "
-                        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
+    if (!cel_quantity_parse(at->e->arena, text))
+        sw_at_invalid(at, "quantities must match the regular expression "
+                          "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
     else if (text.n && text.p[0] == '-')
-        sw_ferr_invalid(e, at, v, "must be greater than or equal to 0");
-    else if (sw_quota_counts(name, &group).n && !sw_quota_number(v, &n))
-        sw_ferr_invalid(e, at, v, "must be an integer");
+        sw_at_invalid(at, "must be greater than or equal to 0");
+    else if (sw_quota_counts(name, &group).n && !sw_quota_number(at->v, &n))
+        sw_at_invalid(at, "must be an integer");
 }
 
 bool sw_quota_number(const struct sw_json *v, uint64_t *ret)
@@ -112,28 +110,22 @@ bool sw_quota_number(const struct sw_json *v, uint64_t *ret)
     return true;
 }
 
-void sw_b_check_quota(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+void sw_b_check_quota(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const parts[][2] = {
-        {"spec", "hard"}, {"status", "hard"}, {"status", "used"}};
-    const struct sw_json *scopes = sw_json_walk(obj, "spec", "scopes", NULL);
-    struct sw_fpath at_scopes = sw_fpath_str(NULL, "spec.scopes");
+    static const char *const parts[] = {"spec.hard", "status.hard", "status.used"};
+    const struct sw_at *scopes = SW_IN(obj, "spec.scopes");
+    const struct sw_json *was = sw_json_walk(old, "spec", "scopes", NULL);
 
     for (size_t i = 0; i < SW_ARRAY_LEN(parts); i++) {
-        const struct sw_json *m = sw_json_walk(obj, parts[i][0], parts[i][1], NULL);
-        struct sw_fpath top = sw_fpath_str(NULL, parts[i][0]);
-        struct sw_fpath map = sw_fpath_str(&top, parts[i][1]);
+        const struct sw_at *map = SW_IN(obj, parts[i]);
 
-        for (size_t k = 0; sw_json_is(m, SW_JSON_OBJECT) && k < sw_json_len(m); k++) {
-            const struct sw_json_member *x = sw_json_member_at(m, k);
-            struct sw_fpath at = sw_fpath_key(&map, x->key);
+        for (size_t k = 0; sw_json_is(map->v, SW_JSON_OBJECT) && k < sw_at_len(map); k++) {
+            struct sw_slice name = sw_json_member_at(map->v, k)->key;
 
-            check_name(x->key, &at, e);
-            check_value(x->key, x->value, &at, e);
+            check_name(name, SW_KEY(map, name));
+            check_value(name, SW_KEY(map, name));
         }
     }
-    if (old &&
-        !sw_json_equal(scopes, sw_json_walk(old, "spec", "scopes", NULL), SW_JSON_EQ_VALUE) &&
-        (sw_json_len(scopes) || sw_json_len(sw_json_walk(old, "spec", "scopes", NULL))))
-        sw_ferr_invalid(e, &at_scopes, scopes, "field is immutable");
+    if (old && (sw_at_len(scopes) || sw_json_len(was)))
+        sw_at_same(scopes, was);
 }

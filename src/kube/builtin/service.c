@@ -118,10 +118,8 @@ static struct sw_slice next_ip(struct svc_settle *s)
 
 static int take_ip(struct svc_settle *s)
 {
-    const struct sw_json *ips = sw_json_find(s->spec, "clusterIPs");
-    struct sw_slice ip = sw_json_str(sw_json_at(ips, 0));
-    struct sw_fpath up = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&up, "clusterIPs");
+    struct sw_at ips = svc_at(s, "spec.clusterIPs");
+    struct sw_slice ip = sw_json_str(sw_json_at(ips.v, 0));
     const char *why = NULL;
 
     if (svc_external_name(s->spec) || sw_slice_eq_str(ip, "None"))
@@ -142,8 +140,9 @@ static int take_ip(struct svc_settle *s)
         why = "provided IP is already allocated";
     if (!why)
         return SW_OK;
-    sw_b_invalid_go(s->e, &at, sw_b_go_list(s->a, ips, "string"),
-                    sw_arena_printf(s->a, "failed to allocate IP %.*s: %s", SW_SLICE_ARG(ip), why));
+    sw_b_invalid_list(
+        &ips, "string",
+        sw_arena_printf(s->a, "failed to allocate IP %.*s: %s", SW_SLICE_ARG(ip), why));
     return SW_EINVAL;
 }
 

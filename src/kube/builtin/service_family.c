@@ -21,10 +21,9 @@ static void fill_policy(struct svc_settle *s)
 
 static void policy_error(struct svc_settle *s, const char *detail)
 {
-    struct sw_fpath up = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&up, "ipFamilyPolicy");
+    struct sw_at policy = svc_at(s, "spec.ipFamilyPolicy");
 
-    sw_ferr_invalid(s->e, &at, sw_json_find(s->spec, "ipFamilyPolicy"), detail);
+    sw_at_invalid(&policy, detail);
 }
 
 static void keep_first(struct svc_settle *s, const char *key)
@@ -78,22 +77,17 @@ static struct sw_json *families(struct svc_settle *s)
 /* Families that were not given follow from the addresses. */
 static void infer_families(struct svc_settle *s)
 {
-    const struct sw_json *ips = sw_json_find(s->spec, "clusterIPs");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath up = sw_fpath_str(&path, "clusterIPs");
+    struct sw_at ips = svc_at(s, "spec.clusterIPs");
 
-    for (size_t i = 0; i < sw_json_len(ips); i++) {
-        struct sw_slice ip = sw_json_str(sw_json_at(ips, i));
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        if (sw_slice_eq_str(ip, "None"))
+    SW_AT_FOREACH (ip, &ips) {
+        if (sw_at_is(&ip, "None"))
             break;
-        if (i < sw_json_len(sw_json_find(s->spec, "ipFamilies")))
+        if (ip.path.index < sw_json_len(sw_json_find(s->spec, "ipFamilies")))
             continue;
-        if (sw_is_ipv4(ip))
+        if (sw_is_ipv4(sw_at_text(&ip)))
             sw_json_push(s->a, families(s), sw_json_new_str(s->a, "IPv4"));
         else
-            sw_b_invalid_go(s->e, &at, sw_b_go_list(s->a, ips, "string"),
+            sw_b_invalid_go(&ip, sw_b_go_list(s->a, ips.v, "string"),
                             "IPv6 is not configured on this cluster");
     }
 }
@@ -113,19 +107,15 @@ static void add_other_family(struct svc_settle *s)
 /* Only IPv4 addresses are given out. */
 static void check_configured(struct svc_settle *s)
 {
-    struct sw_json *list = sw_json_find(s->spec, "ipFamilies");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath up = sw_fpath_str(&path, "ipFamilies");
+    struct sw_at list = svc_at(s, "spec.ipFamilies");
 
     if (sw_field_is(s->spec, "ipFamilyPolicy", "RequireDualStack"))
         policy_error(s, "this cluster is not configured for dual-stack services");
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        if (!sw_json_str_eq(sw_json_at(list, i), "IPv4"))
-            sw_ferr_invalid(s->e, &at, sw_json_at(list, i), "not configured on this cluster");
+    SW_AT_FOREACH (family, &list) {
+        if (!sw_at_is(&family, "IPv4"))
+            sw_at_invalid(&family, "not configured on this cluster");
     }
-    if (!sw_json_len(list))
+    if (!sw_at_len(&list))
         svc_put_list(s, "ipFamilies", SW_SLICE_LIT("IPv4"));
 }
 
@@ -140,10 +130,12 @@ static bool unchanged_preference(const struct svc_settle *s)
 
 void svc_settle_families(struct svc_settle *s)
 {
+    struct sw_at spec = svc_at(s, "spec");
+
     if (svc_external_name(s->spec) || unchanged_preference(s))
         return;
     fill_policy(s);
-    sw_b_check_cluster_ips(s->spec, s->e);
+    sw_b_check_cluster_ips(&spec);
     if (s->e->n)
         return;
     check_stacks(s);

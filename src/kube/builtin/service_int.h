@@ -56,6 +56,12 @@ struct svc_settle {
     uint8_t mine[(SERVICE_PORTS + 7) / 8]; /* ports taken by this very call */
 };
 
+/* A place in the Service that is settled: "spec.clusterIPs". */
+static inline struct sw_at svc_at(const struct svc_settle *s, const char *keys)
+{
+    return sw_at_field(SW_WHOLE(s->svc, s->e), keys);
+}
+
 /* ---- builtin_service.c ---- */
 bool svc_same(const struct sw_json *x, const struct sw_json *y, const char *key);
 /* Takes a member over from the stored spec. */
@@ -79,8 +85,5 @@ int svc_take_health_check(struct svc_settle *s);
 /* Every node port that is asked for is one of the stored spec. */
 bool svc_no_new_node_port(const struct svc_settle *s);
 
-/* ---- builtin_service_check_ip.c: addresses, as the other checks ---- */
-void svc_check_external_ips(const struct sw_json *spec, const struct sw_fpath *path,
-                            struct sw_field_errs *e);
-void svc_check_source_ranges(const struct sw_json *obj, const struct sw_json *spec,
-                             const struct sw_fpath *path, struct sw_field_errs *e);
+/* ---- builtin_service_check_ip.c ---- */
+void svc_check_source_ranges(const struct sw_at *obj, const struct sw_at *spec);

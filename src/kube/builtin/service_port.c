@@ -72,12 +72,10 @@ static int64_t next_port(struct svc_settle *s)
 
 static int port_error(struct svc_settle *s, size_t i, int64_t port, const char *why)
 {
-    struct sw_fpath spec = sw_fpath_str(NULL, "spec");
-    struct sw_fpath up = sw_fpath_str(&spec, "ports");
-    struct sw_fpath item = sw_fpath_index(&up, i);
-    struct sw_fpath at = sw_fpath_str(&item, "nodePort");
+    struct sw_at ports = svc_at(s, "spec.ports");
 
-    sw_ferr_invalid(s->e, &at, sw_json_new_i64(s->a, port), why);
+    sw_ferr_invalid(s->e, &SW_IN(SW_ITEM(&ports, i), "nodePort")->path, sw_json_new_i64(s->a, port),
+                    why);
     return SW_EINVAL;
 }
 

@@ -33,40 +33,23 @@ void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj)
 
 /* ---- validation ---- */
 
-static bool known_mode(const struct sw_json *v)
+static void check_modes(const struct sw_at *spec, const char *missing)
 {
-    for (size_t i = 0; modes[i]; i++) {
-        if (sw_json_str_eq(v, modes[i]))
-            return true;
-    }
-    return false;
-}
-
-static void check_modes(const struct sw_json *spec, const char *missing, struct sw_field_errs *e)
-{
-    const struct sw_json *list = sw_json_find(spec, "accessModes");
-    struct sw_fpath at = sw_fpath_str(NULL, "spec.accessModes");
+    const struct sw_at *list = SW_IN(spec, "accessModes");
     bool alone = false;
     size_t others = 0;
 
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &at, missing);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        sw_field_one_of(sw_json_at(list, i), modes, &at, e);
-        if (sw_json_str_eq(sw_json_at(list, i), "ReadWriteOncePod"))
-            alone = true;
-        else
-            others += known_mode(sw_json_at(list, i));
+    (void)sw_at_need(list, missing);
+    for (size_t i = 0; i < sw_at_len(list); i++) {
+        struct sw_at mode = sw_at_path(sw_json_at(list->v, i), &list->path, list->e);
+        bool once = sw_at_is(&mode, "ReadWriteOncePod");
+
+        sw_at_one_of(&mode, modes);
+        alone = alone || once;
+        others += sw_at_is_any(&mode, modes) && !once;
     }
     if (alone && others)
-        sw_ferr_forbidden(e, &at, "may not use ReadWriteOncePod with other access modes");
-}
-
-static void check_volume_mode(const struct sw_json *spec, struct sw_field_errs *e)
-{
-    struct sw_fpath at = sw_fpath_str(NULL, "spec.volumeMode");
-
-    sw_field_one_of(sw_json_find(spec, "volumeMode"), volume_modes, &at, e);
+        sw_at_forbidden(list, "may not use ReadWriteOncePod with other access modes");
 }
 
 /* Equal but for the members named; those may change. */
@@ -83,29 +66,26 @@ static bool equal_but(struct sw_arena *a, const struct sw_json *x, const struct 
     return sw_json_equal(p, q, SW_JSON_EQ_VALUE);
 }
 
-void sw_b_check_claim(const struct sw_json *obj, const struct sw_json *old, struct sw_field_errs *e)
+void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old)
 {
     /* Whoever binds a claim names the volume. */
     static const char *const bind[] = {"volumeName", NULL};
     static const char *const grow[] = {"resources", "volumeAttributesClassName", NULL};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
+    const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_json *was = sw_json_find(old, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&path, "resources");
-    struct sw_fpath at_size = sw_fpath_key(&at, SW_SLICE_LIT("storage"));
+    struct sw_arena *a = obj->e->arena;
     bool bound = sw_field_is(sw_json_find(old, "status"), "phase", "Bound");
 
-    if (old && sw_json_equal(spec, was, SW_JSON_EQ_VALUE))
+    if (sw_b_kept(spec, old))
         return;
-    check_modes(spec, "at least 1 access mode is required", e);
-    if (!sw_json_walk(spec, "resources", "requests", "storage", NULL))
-        sw_ferr_required(e, &at_size, NULL);
-    check_volume_mode(spec, e);
-    if (old && !(sw_field_text(was, "volumeName").n == 0 && equal_but(e->arena, spec, was, bind)) &&
-        !(bound && equal_but(e->arena, spec, was, grow)))
-        sw_ferr_forbidden(e, &path,
-                          "spec is immutable after creation except resources.requests and "
-                          "volumeAttributesClassName for bound claims");
+    check_modes(spec, "at least 1 access mode is required");
+    if (!SW_IN(spec, "resources.requests.storage")->v)
+        sw_at_required(SW_KEY(SW_IN(spec, "resources"), SW_SLICE_LIT("storage")), NULL);
+    sw_at_one_of(SW_IN(spec, "volumeMode"), volume_modes);
+    if (old && !(sw_field_text(was, "volumeName").n == 0 && equal_but(a, spec->v, was, bind)) &&
+        !(bound && equal_but(a, spec->v, was, grow)))
+        sw_at_forbidden(spec, "spec is immutable after creation except resources.requests and "
+                              "volumeAttributesClassName for bound claims");
 }
 
 /* Every member of a volume's spec that is not one of these says where its data is. */
@@ -128,38 +108,31 @@ static bool is_source(struct sw_slice key)
     return true;
 }
 
-void sw_b_check_volume(const struct sw_json *obj, const struct sw_json *old,
-                       struct sw_field_errs *e)
+void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old)
 {
     static const char *const policies[] = {"Delete", "Recycle", "Retain", NULL};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
+    const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_json *was = sw_json_find(old, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_capacity = sw_fpath_str(&path, "capacity");
-    struct sw_fpath at_policy = sw_fpath_str(&path, "persistentVolumeReclaimPolicy");
-    struct sw_fpath at_source = sw_fpath_str(&path, "persistentvolumesource");
     size_t sources = 0;
     bool moved = false;
 
-    check_modes(spec, NULL, e);
-    if (!sw_json_walk(spec, "capacity", "storage", NULL))
-        sw_ferr_required(e, &at_capacity, NULL);
-    sw_field_one_of(sw_json_find(spec, "persistentVolumeReclaimPolicy"), policies, &at_policy, e);
-    for (size_t i = 0; i < sw_json_len(spec); i++) {
-        const struct sw_json_member *m = sw_json_member_at(spec, i);
+    check_modes(spec, NULL);
+    if (!SW_IN(spec, "capacity.storage")->v)
+        sw_at_required(SW_IN(spec, "capacity"), NULL);
+    sw_at_one_of(SW_IN(spec, "persistentVolumeReclaimPolicy"), policies);
+    for (size_t i = 0; i < sw_at_len(spec); i++) {
+        const struct sw_json_member *m = sw_json_member_at(spec->v, i);
 
         if (!is_source(m->key))
             continue;
         moved = moved || !sw_json_equal(m->value, sw_json_get(was, m->key), SW_JSON_EQ_VALUE);
-        if (++sources > 1) {
-            struct sw_fpath at = sw_fpath_key(&path, m->key);
-
-            sw_ferr_forbidden(e, &at, "may not specify more than 1 volume type");
-        }
+        if (++sources > 1)
+            sw_at_forbidden(SW_KEY(spec, m->key), "may not specify more than 1 volume type");
     }
     if (!sources)
-        sw_ferr_required(e, &path, "must specify a volume type");
-    check_volume_mode(spec, e);
+        sw_at_required(spec, "must specify a volume type");
+    sw_at_one_of(SW_IN(spec, "volumeMode"), volume_modes);
     if (old && moved)
-        sw_ferr_forbidden(e, &at_source, "spec.persistentvolumesource is immutable after creation");
+        sw_at_forbidden(SW_IN(spec, "persistentvolumesource"),
+                        "spec.persistentvolumesource is immutable after creation");
 }

@@ -8,115 +8,102 @@
 #include "kube/builtin/builtin_int.h"
 #include "kube/select/selector.h"
 
-static void check_url(struct sw_slice url, const struct sw_fpath *at, struct sw_field_errs *e)
+static void check_url(const struct sw_at *at)
 {
+    struct sw_slice url = sw_at_text(at);
     struct sw_slice host;
     struct sw_slice path;
     uint16_t port;
     const char *why = NULL;
     ptrdiff_t end = sw_slice_find(url, '#');
 
-    if (memchr(url.p, '@', url.n))
-        sw_ferr_invalid_str(e, at, url, "user information is not permitted in the URL");
+    if (sw_slice_find(url, '@') >= 0)
+        sw_at_invalid(at, "user information is not permitted in the URL");
     if (end >= 0)
-        sw_ferr_invalid_str(e, at, sw_slice_from(url, (size_t)end + 1),
+        sw_ferr_invalid_str(at->e, &at->path, sw_slice_from(url, (size_t)end + 1),
                             "fragments are not permitted in the URL");
-    if (memchr(url.p, '?', url.n))
-        sw_ferr_invalid_str(e, at, url, "query parameters are not permitted in the URL");
-    if (!sw_hook_url_split(e->arena, url, &host, &port, &path, &why))
-        sw_ferr_invalid_str(e, at, url, why);
+    if (sw_slice_find(url, '?') >= 0)
+        sw_at_invalid(at, "query parameters are not permitted in the URL");
+    if (!sw_hook_url_split(at->e->arena, url, &host, &port, &path, &why))
+        sw_at_invalid_text(at, why);
 }
 
-static void check_service(const struct sw_json *service, const struct sw_fpath *path,
-                          struct sw_field_errs *e)
+/* A number outside of a range; it is shown as 0 when it is missing. */
+static void check_range(const struct sw_at *at, int64_t max, const char *why)
 {
-    struct sw_fpath at_name = sw_fpath_str(path, "name");
-    struct sw_fpath at_ns = sw_fpath_str(path, "namespace");
-    struct sw_fpath at_port = sw_fpath_str(path, "port");
-    struct sw_fpath at_path = sw_fpath_str(path, "path");
-    struct sw_slice where = sw_field_text(service, "path");
-    int64_t port = sw_field_int(service, "port");
+    int64_t n = sw_at_int(at);
 
-    if (!sw_field_text(service, "name").n)
-        sw_ferr_required(e, &at_name, NULL);
-    if (!sw_field_text(service, "namespace").n)
-        sw_ferr_required(e, &at_ns, NULL);
-    if (port < 1 || port > 65535)
-        sw_ferr_invalid(e, &at_port, sw_json_new_i64(e->arena, port),
-                        "port is not valid: must be between 1 and 65535, inclusive");
+    if (n < 1 || n > max)
+        sw_ferr_invalid(at->e, &at->path, sw_json_new_i64(at->e->arena, n), why);
+}
+
+static void check_service(const struct sw_at *service)
+{
+    const struct sw_at *path = SW_IN(service, "path");
+    struct sw_slice where = sw_at_text(path);
+
+    (void)sw_at_need(SW_IN(service, "name"), NULL);
+    (void)sw_at_need(SW_IN(service, "namespace"), NULL);
+    check_range(SW_IN(service, "port"), 65535,
+                "port is not valid: must be between 1 and 65535, inclusive");
     if (where.n && where.p[0] != '/')
-        sw_ferr_invalid_str(e, &at_path, where, "must start with a '/'");
+        sw_at_invalid(path, "must start with a '/'");
     for (size_t i = 0; i < where.n; i++) {
         if (where.p[i] <= ' ' || where.p[i] > '~' || where.p[i] == '?' || where.p[i] == '#') {
-            sw_ferr_invalid_str(e, &at_path, where, "must be a path");
+            sw_at_invalid(path, "must be a path");
             break;
         }
     }
 }
 
-static void check_client(const struct sw_json *hook, const struct sw_fpath *path,
-                         struct sw_field_errs *e)
+static void check_client(const struct sw_at *client)
 {
-    const struct sw_json *cc = sw_json_find(hook, "clientConfig");
-    const struct sw_json *url = sw_json_find(cc, "url");
-    const struct sw_json *service = sw_json_find(cc, "service");
-    struct sw_fpath at = sw_fpath_str(path, "clientConfig");
-    struct sw_fpath at_url = sw_fpath_str(&at, "url");
-    struct sw_fpath at_service = sw_fpath_str(&at, "service");
+    const struct sw_at *url = SW_IN(client, "url");
+    const struct sw_at *service = SW_IN(client, "service");
 
-    if ((url != NULL) == (service != NULL))
-        sw_ferr_required(e, &at, "exactly one of url or service is required");
-    else if (url)
-        check_url(sw_field_text(cc, "url"), &at_url, e);
+    if ((url->v != NULL) == (service->v != NULL))
+        sw_at_required(client, "exactly one of url or service is required");
+    else if (url->v)
+        check_url(url);
     else
-        check_service(service, &at_service, e);
+        check_service(service);
 }
 
-static void check_selector(const struct sw_json *hook, const char *key, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_selector(const struct sw_at *selector)
 {
-    const struct sw_json *selector = sw_json_find(hook, key);
-    struct sw_fpath at = sw_fpath_str(path, key);
     struct sw_label_selector parsed;
     const char *why = NULL;
 
-    if (selector && sw_label_selector_from_json(e->arena, selector, &parsed, &why) != SW_OK)
-        sw_ferr_invalid(e, &at, selector, why);
+    if (selector->v &&
+        sw_label_selector_from_json(selector->e->arena, selector->v, &parsed, &why) != SW_OK)
+        sw_at_invalid(selector, why);
 }
 
-static void check_versions(const struct sw_json *hook, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_versions(const struct sw_at *list)
 {
-    const struct sw_json *list = sw_json_find(hook, "admissionReviewVersions");
-    struct sw_fpath at = sw_fpath_str(path, "admissionReviewVersions");
+    bool v1 = sw_field_list_has(list->v, "v1");
 
-    if (!sw_json_len(list))
-        sw_ferr_required(e, &at, "must specify one of v1, v1beta1");
-    else if (!sw_field_list_has(list, "v1") && !sw_field_list_has(list, "v1beta1"))
-        sw_ferr_invalid(e, &at, list, "must include at least one of v1, v1beta1");
-    else if (!sw_field_list_has(list, "v1"))
-        sw_ferr_invalid(e, &at, list, "this server only sends v1");
+    if (!sw_at_need(list, "must specify one of v1, v1beta1"))
+        return;
+    if (!v1 && !sw_field_list_has(list->v, "v1beta1"))
+        sw_at_invalid(list, "must include at least one of v1, v1beta1");
+    else if (!v1)
+        sw_at_invalid(list, "this server only sends v1");
 }
 
-static void check_name(struct sw_slice name, const struct sw_fpath *path, struct sw_field_errs *e)
+static void check_name(const struct sw_at *at)
 {
-    struct sw_fpath at = sw_fpath_str(path, "name");
+    struct sw_slice name = sw_at_text(at);
     size_t dots = 0;
 
     for (size_t i = 0; i < name.n; i++)
         dots += name.p[i] == '.';
-    if (!name.n) {
-        sw_ferr_required(e, &at, NULL);
-        return;
-    }
-    sw_name_report(e, &at, name, sw_name_dns1123_subdomain(name));
-    if (dots < 2)
-        sw_ferr_invalid_str(e, &at, name,
-                            "should be a domain with at least three segments separated by dots");
+    sw_at_need_name(at, sw_name_dns1123_subdomain);
+    if (name.n && dots < 2)
+        sw_at_invalid(at, "should be a domain with at least three segments separated by dots");
 }
 
-static void check_policies(const struct sw_json *hook, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_policies(const struct sw_at *hook)
 {
     static const struct {
         const char *key;
@@ -125,66 +112,46 @@ static void check_policies(const struct sw_json *hook, const struct sw_fpath *pa
                   {"matchPolicy", {"Equivalent", "Exact", NULL}},
                   {"sideEffects", {"None", "NoneOnDryRun", NULL}},
                   {"reinvocationPolicy", {"IfNeeded", "Never", NULL}}};
-    struct sw_fpath at_side = sw_fpath_str(path, "sideEffects");
-    struct sw_fpath at_timeout = sw_fpath_str(path, "timeoutSeconds");
-    int64_t timeout = sw_field_int(hook, "timeoutSeconds");
 
     for (size_t i = 0; i < SW_ARRAY_LEN(fields); i++) {
-        struct sw_fpath at = sw_fpath_str(path, fields[i].key);
-
-        if (sw_field_text(hook, fields[i].key).n)
-            sw_field_one_of(sw_json_find(hook, fields[i].key), fields[i].allowed, &at, e);
+        if (sw_at_text(SW_IN(hook, fields[i].key)).n)
+            sw_at_one_of(SW_IN(hook, fields[i].key), fields[i].allowed);
     }
-    if (!sw_field_text(hook, "sideEffects").n)
-        sw_ferr_required(e, &at_side, "must specify one of None, NoneOnDryRun");
-    if (timeout < 1 || timeout > 30)
-        sw_ferr_invalid(e, &at_timeout, sw_json_new_i64(e->arena, timeout),
-                        "the timeout value must be between 1 and 30 seconds");
+    (void)sw_at_need(SW_IN(hook, "sideEffects"), "must specify one of None, NoneOnDryRun");
+    check_range(SW_IN(hook, "timeoutSeconds"), 30,
+                "the timeout value must be between 1 and 30 seconds");
 }
 
-static void check_conditions(const struct sw_json *hook, const struct sw_fpath *path,
-                             struct sw_field_errs *e)
+static void check_hook(const struct sw_at *h)
 {
-    struct sw_match_conditions *c;
-    struct sw_fpath at = sw_fpath_str(path, "matchConditions");
+    const struct sw_at *rules = SW_IN(h, "rules");
 
-    c = sw_match_conditions_compile(e->arena, sw_json_find(hook, "matchConditions"),
-                                    &sw_webhook_scope, &at, e);
-    sw_match_conditions_done(c);
+    check_versions(SW_IN(h, "admissionReviewVersions"));
+    SW_AT_FOREACH (rule, rules)
+        sw_admission_rule_check(&rule);
+    check_policies(h);
+    check_selector(SW_IN(h, "namespaceSelector"));
+    check_selector(SW_IN(h, "objectSelector"));
+    check_client(SW_IN(h, "clientConfig"));
+    sw_match_conditions_done(
+        sw_match_conditions_compile(h->e->arena, &sw_webhook_scope, SW_IN(h, "matchConditions")));
 }
 
-void sw_b_check_webhooks(const struct sw_json *obj, const struct sw_json *old,
-                         struct sw_field_errs *e)
+void sw_b_check_webhooks(const struct sw_at *obj, const struct sw_json *old)
 {
-    const struct sw_json *hooks = sw_json_find(obj, "webhooks");
-    struct sw_fpath up = sw_fpath_str(NULL, "webhooks");
+    const struct sw_at *hooks = SW_IN(obj, "webhooks");
 
-    if (old && sw_json_equal(hooks, sw_json_find(old, "webhooks"), SW_JSON_EQ_VALUE))
+    if (old && sw_json_equal(hooks->v, sw_json_find(old, "webhooks"), SW_JSON_EQ_VALUE))
         return;
-    for (size_t i = 0; i < sw_json_len(hooks); i++) {
-        const struct sw_json *h = sw_json_at(hooks, i);
-        const struct sw_json *rules = sw_json_find(h, "rules");
-        struct sw_fpath path = sw_fpath_index(&up, i);
-        struct sw_fpath at_rules = sw_fpath_str(&path, "rules");
+    SW_AT_FOREACH (h, hooks) {
+        const struct sw_at *name = SW_IN(&h, "name");
 
-        check_name(sw_field_text(h, "name"), &path, e);
-        for (size_t k = 0; k < i; k++) {
-            struct sw_fpath at_name = sw_fpath_str(&path, "name");
-
-            if (sw_json_equal(sw_json_find(h, "name"), sw_json_find(sw_json_at(hooks, k), "name"),
+        check_name(name);
+        for (size_t k = 0; k < h.path.index; k++) {
+            if (sw_json_equal(name->v, sw_json_find(sw_json_at(hooks->v, k), "name"),
                               SW_JSON_EQ_VALUE))
-                sw_ferr_duplicate(e, &at_name, sw_json_find(h, "name"));
+                sw_at_duplicate(name);
         }
-        check_versions(h, &path, e);
-        for (size_t k = 0; k < sw_json_len(rules); k++) {
-            struct sw_fpath at = sw_fpath_index(&at_rules, k);
-
-            sw_admission_rule_check(sw_json_at(rules, k), &at, e);
-        }
-        check_policies(h, &path, e);
-        check_selector(h, "namespaceSelector", &path, e);
-        check_selector(h, "objectSelector", &path, e);
-        check_client(h, &path, e);
-        check_conditions(h, &path, e);
+        check_hook(&h);
     }
 }

@@ -133,126 +133,86 @@ void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj
 
 /* ---- validation ---- */
 
-void sw_b_check_count(const struct sw_json *v, const char *key, const struct sw_fpath *path,
-                      struct sw_field_errs *e)
+void sw_b_check_counts(const struct sw_at *at, const char *const *keys)
 {
-    struct sw_fpath at = sw_fpath_str(path, key);
-
-    if (sw_field_int(v, key) < 0)
-        sw_ferr_invalid(e, &at, sw_json_find(v, key), "must be greater than or equal to 0");
+    for (; *keys; keys++)
+        sw_at_count(SW_IN(at, *keys));
 }
 
-static void check_count(const struct sw_json *spec, const char *key, struct sw_field_errs *e)
+/* The labels of a template, shown as an empty object when there are none. */
+static void labels_differ(const struct sw_at *spec)
 {
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
+    struct sw_at labels = sw_at_field(spec, "template.metadata.labels");
 
-    sw_b_check_count(spec, key, &path, e);
+    if (!labels.v)
+        labels.v = sw_json_new_object(labels.e->arena);
+    sw_at_invalid(&labels, "`selector` does not match template `labels`");
 }
 
-/* The selector must select what the template makes; an empty one would take every pod there is. */
-static void check_selector(const struct sw_json *spec, const char *what, struct sw_field_errs *e)
+void sw_b_check_selector(const struct sw_at *spec, const char *what)
 {
-    const struct sw_json *selector = sw_json_find(spec, "selector");
-    const struct sw_json *labels = sw_json_walk(spec, "template", "metadata", "labels", NULL);
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&path, "selector");
-    struct sw_fpath at_template = sw_fpath_str(&path, "template");
-    struct sw_fpath at_meta = sw_fpath_str(&at_template, "metadata");
-    struct sw_fpath at_labels = sw_fpath_str(&at_meta, "labels");
+    const struct sw_at *selector = SW_IN(spec, "selector");
+    struct sw_arena *a = spec->e->arena;
     struct sw_label_selector parsed;
     const char *why = NULL;
 
-    if (!sw_json_is(selector, SW_JSON_OBJECT)) {
-        sw_ferr_required(e, &at, NULL);
-        return;
-    }
-    if (sw_label_selector_from_json(e->arena, selector, &parsed, &why) != SW_OK) {
-        sw_ferr_invalid(e, &at, selector, why);
-        return;
-    }
-    if (parsed.n == 0)
-        sw_ferr_invalid(e, &at, selector,
-                        sw_arena_printf(e->arena, "empty selector is invalid for %s", what));
-    else if (!sw_label_selector_match(&parsed, labels))
-        sw_ferr_invalid(e, &at_labels, labels ? labels : sw_json_new_object(e->arena),
-                        "`selector` does not match template `labels`");
+    if (!sw_json_is(selector->v, SW_JSON_OBJECT))
+        sw_at_required(selector, NULL);
+    else if (sw_label_selector_from_json(a, selector->v, &parsed, &why) != SW_OK)
+        sw_at_invalid(selector, why);
+    else if (what && parsed.n == 0)
+        sw_at_invalid(selector, sw_arena_printf(a, "empty selector is invalid for %s", what));
+    else if (!sw_label_selector_match(&parsed, SW_IN(spec, "template.metadata.labels")->v))
+        labels_differ(spec);
 }
 
-void sw_b_check_template(const struct sw_json *v, const struct sw_fpath *path,
-                         struct sw_field_errs *e)
+void sw_b_check_template(const struct sw_at *template)
 {
-    const struct sw_json *template = sw_json_find(v, "template");
-    struct sw_fpath at_template = sw_fpath_str(path, "template");
-    struct sw_fpath at_meta = sw_fpath_str(&at_template, "metadata");
-    struct sw_fpath at_labels = sw_fpath_str(&at_meta, "labels");
-    struct sw_fpath at_spec = sw_fpath_str(&at_template, "spec");
-
-    sw_labels_validate(sw_json_walk(template, "metadata", "labels", NULL), &at_labels, e);
-    sw_b_check_pod_spec(sw_json_find(template, "spec"), &at_spec, e);
+    sw_labels_validate(SW_IN(template, "metadata.labels"));
+    sw_b_check_pod_spec(SW_IN(template, "spec"));
 }
 
 /* A template whose pods are started again for ever. */
-static void check_template(const struct sw_json *spec, struct sw_field_errs *e)
+static void check_template(const struct sw_at *template)
 {
     static const char *const restarts[] = {"Always", NULL};
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&path, "template.spec.restartPolicy");
 
-    sw_b_check_template(spec, &path, e);
-    sw_field_one_of(sw_json_walk(spec, "template", "spec", "restartPolicy", NULL), restarts, &at,
-                    e);
+    sw_b_check_template(template);
+    sw_at_one_of(SW_IN(template, "spec.restartPolicy"), restarts);
 }
 
-static void check_workload(const struct sw_json *obj, const struct sw_json *old, const char *what,
-                           struct sw_field_errs *e)
+static void check_workload(const struct sw_at *spec, const struct sw_json *old, const char *what)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *selector = sw_json_find(spec, "selector");
-    const struct sw_json *was = sw_json_find(old, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&path, "selector");
+    static const char *const counts[] = {"replicas", "minReadySeconds", "revisionHistoryLimit",
+                                         NULL};
 
-    /* A stored spec that stays is not judged again. */
-    if (old && sw_json_equal(spec, was, SW_JSON_EQ_VALUE))
+    if (sw_b_kept(spec, old))
         return;
-    check_count(spec, "replicas", e);
-    check_count(spec, "minReadySeconds", e);
-    check_count(spec, "revisionHistoryLimit", e);
-    check_selector(spec, what, e);
-    check_template(spec, e);
-    if (old && !sw_json_equal(selector, sw_json_find(was, "selector"), SW_JSON_EQ_VALUE))
-        sw_ferr_invalid(e, &at, selector, "field is immutable");
+    sw_b_check_counts(spec, counts);
+    sw_b_check_selector(spec, what);
+    check_template(SW_IN(spec, "template"));
+    if (old)
+        sw_at_same(SW_IN(spec, "selector"), sw_json_walk(old, "spec", "selector", NULL));
 }
 
-static void check_strategy(const struct sw_json *spec, const char *key, const char *other,
-                           struct sw_field_errs *e)
-{
-    const char *const types[] = {other, "RollingUpdate", NULL};
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at = sw_fpath_str(&path, key);
-    struct sw_fpath at_type = sw_fpath_str(&at, "type");
+static const char *const strategies[] = {"Recreate", "RollingUpdate", NULL};
+static const char *const update_strategies[] = {"OnDelete", "RollingUpdate", NULL};
 
-    sw_field_one_of(sw_json_walk(spec, key, "type", NULL), types, &at_type, e);
+void sw_b_check_deployment(const struct sw_at *obj, const struct sw_json *old)
+{
+    check_workload(SW_IN(obj, "spec"), old, "deployment");
+    sw_at_one_of(SW_IN(obj, "spec.strategy.type"), strategies);
 }
 
-void sw_b_check_deployment(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e)
+void sw_b_check_replica_set(const struct sw_at *obj, const struct sw_json *old)
 {
-    check_workload(obj, old, "deployment", e);
-    check_strategy(sw_json_find(obj, "spec"), "strategy", "Recreate", e);
+    check_workload(SW_IN(obj, "spec"), old, "replicaset");
 }
 
-void sw_b_check_replica_set(const struct sw_json *obj, const struct sw_json *old,
-                            struct sw_field_errs *e)
+void sw_b_check_daemon_set(const struct sw_at *obj, const struct sw_json *old)
 {
-    check_workload(obj, old, "replicaset", e);
-}
-
-void sw_b_check_daemon_set(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e)
-{
-    check_workload(obj, old, "daemonset", e);
-    check_strategy(sw_json_find(obj, "spec"), "updateStrategy", "OnDelete", e);
+    check_workload(SW_IN(obj, "spec"), old, "daemonset");
+    sw_at_one_of(SW_IN(obj, "spec.updateStrategy.type"), update_strategies);
 }
 
 /* All of a StatefulSet's spec but these stays as it was made. */
@@ -282,56 +242,46 @@ static bool only_allowed_changes(const struct sw_json *spec, const struct sw_jso
     return true;
 }
 
-void sw_b_check_stateful_set(const struct sw_json *obj, const struct sw_json *old,
-                             struct sw_field_errs *e)
+void sw_b_check_stateful_set(const struct sw_at *obj, const struct sw_json *old)
 {
     static const char *const policies[] = {"OrderedReady", "Parallel", NULL};
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_policy = sw_fpath_str(&path, "podManagementPolicy");
+    const struct sw_at *spec = SW_IN(obj, "spec");
 
-    sw_field_one_of(sw_json_find(spec, "podManagementPolicy"), policies, &at_policy, e);
-    check_strategy(spec, "updateStrategy", "OnDelete", e);
-    if (old && !only_allowed_changes(spec, sw_json_find(old, "spec"))) {
-        sw_ferr_forbidden(e, &path,
-                          "updates to statefulset spec for fields other than 'replicas', "
-                          "'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
-                          "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
-                          "forbidden");
+    sw_at_one_of(SW_IN(spec, "podManagementPolicy"), policies);
+    sw_at_one_of(SW_IN(spec, "updateStrategy.type"), update_strategies);
+    if (old && !only_allowed_changes(spec->v, sw_json_find(old, "spec"))) {
+        sw_at_forbidden(spec, "updates to statefulset spec for fields other than 'replicas', "
+                              "'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+                              "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
+                              "forbidden");
         return;
     }
-    check_workload(obj, old, "statefulset", e);
+    check_workload(spec, old, "statefulset");
 }
 
-void sw_b_check_replication_controller(const struct sw_json *obj, const struct sw_json *old,
-                                       struct sw_field_errs *e)
+void sw_b_check_replication_controller(const struct sw_at *obj, const struct sw_json *old)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *selector = sw_json_find(spec, "selector");
-    const struct sw_json *labels = sw_json_walk(spec, "template", "metadata", "labels", NULL);
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_selector = sw_fpath_str(&path, "selector");
-    struct sw_fpath at_template = sw_fpath_str(&path, "template");
-    struct sw_fpath at_labels = sw_fpath_str(&at_template, "metadata.labels");
+    const struct sw_at *spec = SW_IN(obj, "spec");
+    const struct sw_at *selector = SW_IN(spec, "selector");
+    const struct sw_at *template = SW_IN(spec, "template");
+    const struct sw_json *labels = SW_IN(template, "metadata.labels")->v;
     bool fits = true;
 
-    if (old && sw_json_equal(spec, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE))
+    if (sw_b_kept(spec, old))
         return;
-    check_count(spec, "minReadySeconds", e);
-    if (!sw_json_len(selector))
-        sw_ferr_required(e, &at_selector, NULL);
-    check_count(spec, "replicas", e);
-    if (!sw_json_is(sw_json_find(spec, "template"), SW_JSON_OBJECT)) {
-        sw_ferr_required(e, &at_template, NULL);
+    sw_at_count(SW_IN(spec, "minReadySeconds"));
+    (void)sw_at_need(selector, NULL);
+    sw_at_count(SW_IN(spec, "replicas"));
+    if (!sw_json_is(template->v, SW_JSON_OBJECT)) {
+        sw_at_required(template, NULL);
         return;
     }
-    for (size_t i = 0; i < sw_json_len(selector); i++) {
-        const struct sw_json_member *m = sw_json_member_at(selector, i);
+    for (size_t i = 0; i < sw_at_len(selector); i++) {
+        const struct sw_json_member *m = sw_json_member_at(selector->v, i);
 
         fits = fits && sw_json_equal(m->value, sw_json_get(labels, m->key), SW_JSON_EQ_VALUE);
     }
     if (!fits)
-        sw_ferr_invalid(e, &at_labels, labels ? labels : sw_json_new_object(e->arena),
-                        "`selector` does not match template `labels`");
-    check_template(spec, e);
+        labels_differ(spec);
+    check_template(template);
 }

@@ -99,7 +99,6 @@ static void compile_version(const struct sw_json *v, const struct sw_json *old,
     out->served = sw_json_true(sw_json_find(v, "served"));
     out->deprecated = sw_json_true(sw_json_find(v, "deprecated"));
     out->status = sw_json_walk(v, "subresources", "status", NULL);
-    out->selectors = sw_json_find(v, "selectableFields");
     if (!schema) {
         sw_ferr_required(e, &at_own, "schemas are required");
         return;

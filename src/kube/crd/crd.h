@@ -12,9 +12,8 @@ struct sw_crd_version {
     struct sw_slice name;
     bool served;
     bool deprecated;
-    bool status;                     /* has the status subresource */
-    const struct sw_json *selectors; /* selectableFields, may be NULL */
-    struct sw_slice warning;         /* text for deprecated versions, ready to send */
+    bool status;             /* has the status subresource */
+    struct sw_slice warning; /* text for deprecated versions, ready to send */
     struct sw_schema_set schema;
 };
 

@@ -4,9 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/json.h"
-#include "kube/errs.h"
-#include "kube/names.h"
+#include "kube/at.h"
 
 /* Owner references, and finalizers: ours, the reference has no bound. */
 enum { SW_META_REFS_MAX = 1024 };
@@ -17,5 +15,4 @@ void sw_meta_validate(const struct sw_json *obj, bool namespaced, sw_name_fn nam
 /* Rules between the stored and the new metadata. */
 void sw_meta_validate_update(const struct sw_json *obj, const struct sw_json *old,
                              struct sw_field_errs *e);
-void sw_labels_validate(const struct sw_json *labels, const struct sw_fpath *path,
-                        struct sw_field_errs *e);
+void sw_labels_validate(const struct sw_at *labels);

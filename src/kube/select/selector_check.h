@@ -2,8 +2,6 @@
 /* Validation of a LabelSelector inside an object. */
 #pragma once
 
-#include "base/json.h"
-#include "kube/errs.h"
+#include "kube/at.h"
 
-void sw_selector_check(const struct sw_json *sel, const struct sw_fpath *path,
-                       struct sw_field_errs *e);
+void sw_selector_check(const struct sw_at *sel);

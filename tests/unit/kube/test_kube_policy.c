@@ -137,6 +137,15 @@ static struct sw_cel_input input(struct sw_arena *a)
     };
 }
 
+static struct sw_match_conditions *t_conditions(struct sw_arena *a, const struct sw_json *list,
+                                                struct sw_field_errs *e)
+{
+    struct sw_fpath path = sw_fpath_str(NULL, "matchConditions");
+    struct sw_at at = sw_at_path(list, &path, e);
+
+    return sw_match_conditions_compile(a, &sw_webhook_scope, &at);
+}
+
 static void conditions_decide(void **state)
 {
     static const struct {
@@ -165,7 +174,6 @@ static void conditions_decide(void **state)
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_fpath at = sw_fpath_str(NULL, "matchConditions");
         struct sw_json *list = t_yaml(&a, "[{name: a}, {name: b}]");
         struct sw_cel_input in = input(&a);
         struct sw_match_conditions *c;
@@ -176,7 +184,7 @@ static void conditions_decide(void **state)
         sw_json_put_str(&a, sw_json_at(list, 0), "expression", sw_slice_str(cases[i].first));
         sw_json_put_str(&a, sw_json_at(list, 1), "expression", sw_slice_str(cases[i].second));
         sw_field_errs_init(&e, &a);
-        c = sw_match_conditions_compile(&a, list, &sw_webhook_scope, &at, &e);
+        c = t_conditions(&a, list, &e);
         assert_int_equal(
             sw_match_conditions_eval(c, &a, sw_cel_run_new(&a, &sw_webhook_scope, &in), &why),
             cases[i].outcome);
@@ -189,7 +197,6 @@ static void conditions_decide(void **state)
 static void conditions_share_one_budget(void **state)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_fpath at = sw_fpath_str(NULL, "matchConditions");
     struct sw_json *list = sw_json_new_array(&a);
     struct sw_cel_input in = input(&a);
     struct sw_match_conditions *c;
@@ -204,7 +211,7 @@ static void conditions_share_one_budget(void **state)
         sw_json_push(&a, list, v);
     }
     sw_field_errs_init(&e, &a);
-    c = sw_match_conditions_compile(&a, list, &sw_webhook_scope, &at, &e);
+    c = t_conditions(&a, list, &e);
     assert_int_equal(e.n, 0);
     assert_int_equal(
         sw_match_conditions_eval(c, &a, sw_cel_run_new(&a, &sw_webhook_scope, &in), &why),
@@ -220,23 +227,21 @@ static void conditions_are_checked(void **state)
         const char *errs;
     } cases[] = {
         {"[{name: a, expression: 'true'}, {name: example.com/a, expression: 'true'}]", ""},
-        {"[{name: a, expression: ' '}]", "c[0].expression: Required value"},
-        {"[{expression: 'true'}]", "c[0].name: Required value"},
+        {"[{name: a, expression: ' '}]", "matchConditions[0].expression: Required value"},
+        {"[{expression: 'true'}]", "matchConditions[0].name: Required value"},
         {"[{name: a, expression: 'true'}, {name: a, expression: 'true'}]",
-         "c[1].name: Duplicate value: \"a\""},
+         "matchConditions[1].name: Duplicate value: \"a\""},
         {"[{name: a, expression: '1'}]",
-         "c[0].expression: Invalid value: \"1\": must evaluate to bool but got int"},
+         "matchConditions[0].expression: Invalid value: \"1\": must evaluate to bool but got int"},
     };
 
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_fpath at = sw_fpath_str(NULL, "c");
         struct sw_field_errs e;
 
         sw_field_errs_init(&e, &a);
-        sw_match_conditions_done(
-            sw_match_conditions_compile(&a, t_yaml(&a, cases[i].list), &sw_webhook_scope, &at, &e));
+        sw_match_conditions_done(t_conditions(&a, t_yaml(&a, cases[i].list), &e));
         assert_string_equal(t_errs(&a, &e), cases[i].errs);
     }
 }
