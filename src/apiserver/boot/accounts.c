@@ -11,17 +11,8 @@
 #define ENVOY "gateway.envoyproxy.io"
 #define CHILD "list watch create patch delete"
 
-/* Words are separated by spaces; "-" is the group without a name. */
-struct rule {
-    const char *groups;
-    const char *resources;
-    const char *verbs;
-    const char *names; /* or NULL */
-    const char *urls;  /* instead of groups and resources; or NULL */
-};
-
 /* The controllers of 'spanwire control'. */
-static const struct rule control_rules[] = {
+static const struct boot_rule control_rules[] = {
     /* What they read. */
     {GW,
      "gatewayclasses gateways listenersets httproutes grpcroutes tlsroutes tcproutes udproutes "
@@ -66,25 +57,26 @@ static const struct rule control_rules[] = {
 };
 
 /* A data plane: the configuration of all Gateways. */
-static const struct rule gateway_rules[] = {{NULL, NULL, "get", NULL, "/xds"}};
+static const struct boot_rule gateway_rules[] = {{NULL, NULL, "get", NULL, "/xds"}};
 
 /* The way to devices. */
-static const struct rule sidecar_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
+static const struct boot_rule sidecar_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
 
 /* In API_SYSTEM_NS: the key by which devices know it, and the relays it may dial. */
-static const struct rule identity_rules[] = {
+static const struct boot_rule identity_rules[] = {
     {"-", "configmaps", "create patch", NULL, NULL},
     {"-", "configmaps", "list watch", "spanwire-relays", NULL},
 };
 
 /* Which devices and gateways may use it. */
-static const struct rule relay_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
-static const struct rule relay_system_rules[] = {{"-", "configmaps", "list watch", NULL, NULL}};
+static const struct boot_rule relay_rules[] = {{DATUM, "connectors", "list watch", NULL, NULL}};
+static const struct boot_rule relay_system_rules[] = {
+    {"-", "configmaps", "list watch", NULL, NULL}};
 
 struct account {
     const char *name;
     const char *role;
-    const struct rule *rules;
+    const struct boot_rule *rules;
     size_t n;
     const char *ns; /* a Role there; NULL: a ClusterRole */
 };
@@ -103,65 +95,9 @@ static const struct account accounts[] = {
      SW_ARRAY_LEN(relay_system_rules), API_SYSTEM_NS},
 };
 
-static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)
-{
-    struct sw_slice rest = sw_slice_str(words ? words : "");
-    struct sw_json *list = sw_json_new_array(a);
-
-    if (!words)
-        return;
-    while (rest.n) {
-        struct sw_slice word = sw_slice_cut(&rest, ' ');
-
-        sw_json_push(a, list,
-                     sw_json_new_string(a, sw_slice_eq_str(word, "-") ? sw_slice("", 0) : word));
-    }
-    sw_json_put(a, to, key, list);
-}
-
-static struct sw_json *rules_json(struct sw_arena *a, const struct rule *r, size_t n)
-{
-    struct sw_json *out = sw_json_new_array(a);
-
-    for (size_t i = 0; i < n; i++) {
-        struct sw_json *v = sw_json_new_object(a);
-
-        put_words(a, v, "apiGroups", r[i].groups);
-        put_words(a, v, "resources", r[i].resources);
-        put_words(a, v, "resourceNames", r[i].names);
-        put_words(a, v, "nonResourceURLs", r[i].urls);
-        put_words(a, v, "verbs", r[i].verbs);
-        sw_json_push(a, out, v);
-    }
-    return out;
-}
-
 static const char *subject_text(struct sw_arena *a, const char *ns, const char *name)
 {
     return sw_arena_printf(a, "{'kind':'ServiceAccount','name':'%s','namespace':'%s'}", name, ns);
-}
-
-static struct sw_json *binding_json(struct sw_arena *a, const char *name, const char *kind,
-                                    const char *role, const char *subject)
-{
-    return boot_parse(
-        a, sw_arena_printf(a,
-                           "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                           "'rbac-defaults'}},'roleRef':{'apiGroup':'" RBAC "','kind':'%s','name':"
-                           "'%s'},'subjects':[%s]}",
-                           name, kind, role, subject));
-}
-
-static struct sw_json *role_json(struct sw_arena *a, const struct account *n)
-{
-    struct sw_json *obj = boot_parse(
-        a, sw_arena_printf(a,
-                           "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                           "'rbac-defaults'}}}",
-                           n->role));
-
-    sw_json_put(a, obj, "rules", rules_json(a, n->rules, n->n));
-    return obj;
 }
 
 /* in: the namespace of the account. */
@@ -172,10 +108,13 @@ static void grant(struct sw_api *api, const struct account *n, const char *in)
     const struct boot_place role = {RBAC, *ns ? "roles" : "clusterroles", ns};
     const struct boot_place binding = {RBAC, *ns ? "rolebindings" : "clusterrolebindings", ns};
 
-    boot_role(api, &role, role_json(&a, n), NULL);
+    struct sw_json *obj = boot_named(&a, n->role);
+
+    sw_json_put(&a, obj, "rules", boot_rules(&a, n->rules, n->n));
+    boot_role(api, &role, obj, NULL);
     boot_binding(api, &binding,
-                 binding_json(&a, n->role, *ns ? "Role" : "ClusterRole", n->role,
-                              subject_text(&a, in, n->name)));
+                 boot_binding_json(&a, n->role, *ns ? "Role" : "ClusterRole", n->role,
+                                   subject_text(&a, in, n->name)));
 }
 
 static void make_account(struct sw_api *api, const char *ns, const char *name)
@@ -190,7 +129,7 @@ static void make_account(struct sw_api *api, const char *ns, const char *name)
 /* With the rights that `spanwire connector role` prints: over the objects of its name. */
 static void make_device(struct sw_api *api, const char *name)
 {
-    const struct rule rules[] = {
+    const struct boot_rule rules[] = {
         {DATUM, "connectors connectoradvertisements httpproxies",
          "get list watch create patch delete", name, NULL},
         {DATUM, "connectors/status", "patch", name, NULL},

@@ -7,6 +7,21 @@
 /* Texts are JSON with single quotes, to be readable. */
 struct sw_json *boot_parse(struct sw_arena *a, const char *text);
 
+/* A rule of a role; words are separated by spaces, "-" is the group without a name. */
+struct boot_rule {
+    const char *groups;
+    const char *resources;
+    const char *verbs;
+    const char *names; /* or NULL */
+    const char *urls;  /* instead of groups and resources; or NULL */
+};
+struct sw_json *boot_rules(struct sw_arena *a, const struct boot_rule *r, size_t n);
+/* Metadata of an object that every server has: its name, and the label that says so. */
+struct sw_json *boot_named(struct sw_arena *a, const char *name);
+/* A binding to a role of a kind; subjects are the items of a list, as boot_parse reads them. */
+struct sw_json *boot_binding_json(struct sw_arena *a, const char *name, const char *kind,
+                                  const char *role, const char *subjects);
+
 /* Where an object belongs. */
 struct boot_place {
     const char *group;

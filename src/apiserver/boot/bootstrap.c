@@ -1,171 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every server has from its first start: namespaces and the roles everybody counts on. */
-#include <string.h>
-
 #include "apiserver/boot/boot_int.h"
 
-/* Texts are JSON with single quotes, to be readable here. */
-#define R(groups, resources, verbs)                                                                \
-    "{'apiGroups':[" groups "],'resources':[" resources "],'verbs':[" verbs "]}"
-#define READ  "'get','list','watch'"
-#define WRITE "'create','delete','deletecollection','patch','update'"
+#define READ  "get list watch"
+#define WRITE "create delete deletecollection patch update"
 #define APPS                                                                                       \
-    "'daemonsets','deployments','deployments/scale','replicasets','replicasets/scale',"            \
-    "'statefulsets','statefulsets/scale'"
-#define APPS_STATUS                                                                                \
-    ",'daemonsets/status','deployments/status','replicasets/status','statefulsets/status'"
+    "daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets "         \
+    "statefulsets/scale"
 
 static const char *const namespaces[] = {"default", "kube-system", "kube-public",
                                          "kube-node-lease"};
 
+/* The rules of roles; see boot_rules. */
+static const struct boot_rule cluster_admin_rules[] = {
+    {"*", "*", "*", NULL, NULL},
+    {NULL, NULL, "*", NULL, "*"},
+};
+static const struct boot_rule discovery_rules[] = {
+    {NULL, NULL, "get", NULL,
+     "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"},
+};
+static const struct boot_rule basic_user_rules[] = {
+    {"authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create", NULL,
+     NULL},
+    {"authentication.k8s.io", "selfsubjectreviews", "create", NULL, NULL},
+};
+static const struct boot_rule public_info_viewer_rules[] = {
+    {NULL, NULL, "get", NULL, "/healthz /livez /readyz /version /version/"},
+};
+static const struct boot_rule service_account_issuer_discovery_rules[] = {
+    {NULL, NULL, "get", NULL,
+     "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks "
+     "/openid/v1/jwks/"},
+};
+static const struct boot_rule aggregate_to_admin_rules[] = {
+    {"authorization.k8s.io", "localsubjectaccessreviews", "create", NULL, NULL},
+    {"rbac.authorization.k8s.io", "rolebindings roles",
+     "create delete deletecollection get list patch update watch", NULL, NULL},
+};
+static const struct boot_rule aggregate_to_edit_rules[] = {
+    {"-", "secrets", READ, NULL, NULL},
+    {"-", "serviceaccounts", "impersonate", NULL, NULL},
+    {"-",
+     "pods configmaps events secrets serviceaccounts services persistentvolumeclaims "
+     "replicationcontrollers replicationcontrollers/scale",
+     WRITE, NULL, NULL},
+    {"apps", APPS, WRITE, NULL, NULL},
+    {"autoscaling", "horizontalpodautoscalers", WRITE, NULL, NULL},
+    {"batch", "cronjobs jobs", WRITE, NULL, NULL},
+    {"policy", "poddisruptionbudgets", WRITE, NULL, NULL},
+    {"events.k8s.io", "events", WRITE, NULL, NULL},
+    {"-", "serviceaccounts/token", "create", NULL, NULL},
+    {"coordination.k8s.io", "leases", WRITE " " READ, NULL, NULL},
+    {"networking.k8s.io", "ingresses", WRITE, NULL, NULL},
+};
+static const struct boot_rule aggregate_to_view_rules[] = {
+    {"-",
+     "configmaps endpoints serviceaccounts services services/status pods pods/status pods/log "
+     "persistentvolumeclaims persistentvolumeclaims/status replicationcontrollers "
+     "replicationcontrollers/scale replicationcontrollers/status",
+     READ, NULL, NULL},
+    {"-", "events namespaces namespaces/status limitranges resourcequotas resourcequotas/status",
+     READ, NULL, NULL},
+    {"discovery.k8s.io", "endpointslices", READ, NULL, NULL},
+    {"events.k8s.io", "events", READ, NULL, NULL},
+    {"networking.k8s.io", "ingresses ingresses/status", READ, NULL, NULL},
+    {"autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status", READ, NULL, NULL},
+    {"batch", "cronjobs cronjobs/status jobs jobs/status", READ, NULL, NULL},
+    {"policy", "poddisruptionbudgets poddisruptionbudgets/status", READ, NULL, NULL},
+    {"apps", APPS " daemonsets/status deployments/status replicasets/status statefulsets/status",
+     READ, NULL, NULL},
+};
+
+#define RULES(r) r, SW_ARRAY_LEN(r)
+
 static const struct {
     const char *name;
-    const char *labels; /* members */
-    const char *rules;  /* or NULL */
-    const char *aggregate;
+    const struct boot_rule *rules; /* or NULL */
+    size_t n;
+    const char *part_of;   /* the role that takes over its rules, or NULL */
+    const char *aggregate; /* whose parts it takes over, or NULL */
 } roles[] = {
-    {"cluster-admin", "", "[" R("'*'", "'*'", "'*'") ",{'nonResourceURLs':['*'],'verbs':['*']}]",
+    {"cluster-admin", RULES(cluster_admin_rules), NULL, NULL},
+    {"system:discovery", RULES(discovery_rules), NULL, NULL},
+    {"system:basic-user", RULES(basic_user_rules), NULL, NULL},
+    {"system:public-info-viewer", RULES(public_info_viewer_rules), NULL, NULL},
+    {"system:service-account-issuer-discovery", RULES(service_account_issuer_discovery_rules), NULL,
      NULL},
-    {"system:discovery", "",
-     "[{'nonResourceURLs':['/api','/api/*','/apis','/apis/*','/healthz','/livez','/openapi',"
-     "'/openapi/*','/readyz','/version','/version/'],'verbs':['get']}]",
-     NULL},
-    {"system:basic-user", "",
-     "[" R("'authorization.k8s.io'", "'selfsubjectaccessreviews','selfsubjectrulesreviews'",
-           "'create'") "," R("'authentication.k8s.io'", "'selfsubjectreviews'", "'create'") "]",
-     NULL},
-    {"system:public-info-viewer", "",
-     "[{'nonResourceURLs':['/healthz','/livez','/readyz','/version','/version/"
-     "'],'verbs':['get']}]",
-     NULL},
-    {"system:service-account-issuer-discovery", "",
-     "[{'nonResourceURLs':['/.well-known/openid-configuration','/.well-known/"
-     "openid-configuration/"
-     "',"
-     "'/openid/v1/jwks','/openid/v1/jwks/'],'verbs':['get']}]",
-     NULL},
-    {"admin", "", NULL, "admin"},
-    {"edit", "'rbac.authorization.k8s.io/aggregate-to-admin':'true'", NULL, "edit"},
-    {"view", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'", NULL, "view"},
-    {"system:aggregate-to-admin", "'rbac.authorization.k8s.io/aggregate-to-admin':'true'",
-     "[" R("'authorization.k8s.io'", "'localsubjectaccessreviews'", "'create'") "," R(
-         "'rbac.authorization.k8s.io'", "'rolebindings','roles'",
-         "'create','delete','deletecollection','get','list','patch','update','watch'") "]",
-     NULL},
-    {"system:aggregate-to-edit", "'rbac.authorization.k8s.io/aggregate-to-edit':'true'",
-     "[" R("''", "'secrets'", READ) "," R("''", "'serviceaccounts'", "'impersonate'") "," R(
-         "''",
-         "'pods','configmaps','events','secrets','serviceaccounts','services',"
-         "'persistentvolumeclaims','replicationcontrollers','replicationcontrollers/scale'",
-         WRITE) "," R("'apps'", APPS,
-                      WRITE) "," R("'autoscaling'", "'horizontalpodautoscalers'",
-                                   WRITE) "," R("'batch'", "'cronjobs','jobs'",
-                                                WRITE) "," R("'policy'", "'poddisruptionbudgets'",
-                                                             WRITE) "," R("'events.k8s.io'",
-                                                                          "'events'",
-                                                                          WRITE) "," R("''",
-                                                                                       "'servic"
-                                                                                       "eaccoun"
-                                                                                       "ts/"
-                                                                                       "token'",
-                                                                                       "'create"
-                                                                                       "'") "," R("'coordination.k8s.io'",
-                                                                                                  "'leases'",
-                                                                                                  WRITE
-                                                                                                  "," READ) "," R("'networking.k8s.io'",
-                                                                                                                  "'ingresses'",
-                                                                                                                  WRITE) "]",
-     NULL},
-    {"system:aggregate-to-view", "'rbac.authorization.k8s.io/aggregate-to-view':'true'",
-     "[" R(
-         "''",
-         "'configmaps','endpoints','serviceaccounts','services','services/status','pods',"
-         "'pods/status','pods/log','persistentvolumeclaims',"
-         "'persistentvolumeclaims/status','replicationcontrollers',"
-         "'replicationcontrollers/scale','replicationcontrollers/status'",
-         READ) "," R("''",
-                     "'events','namespaces','namespaces/status','limitranges','resourcequotas',"
-                     "'resourcequotas/status'",
-                     READ) "," R("'discovery.k8s.io'", "'endpointslices'",
-                                 READ) "," R("'events.k8s.io'", "'events'",
-                                             READ) "," R("'networking.k8s.io'",
-                                                         "'ingresses','ingresses/status'",
-                                                         READ) "," R("'autoscaling'",
-                                                                     "'horizontalpodautoscalers"
-                                                                     "','"
-                                                                     "horizontalpodautoscalers/"
-                                                                     "status'",
-                                                                     READ) "," R("'batch'",
-                                                                                 "'cronjobs','"
-                                                                                 "cronjobs/"
-                                                                                 "status','"
-                                                                                 "jobs','jobs/"
-                                                                                 "status'",
-                                                                                 READ) "," R("'"
-                                                                                             "p"
-                                                                                             "o"
-                                                                                             "l"
-                                                                                             "i"
-                                                                                             "c"
-                                                                                             "y"
-                                                                                             "'",
-                                                                                             "'"
-                                                                                             "p"
-                                                                                             "o"
-                                                                                             "d"
-                                                                                             "d"
-                                                                                             "i"
-                                                                                             "s"
-                                                                                             "r"
-                                                                                             "u"
-                                                                                             "p"
-                                                                                             "t"
-                                                                                             "i"
-                                                                                             "o"
-                                                                                             "n"
-                                                                                             "b"
-                                                                                             "u"
-                                                                                             "d"
-                                                                                             "g"
-                                                                                             "e"
-                                                                                             "t"
-                                                                                             "s"
-                                                                                             "'"
-                                                                                             ","
-                                                                                             "'"
-                                                                                             "p"
-                                                                                             "o"
-                                                                                             "d"
-                                                                                             "d"
-                                                                                             "i"
-                                                                                             "s"
-                                                                                             "r"
-                                                                                             "u"
-                                                                                             "p"
-                                                                                             "t"
-                                                                                             "i"
-                                                                                             "o"
-                                                                                             "n"
-                                                                                             "b"
-                                                                                             "u"
-                                                                                             "d"
-                                                                                             "g"
-                                                                                             "e"
-                                                                                             "t"
-                                                                                             "s"
-                                                                                             "/"
-                                                                                             "s"
-                                                                                             "t"
-                                                                                             "a"
-                                                                                             "t"
-                                                                                             "u"
-                                                                                             "s"
-                                                                                             "'",
-                                                                                             READ) "," R("'apps'",
-                                                                                                         APPS
-                                                                                                             APPS_STATUS,
-                                                                                                         READ) "]",
-     NULL},
+    {"admin", NULL, 0, NULL, "admin"},
+    {"edit", NULL, 0, "admin", "edit"},
+    {"view", NULL, 0, "edit", "view"},
+    {"system:aggregate-to-admin", RULES(aggregate_to_admin_rules), "admin", NULL},
+    {"system:aggregate-to-edit", RULES(aggregate_to_edit_rules), "edit", NULL},
+    {"system:aggregate-to-view", RULES(aggregate_to_view_rules), "view", NULL},
 };
 
 static const struct {
@@ -183,25 +110,12 @@ static const struct {
  * Rules of releases before the roles noted down what they were made of. Those that are not above
  * any more are taken out of old data directories.
  */
-static const struct {
-    const char *name;
-    const char *rules;
-} before[] = {
-    {"system:aggregate-to-edit",
-     "[" R("''",
-           "'pods','configmaps','events','secrets','serviceaccounts','services','endpoints',"
-           "'persistentvolumeclaims','replicationcontrollers','replicationcontrollers/scale'",
-           WRITE) "]"},
+static const struct boot_rule edit_before[] = {
+    {"-",
+     "pods configmaps events secrets serviceaccounts services endpoints persistentvolumeclaims "
+     "replicationcontrollers replicationcontrollers/scale",
+     WRITE, NULL, NULL},
 };
-
-static const char *rules_before(const char *role)
-{
-    for (size_t i = 0; i < SW_ARRAY_LEN(before); i++) {
-        if (strcmp(before[i].name, role) == 0)
-            return before[i].rules;
-    }
-    return "[]";
-}
 
 /* The API as a Service of itself, where clients inside a cluster look for it. */
 static void make_service(struct sw_api *api)
@@ -226,26 +140,25 @@ void boot_namespace(struct sw_api *api, struct sw_slice name)
 static void make_roles(struct sw_api *api)
 {
     static const struct boot_place at = {"rbac.authorization.k8s.io", "clusterroles", ""};
+    static const char takes[] = "rbac.authorization.k8s.io/aggregate-to-";
 
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++) {
         SW_ARENA_AUTO a = {0};
-        const char *sep = *roles[i].labels ? "," : "";
-        const char *rest;
+        struct sw_json *role = boot_named(&a, roles[i].name);
+        bool edit = roles[i].rules == aggregate_to_edit_rules;
 
+        if (roles[i].part_of)
+            sw_json_put_str(&a, sw_json_walk(role, "metadata", "labels", NULL),
+                            sw_arena_printf(&a, "%s%s", takes, roles[i].part_of),
+                            SW_SLICE_LIT("true"));
         if (roles[i].aggregate)
-            rest =
-                sw_arena_printf(&a,
-                                "'aggregationRule':{'clusterRoleSelectors':[{'matchLabels':{'rbac."
-                                "authorization.k8s.io/aggregate-to-%s':'true'}}]},'rules':[]",
-                                roles[i].aggregate);
-        else
-            rest = sw_arena_printf(&a, "'rules':%s", roles[i].rules);
-        boot_role(api, &at,
-                  boot_parse(&a, sw_arena_printf(&a,
-                                                 "{'metadata':{'name':'%s','labels':{'kubernetes.io"
-                                                 "/bootstrapping':'rbac-defaults'%s%s}},%s}",
-                                                 roles[i].name, sep, roles[i].labels, rest)),
-                  boot_parse(&a, rules_before(roles[i].name)));
+            sw_json_put(&a, role, "aggregationRule",
+                        boot_parse(&a, sw_arena_printf(&a,
+                                                       "{'clusterRoleSelectors':[{'matchLabels':{"
+                                                       "'%s%s':'true'}}]}",
+                                                       takes, roles[i].aggregate)));
+        sw_json_put(&a, role, "rules", boot_rules(&a, roles[i].rules, roles[i].n));
+        boot_role(api, &at, role, boot_rules(&a, edit_before, edit ? 1 : 0));
     }
 }
 
@@ -255,20 +168,14 @@ static void make_bindings(struct sw_api *api)
 
     for (size_t i = 0; i < SW_ARRAY_LEN(bindings); i++) {
         SW_ARENA_AUTO a = {0};
+        const char *name = bindings[i].name;
         const char *subjects = "";
 
         for (size_t k = 0; bindings[i].groups[k]; k++)
             subjects = sw_arena_printf(
                 &a, "%s%s{'apiGroup':'rbac.authorization.k8s.io','kind':'Group','name':'%s'}",
                 subjects, k ? "," : "", bindings[i].groups[k]);
-        boot_binding(
-            api, &at,
-            boot_parse(&a, sw_arena_printf(
-                               &a,
-                               "{'metadata':{'name':'%s','labels':{'kubernetes.io/bootstrapping':"
-                               "'rbac-defaults'}},'roleRef':{'apiGroup':'rbac.authorization.k8s."
-                               "io','kind':'ClusterRole','name':'%s'},'subjects':[%s]}",
-                               bindings[i].name, bindings[i].name, subjects)));
+        boot_binding(api, &at, boot_binding_json(&a, name, "ClusterRole", name, subjects));
     }
 }
 

@@ -23,6 +23,61 @@ struct sw_json *boot_parse(struct sw_arena *a, const char *text)
     return v;
 }
 
+static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)
+{
+    struct sw_slice rest = sw_slice_str(words ? words : "");
+    struct sw_json *list = sw_json_new_array(a);
+
+    if (!words)
+        return;
+    while (rest.n) {
+        struct sw_slice word = sw_slice_cut(&rest, ' ');
+
+        sw_json_push(a, list,
+                     sw_json_new_string(a, sw_slice_eq_str(word, "-") ? sw_slice("", 0) : word));
+    }
+    sw_json_put(a, to, key, list);
+}
+
+struct sw_json *boot_rules(struct sw_arena *a, const struct boot_rule *r, size_t n)
+{
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < n; i++) {
+        struct sw_json *v = sw_json_new_object(a);
+
+        put_words(a, v, "apiGroups", r[i].groups);
+        put_words(a, v, "resources", r[i].resources);
+        put_words(a, v, "resourceNames", r[i].names);
+        put_words(a, v, "nonResourceURLs", r[i].urls);
+        put_words(a, v, "verbs", r[i].verbs);
+        sw_json_push(a, out, v);
+    }
+    return out;
+}
+
+struct sw_json *boot_named(struct sw_arena *a, const char *name)
+{
+    return boot_parse(a, sw_arena_printf(a,
+                                         "{'metadata':{'name':'%s','labels':{'kubernetes.io/"
+                                         "bootstrapping':'rbac-defaults'}}}",
+                                         name));
+}
+
+struct sw_json *boot_binding_json(struct sw_arena *a, const char *name, const char *kind,
+                                  const char *role, const char *subjects)
+{
+    struct sw_json *obj = boot_named(a, name);
+    struct sw_json *rest = boot_parse(
+        a, sw_arena_printf(
+               a, "[{'apiGroup':'rbac.authorization.k8s.io','kind':'%s','name':'%s'},[%s]]", kind,
+               role, subjects));
+
+    sw_json_put(a, obj, "roleRef", sw_json_at(rest, 0));
+    sw_json_put(a, obj, "subjects", sw_json_at(rest, 1));
+    return obj;
+}
+
 void boot_done(struct sw_api *api)
 {
     if (--api->starting > 0)
