@@ -130,12 +130,11 @@ static void on_answer(struct api_req *r, int code, const struct sw_json *body)
     task_rest(t);
 }
 
-void gc_request(struct gc_task *t, enum api_verb verb, const struct api_res *res,
-                struct sw_slice ns, struct sw_slice name, const char *sub,
+void gc_request(struct gc_task *t, enum api_verb verb, const struct gc_at *at, const char *sub,
                 const struct sw_json *body)
 {
     t->running++;
-    (void)api_internal(t->gc->api, verb, res, ns, name, sub, body, on_answer, t);
+    (void)api_internal(t->gc->api, verb, at->res, at->ns, at->name, sub, body, on_answer, t);
 }
 
 /* --- the graph -------------------------------------------------------------------------- */
@@ -250,12 +249,11 @@ static bool is_root_map(struct sw_slice key)
 static void queue_namespace_of(struct api_gc *g, struct sw_slice key)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_slice ns;
-    struct sw_slice name;
+    struct gc_at at = gc_resolve(g->api, key);
 
-    if (gc_resolve(g->api, key, &ns, &name) && ns.n)
+    if (at.ns.n)
         gc_queue(g, GC_NAMESPACE,
-                 sw_slice_str(sw_arena_printf(&a, "/namespaces/%.*s", SW_SLICE_ARG(ns))));
+                 sw_slice_str(sw_arena_printf(&a, "/namespaces/%.*s", SW_SLICE_ARG(at.ns))));
 }
 
 static void look_at(struct api_gc *g, const struct sw_store_obj *o)
@@ -309,9 +307,7 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
     struct gc_dep *d = sw_map_get(&g->deps, key);
     struct sw_json *obj = NULL;
     struct gc_owner *o;
-    struct sw_slice ns;
-    struct sw_slice name;
-    const struct api_res *res;
+    struct gc_at at;
 
     if (d)
         dep_drop(g, d);
@@ -324,17 +320,13 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
         for (size_t i = 0; o && i < o->deps.n; i++)
             gc_queue(g, GC_DEPENDENT, o->deps.p[i]->key);
     }
-    res = gc_resolve(g->api, key, &ns, &name);
+    at = gc_resolve(g->api, key);
     if (is_prefix(key, "/serviceaccounts/"))
-        gc_account_gone(g, ns);
-    if (ns.n) {
-        const char *k = sw_arena_printf(&a, "/namespaces/%.*s", SW_SLICE_ARG(ns));
-
-        gc_queue(g, GC_NAMESPACE, sw_slice_str(k));
-    }
-    if (res && res->crd && res->crd->terminating) {
+        gc_account_gone(g, at.ns);
+    queue_namespace_of(g, key);
+    if (at.res && at.res->crd && at.res->crd->terminating) {
         const char *k = sw_arena_printf(&a, "apiextensions.k8s.io/customresourcedefinitions/%s",
-                                        res->crd->name);
+                                        at.res->crd->name);
 
         gc_queue(g, GC_CRD, sw_slice_str(k));
     }

@@ -60,14 +60,19 @@ struct api_gc {
 void gc_queue(struct api_gc *g, enum gc_kind kind, struct sw_slice key);
 /* Does the task; requests it makes count in t->running. */
 void gc_run(struct gc_task *t);
-/* A request of the task; its end is accounted for. */
-void gc_request(struct gc_task *t, enum api_verb verb, const struct api_res *res,
-                struct sw_slice ns, struct sw_slice name, const char *sub,
+/* The place of an object in the API; ns is empty where there is none. */
+struct gc_at {
+    const struct api_res *res; /* NULL: not served any more */
+    struct sw_slice ns;
+    struct sw_slice name; /* empty in requests that create */
+};
+/* That of a store key. */
+struct gc_at gc_resolve(struct sw_api *api, struct sw_slice key);
+/* The newest state of what is there, as a tree that owns its memory; NULL when gone. */
+struct sw_json *gc_load(struct sw_api *api, struct sw_arena *a, const struct gc_at *at);
+/* A request of the task, for a subresource unless sub is NULL; its end is accounted for. */
+void gc_request(struct gc_task *t, enum api_verb verb, const struct gc_at *at, const char *sub,
                 const struct sw_json *body);
-
-/* Resource, namespace and name of a store key; NULL when it is not served any more. */
-const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
-                                 struct sw_slice *ret_name);
 
 /* --- gc_conditions.c: why a namespace is still there --- */
 

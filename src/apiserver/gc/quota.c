@@ -60,25 +60,17 @@ void gc_run_quota(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    const struct api_res *res = quota_res(api);
-    struct sw_store_obj *o = sw_store_get(api->store, t->key);
-    const struct sw_json *obj = o ? api_load(&a, res, o) : NULL;
+    struct gc_at at = gc_resolve(api, t->key);
+    struct sw_json *obj = gc_load(api, &a, &at);
     const struct sw_json *hard = sw_json_walk(obj, "spec", "hard", NULL);
     struct sw_json *status = sw_json_new_object(&a);
-    struct sw_json *copy;
-    struct sw_slice ns;
-    struct sw_slice name;
 
-    if (obj && hard) {
-        api_split_key(res, t->key, &ns, &name);
-        sw_json_put(&a, status, "hard", sw_json_copy(&a, hard));
-        sw_json_put(&a, status, "used", used(api, &a, hard, ns));
-        if (!sw_json_equal(status, sw_json_find(obj, "status"), SW_JSON_EQ_VALUE)) {
-            copy = sw_json_copy(&a, obj);
-            sw_json_put(&a, copy, "status", status);
-            gc_request(t, API_UPDATE, res, ns, name, "status", copy);
-        }
-    }
-    if (o)
-        sw_store_obj_unref(o);
+    if (!hard)
+        return;
+    sw_json_put(&a, status, "hard", sw_json_copy(&a, hard));
+    sw_json_put(&a, status, "used", used(api, &a, hard, at.ns));
+    if (sw_json_equal(status, sw_json_find(obj, "status"), SW_JSON_EQ_VALUE))
+        return;
+    sw_json_put(&a, obj, "status", status);
+    gc_request(t, API_UPDATE, &at, "status", obj);
 }

@@ -8,56 +8,48 @@
 #include "kube/select/selector.h"
 #include "tls/cert/ca.h"
 
-const struct api_res *gc_resolve(struct sw_api *api, struct sw_slice key, struct sw_slice *ret_ns,
-                                 struct sw_slice *ret_name)
+struct gc_at gc_resolve(struct sw_api *api, struct sw_slice key)
 {
+    struct gc_at at = {.ns = sw_slice("", 0), .name = sw_slice("", 0)};
     struct sw_slice rest = key;
     struct sw_slice group = sw_slice_cut(&rest, '/');
     struct sw_slice plural = rest.p ? sw_slice_cut(&rest, '/') : sw_slice("", 0);
-    const struct api_res *res = NULL;
 
-    *ret_ns = *ret_name = sw_slice("", 0);
-    for (size_t i = 0; !res && i < api->reg.n_builtins; i++) {
+    for (size_t i = 0; !at.res && i < api->reg.n_builtins; i++) {
         const struct api_res *r = &api->reg.builtins[i];
 
         if (sw_slice_eq_str(group, r->group) && sw_slice_eq_str(plural, r->plural))
-            res = r;
+            at.res = r;
     }
-    if (!res) {
+    if (!at.res) {
         SW_ARENA_AUTO a = {0};
         struct api_crd *c = sw_map_get(
             &api->reg.crds, sw_slice_str(sw_arena_printf(&a, "%.*s.%.*s", SW_SLICE_ARG(plural),
                                                          SW_SLICE_ARG(group))));
 
-        for (size_t i = 0; c && !res && i < c->n; i++) {
+        for (size_t i = 0; c && !at.res && i < c->n; i++) {
             if (c->vers[i].served)
-                res = &c->vers[i];
+                at.res = &c->vers[i];
         }
     }
-    if (res)
-        api_split_key(res, key, ret_ns, ret_name);
-    return res;
+    if (at.res)
+        api_split_key(at.res, key, &at.ns, &at.name);
+    return at;
 }
 
-/* The newest state of what the key names, as a tree that owns its memory; NULL when gone. */
-static struct sw_json *load(struct sw_api *api, struct sw_arena *a, struct sw_slice key,
-                            const struct api_res **ret_res, struct sw_slice *ret_ns,
-                            struct sw_slice *ret_name)
+struct sw_json *gc_load(struct sw_api *api, struct sw_arena *a, const struct gc_at *at)
 {
-    struct sw_store_obj *o = sw_store_get(api->store, key);
-    struct sw_json *obj = NULL;
+    struct sw_store_obj *o =
+        at->res ? sw_store_get(api->store, api_key(a, at->res, at->ns, at->name)) : NULL;
+    struct sw_json *obj = o ? api_load(a, at->res, o) : NULL;
 
-    *ret_res = gc_resolve(api, key, ret_ns, ret_name);
-    if (o && *ret_res) {
-        obj = api_load(a, *ret_res, o);
-        obj = obj ? sw_json_copy(a, obj) : NULL;
-    }
+    obj = obj ? sw_json_copy(a, obj) : NULL;
     if (o)
         sw_store_obj_unref(o);
     return obj;
 }
 
-/* A merge patch of metadata that only applies to the state we looked at. */
+/* A merge patch that only applies to the state we looked at; key, if any, is of the metadata. */
 static struct sw_json *meta_patch(struct sw_arena *a, const struct sw_json *obj, const char *key,
                                   struct sw_json *value)
 {
@@ -65,14 +57,14 @@ static struct sw_json *meta_patch(struct sw_arena *a, const struct sw_json *obj,
     struct sw_json *m = sw_json_new_object(a);
 
     sw_json_put_str(a, m, "resourceVersion", api_meta_str(obj, "resourceVersion"));
-    sw_json_put(a, m, key, value);
+    if (key)
+        sw_json_put(a, m, key, value);
     sw_json_put(a, p, "metadata", m);
     return p;
 }
 
-static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct api_res *res,
-                           struct sw_slice ns, struct sw_slice name, const struct sw_json *obj,
-                           const char *finalizer)
+static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct gc_at *at,
+                           const struct sw_json *obj, const char *finalizer)
 {
     const struct sw_json *old = sw_json_walk(obj, "metadata", "finalizers", NULL);
     struct sw_json *left = sw_json_new_array(a);
@@ -85,7 +77,7 @@ static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct a
             sw_json_push(a, left, sw_json_at(old, i));
     }
     if (had)
-        gc_request(t, API_PATCH, res, ns, name, NULL, meta_patch(a, obj, "finalizers", left));
+        gc_request(t, API_PATCH, at, NULL, meta_patch(a, obj, "finalizers", left));
 }
 
 static bool has_finalizer(const struct sw_json *obj, const char *f)
@@ -160,10 +152,8 @@ static bool has_dependents(struct api_gc *g, const struct sw_json *obj)
 static void run_dependent(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    struct gc_at at = gc_resolve(t->gc->api, t->key);
+    struct sw_json *obj = gc_load(t->gc->api, &a, &at);
     const struct sw_json *refs = sw_json_walk(obj, "metadata", "ownerReferences", NULL);
     struct sw_json *solid = sw_json_new_array(&a);
     size_t waits = 0;
@@ -179,7 +169,7 @@ static void run_dependent(struct gc_task *t)
         return;
     }
     for (size_t i = 0; i < sw_json_len(refs); i++) {
-        enum owner_state st = look_up(t->gc, &a, sw_json_at(refs, i), ns);
+        enum owner_state st = look_up(t->gc, &a, sw_json_at(refs, i), at.ns);
 
         waits += st == OWNER_WAITS;
         absent += st == OWNER_ABSENT;
@@ -188,8 +178,7 @@ static void run_dependent(struct gc_task *t)
     }
     if (sw_json_len(solid)) {
         if (waits + absent)
-            gc_request(t, API_PATCH, res, ns, name, NULL,
-                       meta_patch(&a, obj, "ownerReferences", solid));
+            gc_request(t, API_PATCH, &at, NULL, meta_patch(&a, obj, "ownerReferences", solid));
         return;
     }
     first = waits && has_dependents(t->gc, obj);
@@ -197,16 +186,14 @@ static void run_dependent(struct gc_task *t)
         policy = "Orphan";
     else if (first || has_finalizer(obj, "foregroundDeletion"))
         policy = "Foreground";
-    gc_request(t, API_DELETE, res, ns, name, NULL, delete_options(&a, obj, policy));
+    gc_request(t, API_DELETE, &at, NULL, delete_options(&a, obj, policy));
 }
 
 static void run_foreground(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    struct gc_at at = gc_resolve(t->gc->api, t->key);
+    struct sw_json *obj = gc_load(t->gc->api, &a, &at);
     const struct gc_owner *o;
     bool blocked = false;
 
@@ -223,16 +210,14 @@ static void run_foreground(struct gc_task *t)
         gc_queue(t->gc, GC_DEPENDENT, d->key);
     }
     if (!blocked)
-        drop_finalizer(t, &a, res, ns, name, obj, "foregroundDeletion");
+        drop_finalizer(t, &a, &at, obj, "foregroundDeletion");
 }
 
 static void let_go(struct gc_task *t, const struct gc_dep *d, struct sw_slice uid)
 {
     SW_ARENA_AUTO a = {0};
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(t->gc->api, &a, d->key, &res, &ns, &name);
+    struct gc_at at = gc_resolve(t->gc->api, d->key);
+    struct sw_json *obj = gc_load(t->gc->api, &a, &at);
     const struct sw_json *refs = sw_json_walk(obj, "metadata", "ownerReferences", NULL);
     struct sw_json *left = sw_json_new_array(&a);
 
@@ -241,23 +226,21 @@ static void let_go(struct gc_task *t, const struct gc_dep *d, struct sw_slice ui
             sw_json_push(&a, left, sw_json_at(refs, i));
     }
     if (obj)
-        gc_request(t, API_PATCH, res, ns, name, NULL, meta_patch(&a, obj, "ownerReferences", left));
+        gc_request(t, API_PATCH, &at, NULL, meta_patch(&a, obj, "ownerReferences", left));
 }
 
 static void run_orphan(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(t->gc->api, &a, t->key, &res, &ns, &name);
+    struct gc_at at = gc_resolve(t->gc->api, t->key);
+    struct sw_json *obj = gc_load(t->gc->api, &a, &at);
     const struct gc_owner *o;
 
     if (!obj || !is_going(obj) || !has_finalizer(obj, "orphan"))
         return;
     o = sw_map_get(&t->gc->owners, api_meta_str(obj, "uid"));
     if (!o || o->deps.n == 0) {
-        drop_finalizer(t, &a, res, ns, name, obj, "orphan");
+        drop_finalizer(t, &a, &at, obj, "orphan");
         return;
     }
     for (size_t i = 0; i < o->deps.n; i++)
@@ -267,53 +250,42 @@ static void run_orphan(struct gc_task *t)
 
 /* --- namespaces ------------------------------------------------------------------------- */
 
-static bool exists(struct sw_api *api, const struct api_res *res, struct sw_slice ns,
-                   const char *name)
-{
-    SW_ARENA_AUTO a = {0};
-    struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, res, ns, sw_slice_str(name)));
-
-    if (o)
-        sw_store_obj_unref(o);
-    return o != NULL;
-}
-
 /* Our root certificate, for clients inside the namespace; put right when it is another one's. */
 static void publish_root(struct gc_task *t, struct sw_slice ns)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    const struct sw_slice name = SW_SLICE_LIT("kube-root-ca.crt");
-    const struct api_res *cm = api_registry_core(&api->reg, "configmaps");
-    struct sw_store_obj *o = sw_store_get(api->store, api_key(&a, cm, ns, name));
-    struct sw_json *obj = o ? sw_json_copy(&a, api_load(&a, cm, o)) : sw_json_new_object(&a);
+    struct gc_at at = {api_registry_core(&api->reg, "configmaps"), ns,
+                       SW_SLICE_LIT("kube-root-ca.crt")};
+    struct sw_json *obj = gc_load(api, &a, &at);
     struct sw_json *data = sw_json_new_object(&a);
-    bool fresh = !o;
+    bool fresh = !obj;
 
-    if (o)
-        sw_store_obj_unref(o);
     sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(api->ca));
-    if (!fresh && (sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) ||
-                   sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
+    if (obj && (is_going(obj) || sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
         return;
-    sw_json_put_str(&a, api_meta(&a, obj), "name", name);
+    if (fresh)
+        obj = sw_json_new_object(&a);
+    sw_json_put_str(&a, api_meta(&a, obj), "name", at.name);
     sw_json_put(&a, obj, "data", data);
-    gc_request(t, fresh ? API_CREATE : API_UPDATE, cm, ns, fresh ? sw_slice("", 0) : name, NULL,
-               obj);
+    if (fresh)
+        at.name = sw_slice("", 0);
+    gc_request(t, fresh ? API_CREATE : API_UPDATE, &at, NULL, obj);
 }
 
 /* What every namespace has: the default service account and our root certificate. */
 static void fill_namespace(struct gc_task *t, struct sw_slice ns)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_api *api = t->gc->api;
-    const struct api_res *sa = api_registry_core(&api->reg, "serviceaccounts");
-    struct sw_json *obj;
+    struct gc_at at = {api_registry_core(&t->gc->api->reg, "serviceaccounts"), ns,
+                       SW_SLICE_LIT("default")};
 
-    if (!exists(api, sa, ns, "default")) {
-        obj = sw_json_new_object(&a);
-        sw_json_put_str(&a, api_meta(&a, obj), "name", SW_SLICE_LIT("default"));
-        gc_request(t, API_CREATE, sa, ns, sw_slice("", 0), NULL, obj);
+    if (!gc_load(t->gc->api, &a, &at)) {
+        struct sw_json *obj = sw_json_new_object(&a);
+
+        sw_json_put_str(&a, api_meta(&a, obj), "name", at.name);
+        at.name = sw_slice("", 0);
+        gc_request(t, API_CREATE, &at, NULL, obj);
     }
     publish_root(t, ns);
 }
@@ -345,8 +317,7 @@ static void empty_kind(const struct api_res *res, void *arg)
     sw_json_put_str(&a, opts, "propagationPolicy", SW_SLICE_LIT("Background"));
     sw_store_iter_init(&it, e->snap, prefix, sw_slice("", 0));
     while ((o = sw_store_iter_next(&it))) {
-        struct sw_slice ns;
-        struct sw_slice name;
+        struct gc_at at = {.res = res};
         bool going = memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) != NULL;
 
         e->left++;
@@ -357,8 +328,8 @@ static void empty_kind(const struct api_res *res, void *arg)
             gc_left_add(e->report, res, o);
         if (going)
             continue; /* it waits for its finalizers */
-        api_split_key(res, o->key, &ns, &name);
-        gc_request(e->t, API_DELETE, res, ns, name, NULL, opts);
+        api_split_key(res, o->key, &at.ns, &at.name);
+        gc_request(e->t, API_DELETE, &at, NULL, opts);
     }
 }
 
@@ -379,18 +350,16 @@ static void run_namespace(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
+    struct gc_at at = gc_resolve(api, t->key);
+    struct sw_json *obj = gc_load(api, &a, &at);
     struct gc_left left = {.arena = &a};
-    struct emptying e = {.t = t, .ns = name, .before = t->running, .report = &left};
+    struct emptying e = {.t = t, .ns = at.name, .before = t->running, .report = &left};
     struct sw_json *others;
 
     if (!obj)
         return;
     if (!is_going(obj)) {
-        fill_namespace(t, name);
+        fill_namespace(t, at.name);
         return;
     }
     e.snap = sw_store_snapshot(api->store);
@@ -399,12 +368,12 @@ static void run_namespace(struct gc_task *t)
     if (t->running > e.before)
         t->again = true; /* see what stays when these are done */
     else if (e.left && gc_left_report(&left, obj))
-        gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "status", obj);
+        gc_request(t, API_UPDATE, &at, "status", obj);
     gc_left_done(&left);
     if (e.left || !(others = without_our_finalizer(&a, obj)))
         return; /* the last deletion brings us back */
     sw_json_put(&a, sw_json_find(obj, "spec"), "finalizers", others);
-    gc_request(t, API_UPDATE, res, sw_slice("", 0), name, "finalize", obj);
+    gc_request(t, API_UPDATE, &at, "finalize", obj);
 }
 
 /* --- CRDs ------------------------------------------------------------------------------- */
@@ -413,11 +382,9 @@ static void run_crd(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    const struct api_res *res;
-    struct sw_slice ns;
-    struct sw_slice name;
-    struct sw_json *obj = load(api, &a, t->key, &res, &ns, &name);
-    struct api_crd *c = sw_map_get(&api->reg.crds, name);
+    struct gc_at at = gc_resolve(api, t->key);
+    struct sw_json *obj = gc_load(api, &a, &at);
+    struct api_crd *c = sw_map_get(&api->reg.crds, at.name);
     struct emptying e = {.t = t, .ns = sw_slice("", 0)};
 
     if (!obj || !is_going(obj))
@@ -428,7 +395,7 @@ static void run_crd(struct gc_task *t)
         sw_store_snap_unref(e.snap);
     }
     if (e.left == 0)
-        drop_finalizer(t, &a, res, ns, name, obj, "customresourcecleanup.apiextensions.k8s.io");
+        drop_finalizer(t, &a, &at, obj, "customresourcecleanup.apiextensions.k8s.io");
 }
 
 /* --- aggregated cluster roles ----------------------------------------------------------- */
@@ -487,7 +454,6 @@ static void run_aggregate(struct gc_task *t)
             sw_json_walk(roles.p[i], "aggregationRule", "clusterRoleSelectors", NULL);
         struct sw_json *rules = sw_json_new_array(&a);
         struct sw_json *patch;
-        struct sw_json *meta;
 
         if (!sel)
             continue;
@@ -495,12 +461,10 @@ static void run_aggregate(struct gc_task *t)
         if (sw_json_equal(rules, sw_json_find(roles.p[i], "rules"), SW_JSON_EQ_VALUE) ||
             (sw_json_len(rules) == 0 && sw_json_len(sw_json_find(roles.p[i], "rules")) == 0))
             continue;
-        patch = sw_json_new_object(&a);
-        meta = sw_json_new_object(&a);
-        sw_json_put_str(&a, meta, "resourceVersion", api_meta_str(roles.p[i], "resourceVersion"));
-        sw_json_put(&a, patch, "metadata", meta);
+        patch = meta_patch(&a, roles.p[i], NULL, NULL);
         sw_json_put(&a, patch, "rules", rules);
-        gc_request(t, API_PATCH, res, sw_slice("", 0), api_meta_str(roles.p[i], "name"), NULL,
+        gc_request(t, API_PATCH,
+                   &(struct gc_at){res, sw_slice("", 0), api_meta_str(roles.p[i], "name")}, NULL,
                    patch);
     }
     sw_vec_done(&roles);

@@ -10,26 +10,15 @@
 static const char name_key[] = "kubernetes.io/service-account.name";
 static const char uid_key[] = "kubernetes.io/service-account.uid";
 
-static struct sw_json *load(struct sw_api *api, struct sw_arena *a, const struct api_res *res,
-                            struct sw_slice key)
-{
-    struct sw_store_obj *o = sw_store_get(api->store, key);
-    struct sw_json *obj = o ? api_load(a, res, o) : NULL;
-
-    obj = obj ? sw_json_copy(a, obj) : NULL;
-    if (o)
-        sw_store_obj_unref(o);
-    return obj;
-}
-
 /* The account the Secret is for; NULL when there is none, or another one of that name. */
 static struct sw_json *account_of(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                   const struct sw_json *secret)
 {
-    const struct api_res *res = api_registry_core(&api->reg, "serviceaccounts");
     const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
+    struct gc_at at = {api_registry_core(&api->reg, "serviceaccounts"), ns,
+                       api_str(notes, name_key)};
     struct sw_slice uid = api_str(notes, uid_key);
-    struct sw_json *sa = load(api, a, res, api_key(a, res, ns, api_str(notes, name_key)));
+    struct sw_json *sa = gc_load(api, a, &at);
 
     return sa && (!uid.n || sw_slice_eq(uid, api_meta_str(sa, "uid"))) ? sa : NULL;
 }
@@ -43,17 +32,16 @@ static void put_bytes(struct sw_arena *a, struct sw_json *data, const char *key,
         sw_json_put_str(a, data, key, sw_buf_slice(&b));
 }
 
-static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
-                              struct sw_slice name, const struct sw_json *secret,
-                              const struct sw_json *sa)
+static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, const struct gc_at *at,
+                              const struct sw_json *secret, const struct sw_json *sa)
 {
     const struct sw_json *old = sw_json_find(secret, "data");
     struct sw_json *data = sw_json_new_object(a);
 
     put_bytes(a, data, "ca.crt", sw_ca_root_pem(api->ca));
-    put_bytes(a, data, "namespace", ns);
+    put_bytes(a, data, "namespace", at->ns);
     if (!api_str(old, "token").n) {
-        struct sw_slice token = api_token_for_secret(api, a, ns, name, sa);
+        struct sw_slice token = api_token_for_secret(api, a, at->ns, at->name, sa);
 
         if (token.n)
             put_bytes(a, data, "token", token);
@@ -67,12 +55,11 @@ static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, struct sw_
     return data;
 }
 
-static void fill(struct gc_task *t, struct sw_arena *a, const struct api_res *res,
-                 struct sw_slice ns, struct sw_slice name, const struct sw_json *secret,
-                 const struct sw_json *sa)
+static void fill(struct gc_task *t, struct sw_arena *a, const struct gc_at *at,
+                 const struct sw_json *secret, const struct sw_json *sa)
 {
     const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
-    struct sw_json *data = wanted(t->gc->api, a, ns, name, secret, sa);
+    struct sw_json *data = wanted(t->gc->api, a, at, secret, sa);
     struct sw_json *patch = sw_json_new_object(a);
     struct sw_json *meta = sw_json_new_object(a);
     struct sw_json *note = sw_json_new_object(a);
@@ -87,17 +74,15 @@ static void fill(struct gc_task *t, struct sw_arena *a, const struct api_res *re
     sw_json_put(a, patch, "metadata", meta);
     if (sw_json_len(data))
         sw_json_put(a, patch, "data", data);
-    gc_request(t, API_PATCH, res, ns, name, NULL, patch);
+    gc_request(t, API_PATCH, at, NULL, patch);
 }
 
 void gc_run_token(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
-    struct sw_slice ns;
-    struct sw_slice name;
-    const struct api_res *res = gc_resolve(api, t->key, &ns, &name);
-    struct sw_json *secret = load(api, &a, res, t->key);
+    struct gc_at at = gc_resolve(api, t->key);
+    struct sw_json *secret = gc_load(api, &a, &at);
     struct sw_json *sa;
     struct sw_json *opts;
     struct sw_json *pre;
@@ -105,16 +90,16 @@ void gc_run_token(struct gc_task *t)
     if (!secret || sw_json_walk(secret, "metadata", "deletionTimestamp", NULL) ||
         !sw_json_str_eq(sw_json_find(secret, "type"), "kubernetes.io/service-account-token"))
         return;
-    sa = account_of(api, &a, ns, secret);
+    sa = account_of(api, &a, at.ns, secret);
     if (sa) {
-        fill(t, &a, res, ns, name, secret, sa);
+        fill(t, &a, &at, secret, sa);
         return;
     }
     opts = sw_json_new_object(&a);
     pre = sw_json_new_object(&a);
     sw_json_put_str(&a, pre, "uid", api_meta_str(secret, "uid"));
     sw_json_put(&a, opts, "preconditions", pre);
-    gc_request(t, API_DELETE, res, ns, name, NULL, opts);
+    gc_request(t, API_DELETE, &at, NULL, opts);
 }
 
 void gc_account_gone(struct api_gc *g, struct sw_slice ns)

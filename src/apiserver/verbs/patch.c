@@ -110,22 +110,10 @@ static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
 
 static bool check_name(struct api_req *r, const struct sw_json *obj)
 {
-    struct sw_slice name = api_meta_str(obj, "name");
     struct sw_slice ns = api_meta_str(obj, "namespace");
 
-    if (!name.n) {
-        api_bad_request(
-            r,
-            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
-            SW_SLICE_ARG(r->name));
+    if (!api_check_name(r, obj))
         return false;
-    }
-    if (!sw_slice_eq(name, r->name)) {
-        api_bad_request(r,
-                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
-                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
-        return false;
-    }
     if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
         api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
                            "on the request");

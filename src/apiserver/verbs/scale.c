@@ -236,7 +236,6 @@ static bool build(struct api_write *w, const struct sw_store_obj *cur)
 /* The body of a PUT is a Scale of this name; false: an error was sent. */
 static bool check_put(struct api_req *r, const struct sw_json *body)
 {
-    struct sw_slice name = api_meta_str(body, "name");
     struct sw_slice kind = api_str(body, "kind");
 
     if (kind.n && !sw_slice_eq_str(kind, "Scale")) {
@@ -246,20 +245,7 @@ static bool check_put(struct api_req *r, const struct sw_json *body)
                         SW_SLICE_ARG(kind), SW_SLICE_ARG(kind));
         return false;
     }
-    if (name.n == 0) {
-        api_bad_request(
-            r,
-            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
-            SW_SLICE_ARG(r->name));
-        return false;
-    }
-    if (!sw_slice_eq(name, r->name)) {
-        api_bad_request(r,
-                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
-                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
-        return false;
-    }
-    return true;
+    return api_check_name(r, body);
 }
 
 static void get_scale(struct api_req *r)

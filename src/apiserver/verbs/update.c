@@ -297,7 +297,6 @@ void api_update(struct api_req *r)
 {
     struct update *u = SW_ARENA_NEW(r->arena, struct update);
     struct sw_json_dups dups;
-    struct sw_slice name;
     struct sw_slice ns;
 
     u->w = (struct api_write){.r = r, .build = build_update};
@@ -305,21 +304,9 @@ void api_update(struct api_req *r)
     if (!api_write_options(r, "UpdateOptions") || !api_decode_body(r, &u->obj, &dups) ||
         !api_admit_object(r, u->obj, &dups, false))
         return;
-    name = api_meta_str(u->obj, "name");
     ns = api_meta_str(u->obj, "namespace");
-    if (name.n == 0) {
-        api_bad_request(
-            r,
-            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
-            SW_SLICE_ARG(r->name));
+    if (!api_check_name(r, u->obj))
         return;
-    }
-    if (!sw_slice_eq(name, r->name)) {
-        api_bad_request(r,
-                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
-                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
-        return;
-    }
     if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
         api_bad_request(r,
                         "the namespace of the object (%.*s) does not match the namespace on the "

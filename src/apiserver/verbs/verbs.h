@@ -49,6 +49,9 @@ bool api_filter_match(const struct api_filter *f, const struct api_res *res,
 
 /* --- write.c: the way of every change --- */
 
+/* The body has the name that the URL has. False: 400 was sent. */
+bool api_check_name(struct api_req *r, const struct sw_json *obj);
+
 /* Starts the write; answers the request in the end. w lives in the request's arena. */
 void api_write_run(struct api_write *w);
 /* Everything between "this is what the client wants" and "this is what is stored". */

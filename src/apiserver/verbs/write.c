@@ -301,6 +301,22 @@ bool api_write_prepared(struct api_write *w, struct sw_json *obj,
     return true;
 }
 
+bool api_check_name(struct api_req *r, const struct sw_json *obj)
+{
+    struct sw_slice name = api_meta_str(obj, "name");
+
+    if (!name.n)
+        api_bad_request(
+            r,
+            "the name of the object (%.*s based on URL) was undeterminable: name must be provided",
+            SW_SLICE_ARG(r->name));
+    else if (!sw_slice_eq(name, r->name))
+        api_bad_request(r,
+                        "the name of the object (%.*s) does not match the name on the URL (%.*s)",
+                        SW_SLICE_ARG(name), SW_SLICE_ARG(r->name));
+    return name.n && sw_slice_eq(name, r->name);
+}
+
 void api_write_run(struct api_write *w)
 {
     if (!w->key.n)
