@@ -14,33 +14,45 @@
 
 struct sw_regex;
 
+/*
+ * Kinds of types and values, with the names of the types and those that type() answers with. DYN
+ * (anything) is of types only, ERROR of values.
+ */
+#define CEL_KINDS(X)                                                                               \
+    X(CEL_DYN, "dyn", "dyn")                                                                       \
+    X(CEL_NULL, "null", "null_type")                                                               \
+    X(CEL_BOOL, "bool", "bool")                                                                    \
+    X(CEL_INT, "int", "int")                                                                       \
+    X(CEL_UINT, "uint", "uint")                                                                    \
+    X(CEL_DOUBLE, "double", "double")                                                              \
+    X(CEL_STRING, "string", "string")                                                              \
+    X(CEL_BYTES, "bytes", "bytes")                                                                 \
+    X(CEL_LIST, "list", "list")                                                                    \
+    X(CEL_MAP, "map", "map")                                                                       \
+    X(CEL_OBJECT, "object", "map")                                                                 \
+    X(CEL_DURATION, "duration", "google.protobuf.Duration")                                        \
+    X(CEL_TIMESTAMP, "timestamp", "google.protobuf.Timestamp")                                     \
+    X(CEL_TYPE, "type", "type")                                                                    \
+    X(CEL_OPTIONAL, "optional_type", "optional_type")                                              \
+    X(CEL_FORMAT, "kubernetes.NamedFormat", "kubernetes.NamedFormat")                              \
+    X(CEL_URL, "kubernetes.URL", "kubernetes.URL")                                                 \
+    X(CEL_IP, "net.IP", "net.IP")                                                                  \
+    X(CEL_CIDR, "net.CIDR", "net.CIDR")                                                            \
+    X(CEL_QUANTITY, "kubernetes.Quantity", "kubernetes.Quantity")                                  \
+    X(CEL_AUTHORIZER, "kubernetes.authorization.Authorizer",                                       \
+      "kubernetes.authorization.Authorizer")                                                       \
+    X(CEL_PATH_CHECK, "kubernetes.authorization.PathCheck", "kubernetes.authorization.PathCheck")  \
+    X(CEL_GROUP_CHECK, "kubernetes.authorization.GroupCheck",                                      \
+      "kubernetes.authorization.GroupCheck")                                                       \
+    X(CEL_RESOURCE_CHECK, "kubernetes.authorization.ResourceCheck",                                \
+      "kubernetes.authorization.ResourceCheck")                                                    \
+    X(CEL_DECISION, "kubernetes.authorization.Decision", "kubernetes.authorization.Decision")      \
+    X(CEL_ERROR, "error", "error")
+
 enum cel_kind {
-    CEL_DYN, /* types only: anything */
-    CEL_NULL,
-    CEL_BOOL,
-    CEL_INT,
-    CEL_UINT,
-    CEL_DOUBLE,
-    CEL_STRING,
-    CEL_BYTES,
-    CEL_LIST,
-    CEL_MAP,
-    CEL_OBJECT,
-    CEL_DURATION,
-    CEL_TIMESTAMP,
-    CEL_TYPE,
-    CEL_OPTIONAL,
-    CEL_FORMAT,
-    CEL_URL,
-    CEL_IP,
-    CEL_CIDR,
-    CEL_QUANTITY,
-    CEL_AUTHORIZER,
-    CEL_PATH_CHECK,
-    CEL_GROUP_CHECK,
-    CEL_RESOURCE_CHECK,
-    CEL_DECISION,
-    CEL_ERROR, /* values only */
+#define X(kind, type_name, value_name) kind,
+    CEL_KINDS(X)
+#undef X
 };
 
 struct cel_type {

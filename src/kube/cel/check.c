@@ -47,42 +47,20 @@ static const struct cel_type *select_from(struct checker *k, struct cel_node *n,
 {
     const struct cel_type *r;
 
-    switch (t->k) {
-    case CEL_DYN:
+    if (t->k == CEL_DYN) {
         n->name = cel_unescape(&k->c->arena, n->name);
         return &cel_t_dyn;
-    case CEL_MAP:
+    }
+    if (t->k == CEL_MAP)
         return t->elem;
-    case CEL_OPTIONAL:
+    if (t->k == CEL_OPTIONAL) {
         r = select_from(k, n, t->elem);
         return r ? cel_type_container(&k->c->arena, CEL_OPTIONAL, r, false) : NULL;
-    case CEL_OBJECT:
+    }
+    if (t->k == CEL_OBJECT) {
         n->unescaped = cel_reserved(n->name);
         r = field_type(k, t, &n->name);
         return r ? r : cel_fail(k->c, n->pos, "undefined field '%.*s'", SW_SLICE_ARG(n->name));
-    case CEL_NULL:
-    case CEL_BOOL:
-    case CEL_INT:
-    case CEL_UINT:
-    case CEL_DOUBLE:
-    case CEL_STRING:
-    case CEL_BYTES:
-    case CEL_LIST:
-    case CEL_DURATION:
-    case CEL_TIMESTAMP:
-    case CEL_TYPE:
-    case CEL_FORMAT:
-    case CEL_URL:
-    case CEL_IP:
-    case CEL_CIDR:
-    case CEL_QUANTITY:
-    case CEL_AUTHORIZER:
-    case CEL_PATH_CHECK:
-    case CEL_GROUP_CHECK:
-    case CEL_RESOURCE_CHECK:
-    case CEL_DECISION:
-    case CEL_ERROR:
-        break;
     }
     return cel_fail(k->c, n->pos, "type '%s' does not support field selection",
                     cel_type_name(&k->c->arena, t));
@@ -524,91 +502,55 @@ static const struct cel_type *check_neg(struct checker *k, struct cel_node *n)
     return no_overload(k, n, "-_", args, 1);
 }
 
-static const struct cel_type *check_const(const struct cel_node *n)
+static const struct cel_type *check_const(struct checker *k, struct cel_node *n)
 {
-    switch (n->value.k) {
-    case CEL_NULL:
-        return &cel_t_null;
-    case CEL_BOOL:
-        return &cel_t_bool;
-    case CEL_INT:
-        return &cel_t_int;
-    case CEL_UINT:
-        return &cel_t_uint;
-    case CEL_DOUBLE:
-        return &cel_t_double;
-    case CEL_STRING:
-        return &cel_t_string;
-    case CEL_BYTES:
-        return &cel_t_bytes;
-    case CEL_DYN:
-    case CEL_LIST:
-    case CEL_MAP:
-    case CEL_OBJECT:
-    case CEL_DURATION:
-    case CEL_TIMESTAMP:
-    case CEL_TYPE:
-    case CEL_OPTIONAL:
-    case CEL_FORMAT:
-    case CEL_URL:
-    case CEL_IP:
-    case CEL_CIDR:
-    case CEL_QUANTITY:
-    case CEL_AUTHORIZER:
-    case CEL_PATH_CHECK:
-    case CEL_GROUP_CHECK:
-    case CEL_RESOURCE_CHECK:
-    case CEL_DECISION:
-    case CEL_ERROR:
-        break;
-    }
-    return &cel_t_dyn;
+    static const struct cel_type *const types[] = {
+        [CEL_NULL] = &cel_t_null,   [CEL_BOOL] = &cel_t_bool,     [CEL_INT] = &cel_t_int,
+        [CEL_UINT] = &cel_t_uint,   [CEL_DOUBLE] = &cel_t_double, [CEL_STRING] = &cel_t_string,
+        [CEL_BYTES] = &cel_t_bytes,
+    };
+    enum cel_kind kind = n->value.k;
+
+    return kind < SW_ARRAY_LEN(types) && types[kind] ? types[kind] : &cel_t_dyn;
+}
+
+/* A node that this pass made has its type already. */
+static const struct cel_type *check_made(struct checker *k, struct cel_node *n)
+{
+    return n->type;
 }
 
 static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)
 {
-    switch (n->kind) {
-    case N_CONST:
-        return check_const(n);
-    case N_IDENT:
-        return check_ident(k, n);
-    case N_SELECT:
-        return check_select(k, n);
-    case N_INDEX:
-        return check_index(k, n);
-    case N_CALL:
-        return check_call(k, n);
-    case N_LIST:
-    case N_MAP:
-        return check_literal(k, n);
-    case N_HAS:
-        return check_has(k, n);
-    case N_AND:
-    case N_OR:
-    case N_NOT:
-        return check_logic(k, n);
-    case N_NEG:
-        return check_neg(k, n);
-    case N_COND:
-        return check_cond(k, n);
-    case N_BINARY:
-        return check_binary(k, n);
-    case N_ALL:
-    case N_EXISTS:
-    case N_EXISTS_ONE:
-    case N_FILTER:
-    case N_MAPPED:
-    case N_MAPPED_MAP:
-        return check_macro(k, n);
-    case N_BIND:
-    case N_OPT_MAP:
-    case N_OPT_FLAT_MAP:
-        return check_bind(k, n);
-    case N_VARIABLE:
-    case N_REQUEST_RESOURCE:
-        return n->type; /* made by this pass */
-    }
-    return NULL;
+    static const struct cel_type *(*const checks[])(struct checker *, struct cel_node *) = {
+        [N_CONST] = check_const,
+        [N_IDENT] = check_ident,
+        [N_SELECT] = check_select,
+        [N_INDEX] = check_index,
+        [N_CALL] = check_call,
+        [N_LIST] = check_literal,
+        [N_MAP] = check_literal,
+        [N_HAS] = check_has,
+        [N_AND] = check_logic,
+        [N_OR] = check_logic,
+        [N_NOT] = check_logic,
+        [N_NEG] = check_neg,
+        [N_COND] = check_cond,
+        [N_BINARY] = check_binary,
+        [N_ALL] = check_macro,
+        [N_EXISTS] = check_macro,
+        [N_EXISTS_ONE] = check_macro,
+        [N_FILTER] = check_macro,
+        [N_MAPPED] = check_macro,
+        [N_MAPPED_MAP] = check_macro,
+        [N_BIND] = check_bind,
+        [N_OPT_MAP] = check_bind,
+        [N_OPT_FLAT_MAP] = check_bind,
+        [N_VARIABLE] = check_made,
+        [N_REQUEST_RESOURCE] = check_made,
+    };
+
+    return checks[n->kind](k, n);
 }
 
 static const struct cel_type *check(struct checker *k, struct cel_node *n)

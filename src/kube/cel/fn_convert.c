@@ -182,32 +182,11 @@ FN(fn_dyn)
 
 const char *cel_kind_name(enum cel_kind k)
 {
-    static const char *const names[] = {"dyn",
-                                        "null_type",
-                                        "bool",
-                                        "int",
-                                        "uint",
-                                        "double",
-                                        "string",
-                                        "bytes",
-                                        "list",
-                                        "map",
-                                        "map",
-                                        "google.protobuf.Duration",
-                                        "google.protobuf.Timestamp",
-                                        "type",
-                                        "optional_type",
-                                        "kubernetes.NamedFormat",
-                                        "kubernetes.URL",
-                                        "net.IP",
-                                        "net.CIDR",
-                                        "kubernetes.Quantity",
-                                        "kubernetes.authorization.Authorizer",
-                                        "kubernetes.authorization.PathCheck",
-                                        "kubernetes.authorization.GroupCheck",
-                                        "kubernetes.authorization.ResourceCheck",
-                                        "kubernetes.authorization.Decision",
-                                        "error"};
+    static const char *const names[] = {
+#define X(kind, type_name, value_name) value_name,
+        CEL_KINDS(X)
+#undef X
+    };
 
     return names[k];
 }

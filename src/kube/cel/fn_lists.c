@@ -89,44 +89,13 @@ FN(fn_sets)
 
 static bool zero_value(const struct cel_val *v)
 {
-    switch (v->k) {
-    case CEL_NULL:
-        return true;
-    case CEL_BOOL:
-        return !v->b;
-    case CEL_INT:
-    case CEL_DURATION:
-        return !v->i;
-    case CEL_UINT:
-        return !v->u;
-    case CEL_DOUBLE:
-        return v->d == 0;
-    case CEL_STRING:
-    case CEL_BYTES:
+    if (v->k == CEL_STRING || v->k == CEL_BYTES)
         return !v->s.n;
-    case CEL_LIST:
-    case CEL_MAP:
-    case CEL_OBJECT:
+    if (v->k == CEL_LIST || v->k == CEL_MAP || v->k == CEL_OBJECT)
         return !cel_len(v);
-    case CEL_OPTIONAL:
-        return !v->opt;
-    case CEL_DYN:
-    case CEL_TIMESTAMP:
-    case CEL_TYPE:
-    case CEL_FORMAT:
-    case CEL_URL:
-    case CEL_IP:
-    case CEL_CIDR:
-    case CEL_QUANTITY:
-    case CEL_AUTHORIZER:
-    case CEL_PATH_CHECK:
-    case CEL_GROUP_CHECK:
-    case CEL_RESOURCE_CHECK:
-    case CEL_DECISION:
-    case CEL_ERROR:
-        break;
-    }
-    return false;
+    return v->k == CEL_NULL || (v->k == CEL_BOOL && !v->b) ||
+           ((v->k == CEL_INT || v->k == CEL_DURATION) && !v->i) || (v->k == CEL_UINT && !v->u) ||
+           (v->k == CEL_DOUBLE && v->d == 0) || (v->k == CEL_OPTIONAL && !v->opt);
 }
 
 FN(fn_optional)

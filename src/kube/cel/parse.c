@@ -373,67 +373,47 @@ static struct cel_node *parse_unary(struct cel_parser *p)
     return n->args[0] ? n : NULL;
 }
 
-static struct cel_node *parse_mul(struct cel_parser *p)
-{
-    struct cel_node *n = parse_unary(p);
+/* Operators by how tightly they bind, the loosest first. */
+enum { LEVEL_RELATION, LEVEL_ADD, LEVEL_MUL, LEVEL_UNARY };
 
-    while (n && (is(p, "*") || is(p, "/") || is(p, "%"))) {
-        enum cel_op op = is(p, "*") ? OP_MUL : is(p, "/") ? OP_DIV : OP_MOD;
-        size_t pos = p->at;
-        struct cel_node *y;
-
-        cel_advance(p);
-        y = parse_unary(p);
-        n = y ? binary(p, op, pos, n, y) : NULL;
-    }
-    return n;
-}
-
-static struct cel_node *parse_add(struct cel_parser *p)
-{
-    struct cel_node *n = parse_mul(p);
-
-    while (n && (is(p, "+") || is(p, "-"))) {
-        enum cel_op op = is(p, "+") ? OP_ADD : OP_SUB;
-        size_t pos = p->at;
-        struct cel_node *y;
-
-        cel_advance(p);
-        y = parse_mul(p);
-        n = y ? binary(p, op, pos, n, y) : NULL;
-    }
-    return n;
-}
-
-static bool relation(const struct cel_parser *p, enum cel_op *ret)
+static bool operator_of(const struct cel_parser *p, int level, enum cel_op *ret)
 {
     static const struct {
         const char *text;
         enum cel_op op;
-    } ops[] = {{"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT},
-               {"<=", OP_LE}, {">", OP_GT},  {">=", OP_GE}};
+        int level;
+    } ops[] = {
+        {"==", OP_EQ, LEVEL_RELATION}, {"!=", OP_NE, LEVEL_RELATION}, {"<", OP_LT, LEVEL_RELATION},
+        {"<=", OP_LE, LEVEL_RELATION}, {">", OP_GT, LEVEL_RELATION},  {">=", OP_GE, LEVEL_RELATION},
+        {"+", OP_ADD, LEVEL_ADD},      {"-", OP_SUB, LEVEL_ADD},      {"*", OP_MUL, LEVEL_MUL},
+        {"/", OP_DIV, LEVEL_MUL},      {"%", OP_MOD, LEVEL_MUL},
+    };
 
     for (size_t i = 0; i < SW_ARRAY_LEN(ops); i++) {
-        if (is(p, ops[i].text)) {
+        if (ops[i].level == level && is(p, ops[i].text)) {
             *ret = ops[i].op;
             return true;
         }
     }
     *ret = OP_IN;
-    return p->tok == T_IDENT && sw_slice_eq_str(p->text, "in");
+    return level == LEVEL_RELATION && p->tok == T_IDENT && sw_slice_eq_str(p->text, "in");
 }
 
-static struct cel_node *parse_relation(struct cel_parser *p)
+/* Operands of a level and the operators between them, which bind to the left. */
+static struct cel_node *parse_level(struct cel_parser *p, int level)
 {
-    struct cel_node *n = parse_add(p);
+    struct cel_node *n;
     enum cel_op op;
 
-    while (n && relation(p, &op)) {
+    if (level == LEVEL_UNARY)
+        return parse_unary(p);
+    n = parse_level(p, level + 1);
+    while (n && operator_of(p, level, &op)) {
         size_t pos = p->at;
         struct cel_node *y;
 
         cel_advance(p);
-        y = parse_add(p);
+        y = parse_level(p, level + 1);
         n = y ? binary(p, op, pos, n, y) : NULL;
     }
     return n;
@@ -443,7 +423,7 @@ static struct cel_node *parse_relation(struct cel_parser *p)
 static struct cel_node *parse_chain(struct cel_parser *p, bool or)
 {
     const char *punct = or ? "||" : "&&";
-    struct cel_node *first = or ? parse_chain(p, false) : parse_relation(p);
+    struct cel_node *first = or ? parse_chain(p, false) : parse_level(p, LEVEL_RELATION);
     struct cel_node *n;
     node_vec v = {0};
     size_t pos = p->at;
@@ -452,7 +432,7 @@ static struct cel_node *parse_chain(struct cel_parser *p, bool or)
         return first;
     sw_vec_push(&v, first);
     while (accept(p, punct)) {
-        struct cel_node *y = or ? parse_chain(p, false) : parse_relation(p);
+        struct cel_node *y = or ? parse_chain(p, false) : parse_level(p, LEVEL_RELATION);
 
         if (!y)
             break;

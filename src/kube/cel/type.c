@@ -87,32 +87,11 @@ const struct cel_type *cel_type_of(struct sw_arena *a, const struct sw_schema *s
 
 const char *cel_type_name(struct sw_arena *a, const struct cel_type *t)
 {
-    static const char *const names[] = {"dyn",
-                                        "null",
-                                        "bool",
-                                        "int",
-                                        "uint",
-                                        "double",
-                                        "string",
-                                        "bytes",
-                                        "list",
-                                        "map",
-                                        "object",
-                                        "duration",
-                                        "timestamp",
-                                        "type",
-                                        "optional_type",
-                                        "kubernetes.NamedFormat",
-                                        "kubernetes.URL",
-                                        "net.IP",
-                                        "net.CIDR",
-                                        "kubernetes.Quantity",
-                                        "kubernetes.authorization.Authorizer",
-                                        "kubernetes.authorization.PathCheck",
-                                        "kubernetes.authorization.GroupCheck",
-                                        "kubernetes.authorization.ResourceCheck",
-                                        "kubernetes.authorization.Decision",
-                                        "error"};
+    static const char *const names[] = {
+#define X(kind, type_name, value_name) type_name,
+        CEL_KINDS(X)
+#undef X
+    };
 
     if (t->k == CEL_LIST)
         return sw_arena_printf(a, "list(%s)", cel_type_name(a, t->elem));
