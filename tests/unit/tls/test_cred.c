@@ -3,6 +3,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include <gnutls/gnutls.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,6 +202,42 @@ static void revocations(void **state)
     pem.crl = sw_buf_slice(&forged);
     refuse(pem, "not signed by the issuer it names");
     sw_ca_free(other);
+}
+
+static time_t clock_behind(time_t *t)
+{
+    time_t now = time(NULL) - 5;
+
+    if (t)
+        *t = now;
+    return now;
+}
+
+/* A list of this very second, or of an issuer whose clock is ahead, is in force at once. */
+static void revocations_of_a_clock_ahead(void **state)
+{
+    struct fixture *f = *state;
+    struct sw_tls_cred_pem pem = pem_of(f);
+    SW_BUF_AUTO crl = {.max = 1 << 20};
+    SW_BUF_AUTO forged = {.max = 1 << 20};
+    struct sw_ca *other;
+    struct sw_tls_cred *c;
+    struct sw_err err = {0};
+
+    assert_int_equal(sw_ca_make_crl(f->ca, &pem.chain, 1, &crl, &err), SW_OK);
+    other = sw_ca_new(SW_SLICE_LIT("td.example"), 0, NULL);
+    assert_int_equal(sw_ca_make_crl(other, NULL, 0, &forged, &err), SW_OK);
+    sw_ca_free(other);
+    gnutls_global_set_time_function(clock_behind);
+    pem.crl = sw_buf_slice(&crl);
+    c = sw_tls_cred_new(&pem, &err);
+    if (!c)
+        fail_msg("%s", err.msg);
+    assert_true(sw_tls_cred_has_crl(c));
+    sw_tls_cred_unref(c);
+    pem.crl = sw_buf_slice(&forged);
+    refuse(pem, "not signed by the issuer it names");
+    gnutls_global_set_time_function(time);
 }
 
 static void crl_refuses_foreign_certificates(void **state)
@@ -397,10 +437,12 @@ static void threads_share_a_credential(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(tells_what_it_holds),   T(root_in_the_chain_is_dropped),     T(refuses_what_does_not_fit),
-        T(revocations),           T(crl_refuses_foreign_certificates), T(ca_survives_the_disk),
-        T(broken_ca_directories), T(files_are_bounded_and_regular),    T(issuing_has_rules),
-        T(explains_certificates), T(threads_share_a_credential),
+        T(tells_what_it_holds),           T(root_in_the_chain_is_dropped),
+        T(refuses_what_does_not_fit),     T(revocations),
+        T(revocations_of_a_clock_ahead),  T(crl_refuses_foreign_certificates),
+        T(ca_survives_the_disk),          T(broken_ca_directories),
+        T(files_are_bounded_and_regular), T(issuing_has_rules),
+        T(explains_certificates),         T(threads_share_a_credential),
     };
 
     return cmocka_run_group_tests_name("cred", tests, NULL, NULL);
