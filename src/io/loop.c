@@ -39,6 +39,7 @@ struct sw_loop {
     _Atomic(struct sw_msg *) inbox;
     struct sw_watch inbox_watch;
     int inbox_fd;
+    struct sw_loop_local *local; /* owned */
 };
 
 static void on_inbox(struct sw_watch *w, unsigned events);
@@ -121,7 +122,20 @@ void sw_loop_free(struct sw_loop *l)
     (void)close(l->epoll_fd);
     sw_vec_done(&l->timers);
     sw_free(l->by_fd);
+    if (l->local)
+        l->local->free(l->local);
     sw_free(l);
+}
+
+struct sw_loop_local *sw_loop_local(const struct sw_loop *l)
+{
+    return l->local;
+}
+
+void sw_loop_set_local(struct sw_loop *l, struct sw_loop_local *local)
+{
+    assert(!l->local);
+    l->local = local;
 }
 
 uint64_t sw_loop_now(const struct sw_loop *l)

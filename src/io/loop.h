@@ -51,6 +51,14 @@ struct sw_defer {
 SW_NODISCARD struct sw_loop *sw_loop_new(struct sw_err *err);
 void sw_loop_free(struct sw_loop *l);
 
+/* What connections of one loop share (conn_mem.c): freed with the loop, after everything else. */
+struct sw_loop_local {
+    void (*free)(struct sw_loop_local *local);
+};
+struct sw_loop_local *sw_loop_local(const struct sw_loop *l);
+/* Once per loop. */
+void sw_loop_set_local(struct sw_loop *l, struct sw_loop_local *local);
+
 /* Monotonic time sampled once per turn: cheap, good enough for deadlines. */
 uint64_t sw_loop_now(const struct sw_loop *l);
 /* Tests drive time themselves: returns the clock's value in ns. */

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "io/filter.h"
 #include "tls/record.h"
 #include "tls/tls.h"
 
@@ -42,6 +43,7 @@ struct sw_tls_lib {
 /* Kept small: this is all an idle connection costs, besides its share of the peer. */
 struct sw_tls {
     struct sw_record rec;
+    struct sw_filter filter;        /* while a connection drives it: connfilter.c */
     const struct sw_tls_peer *peer; /* a reference; NULL before the handshake ended */
     struct sw_tls_lib *lib;         /* owned: GnuTLS's side, NULL once the records are ours */
     uint8_t *exporter;              /* owned vault memory; NULL: nothing can be exported */

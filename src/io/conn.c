@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a connection: opening, what happens next, failing, lingering, closing. Input is in
+ * conn_in.c, output in conn_out.c.
+ */
+#include "io/conn.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "io/conn_int.h"
+#include "io/sock.h"
+
+/* ---- failing ---- */
+
+static void on_go(struct sw_defer *d);
+static void on_deadline(struct sw_timer *t);
+
+void io_conn_go_later(struct sw_conn *c)
+{
+    if (c->shared && !c->closed)
+        sw_loop_defer(c->shared->loop, &c->defer, on_go);
+}
+
+void io_conn_arm(struct sw_conn *c, uint32_t ms)
+{
+    if (ms)
+        sw_timer_start(c->shared->loop, &c->timer, ms * SW_NS_PER_MS, on_deadline);
+    else
+        sw_timer_stop(c->shared->loop, &c->timer);
+}
+
+void io_conn_fail(struct sw_conn *c, int rc, int sys_errno)
+{
+    if (c->failed || c->closed)
+        return;
+    c->failed = true;
+    c->fail_rc = (int16_t)rc;
+    c->fail_errno = (int16_t)sys_errno;
+    io_conn_go_later(c);
+}
+
+void io_conn_fail_now(struct sw_conn *c, const struct sw_err *err)
+{
+    if (c->closed)
+        return;
+    c->failed = true;
+    if (!c->lingering)
+        c->ops->on_fail(c, err);
+    sw_conn_close(c, false);
+}
+
+static void tell_failed(struct sw_conn *c)
+{
+    struct sw_err err = {0};
+
+    if (c->fail_errno)
+        (void)sw_err_sys(&err, c->fail_errno, "connection failed");
+    else if (c->fail_rc == SW_ELIMIT)
+        (void)sw_err_set(&err, SW_ELIMIT, "more than %d bytes wait for the peer", SW_CONN_OUT_MAX);
+    else
+        (void)sw_err_set(&err, c->fail_rc, "connection was reset");
+    io_conn_fail_now(c, &err);
+}
+
+/* ---- going on ---- */
+
+void io_conn_opened(struct sw_conn *c)
+{
+    c->opening = false;
+    io_conn_arm(c, 0);
+    if (c->queued || c->shut_wanted)
+        io_conn_mark_dirty(c);
+    if (c->ops->on_open)
+        c->ops->on_open(c);
+}
+
+static void connect_step(struct sw_conn *c)
+{
+    struct sw_err err = {0};
+    int rc = sw_sock_connect_result(c->watch.fd, &err);
+
+    if (rc == SW_EAGAIN)
+        return;
+    if (rc != SW_OK) {
+        io_conn_fail_now(c, &err);
+        return;
+    }
+    c->connecting = false;
+    c->readable = true;
+    if (c->filter)
+        (void)io_conn_shake(c, (struct sw_slice){0});
+    else
+        io_conn_opened(c);
+}
+
+static void linger_step(struct sw_conn *c)
+{
+    /* What still comes is of no interest, but unread bytes would turn the FIN into a reset. */
+    for (int i = 0; i < IO_READS_PER_TURN && c->readable && !c->eof; i++) {
+        ssize_t n = sw_sock_read(c->watch.fd, c->shared->rx, IO_READ_BULK);
+
+        if (n == SW_EAGAIN)
+            c->readable = false;
+        else if (n <= 0)
+            c->eof = true;
+    }
+    if (c->failed || c->cut || (c->eof && c->shut))
+        sw_conn_close(c, false);
+    else if (c->readable && !c->eof)
+        io_conn_go_later(c);
+}
+
+static void tell_eof(struct sw_conn *c)
+{
+    struct sw_err err = {0};
+
+    c->eof_told = true;
+    if (c->opening) {
+        (void)sw_err_set(&err, SW_EOF, "peer closed during the handshake");
+        io_conn_fail_now(c, &err);
+    } else if (c->ops->on_eof) {
+        c->ops->on_eof(c);
+    }
+}
+
+/* Ends that are due, in the order in which the owner should learn of them. */
+static void tell_ends(struct sw_conn *c)
+{
+    if (c->was_high && !c->cut && !c->failed && !c->full && sw_conn_unsent(c) == 0 && !c->opening) {
+        c->was_high = false;
+        if (c->ops->on_drained)
+            c->ops->on_drained(c);
+    }
+    if (c->eof && !c->eof_told && !c->paused && !c->failed && !c->closed && !c->lingering)
+        tell_eof(c);
+    if (c->closed || c->lingering)
+        return;
+    /* Writing failed: all that could be read was. */
+    if (c->failed || (c->cut && !io_conn_may_read(c)))
+        tell_failed(c);
+}
+
+static void go_on(struct sw_conn *c)
+{
+    size_t wire = 0;
+
+    if (c->closed)
+        return;
+    if (c->lingering) {
+        linger_step(c);
+        return;
+    }
+    if (c->connecting)
+        connect_step(c);
+    if (c->closed || c->connecting)
+        return;
+    if (!c->failed)
+        wire = io_conn_receive(c);
+    if (wire && c->ops->on_batch && !c->opening && !c->closed && !c->lingering)
+        c->ops->on_batch(c, wire);
+    if (!c->closed && !c->lingering)
+        tell_ends(c);
+}
+
+static void on_go(struct sw_defer *d)
+{
+    go_on(SW_CONTAINER_OF(d, struct sw_conn, defer));
+}
+
+static void on_event(struct sw_watch *w, unsigned events)
+{
+    struct sw_conn *c = SW_CONTAINER_OF(w, struct sw_conn, watch);
+
+    if (events & (SW_READ | SW_HUP))
+        c->readable = true;
+    if (events & SW_HUP)
+        c->hup = true;
+    if ((events & SW_WRITE) && !c->connecting && c->full) {
+        c->full = false;
+        io_conn_flush(c);
+    }
+    if (c->readable || c->connecting || c->failed || c->cut)
+        go_on(c);
+}
+
+static void on_deadline(struct sw_timer *t)
+{
+    struct sw_conn *c = SW_CONTAINER_OF(t, struct sw_conn, timer);
+    struct sw_err err = {0};
+    const char *what = "peer takes nothing";
+
+    if (c->lingering) {
+        sw_conn_close(c, sw_conn_unsent(c) > 0); /* what is cut must not look complete */
+        return;
+    }
+    if (c->opening)
+        what = c->connecting ? "connect timed out" : "handshake timed out";
+    (void)sw_err_set(&err, SW_ETIME, "%s", what);
+    io_conn_fail_now(c, &err);
+}
+
+/* ---- life ---- */
+
+int sw_conn_init(struct sw_conn *c, struct sw_loop *l, int fd, const struct sw_conn_opts *o,
+                 struct sw_err *err)
+{
+    int rc;
+
+    memset(c, 0, sizeof(*c));
+    c->ops = o->ops;
+    c->in_max = SW_CONN_IN_MAX;
+    sw_list_init(&c->dirty);
+    rc = sw_watch_start(l, &c->watch, fd, on_event, err);
+    if (rc != SW_OK) {
+        sw_sock_close(fd);
+        if (o->filter)
+            o->filter->ops->free(o->filter);
+        c->closed = true;
+        return rc;
+    }
+    c->shared = io_conn_shared(l);
+    c->filter = o->filter;
+    c->connecting = o->dialled;
+    c->opening = o->dialled || o->filter;
+    c->readable = !o->dialled;
+    if (o->open_ms && c->opening)
+        io_conn_arm(c, o->open_ms);
+    io_conn_go_later(c);
+    return SW_OK;
+}
+
+void sw_conn_pause(struct sw_conn *c)
+{
+    c->paused = true;
+}
+
+void sw_conn_resume(struct sw_conn *c)
+{
+    c->paused = false;
+    c->offer = c->in != NULL;
+    if (c->offer || c->readable || (c->eof && !c->eof_told))
+        io_conn_go_later(c);
+}
+
+void sw_conn_detach(struct sw_conn *c)
+{
+    int fd = c->watch.fd;
+
+    assert(!c->closed && !c->lingering && c->paused);
+    sw_watch_stop(&c->watch);
+    c->watch.fd = fd;
+    io_conn_arm(c, 0);
+    sw_defer_cancel(&c->defer);
+    sw_list_unlink(&c->dirty);
+    c->shared->queued -= c->queued;
+    c->shared = NULL;
+}
+
+int sw_conn_attach(struct sw_conn *c, struct sw_loop *l, struct sw_err *err)
+{
+    int fd = c->watch.fd;
+    int rc = sw_watch_start(l, &c->watch, fd, on_event, err);
+
+    if (rc != SW_OK) {
+        c->watch.fd = fd;
+        return rc;
+    }
+    c->shared = io_conn_shared(l);
+    c->shared->queued += c->queued;
+    c->readable = true;
+    c->full = false;
+    if (sw_conn_unsent(c))
+        io_conn_mark_dirty(c);
+    sw_conn_resume(c);
+    return SW_OK;
+}
+
+/* Everything but callbacks. */
+static void let_go(struct sw_conn *c)
+{
+    int fd = c->watch.fd;
+
+    c->closed = true;
+    if (c->shared) {
+        sw_watch_stop(&c->watch);
+        io_conn_arm(c, 0);
+        sw_list_unlink(&c->dirty);
+    }
+    sw_sock_close(fd);
+    io_bytes_free(&c->in);
+    io_bytes_free(&c->raw);
+    io_conn_drop_output(c);
+    if (c->filter)
+        c->filter->ops->free(c->filter);
+    c->filter = NULL;
+    sw_defer_cancel(&c->defer);
+}
+
+static void on_free(struct sw_defer *d)
+{
+    struct sw_conn *c = SW_CONTAINER_OF(d, struct sw_conn, defer);
+
+    c->ops->on_free(c);
+}
+
+void sw_conn_close(struct sw_conn *c, bool reset)
+{
+    if (c->closed)
+        return;
+    if (reset)
+        sw_sock_set_reset(c->watch.fd);
+    let_go(c);
+    sw_loop_defer(c->shared->loop, &c->defer, on_free);
+}
+
+void sw_conn_done(struct sw_conn *c)
+{
+    if (!c->ops)
+        return;
+    if (c->closed)
+        sw_defer_cancel(&c->defer);
+    else
+        let_go(c);
+}
+
+void sw_conn_close_flushed(struct sw_conn *c)
+{
+    if (c->closed || c->lingering)
+        return;
+    if (c->failed || c->cut || c->opening) {
+        sw_conn_close(c, false);
+        return;
+    }
+    io_bytes_free(&c->in);
+    io_bytes_free(&c->raw);
+    c->lingering = true;
+    c->paused = false;
+    c->shut_wanted = true;
+    io_conn_arm(c, c->shut ? SW_CONN_LINGER_MS : c->stall_ms ? c->stall_ms : SW_CONN_STUCK_MS);
+    io_conn_flush(c);
+    io_conn_go_later(c);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of a connection share. Not for others. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "io/conn.h"
+
+enum {
+    IO_READ_SMALL = 64 * 1024,
+    IO_READ_BULK = 256 * 1024,
+    IO_READS_PER_TURN = 4,
+    IO_RX_KEPT = 192 * 1024, /* kept bytes that fit in front of what is read */
+    IO_RX = SW_CONN_HEADROOM + IO_RX_KEPT + IO_READ_BULK + 1,
+    IO_SEALED = SW_FILTER_PLAIN_MAX + SW_FILTER_CTRL_ROOM,
+    IO_TX_RECORDS = 15,
+    IO_TX = IO_TX_RECORDS * IO_SEALED,
+    IO_CHUNK = 16 * 1024,
+};
+
+/* Bytes that wait: HEADROOM, content from off to n, one byte of room. */
+struct sw_conn_bytes {
+    uint32_t off;
+    uint32_t n;
+    uint32_t cap;
+    uint8_t b[];
+};
+
+/* Output that waits; the byte behind the content is ours, too. */
+struct sw_conn_chunk {
+    struct sw_conn_chunk *next;
+    uint32_t off;
+    uint32_t n;
+    uint32_t cap;
+    uint32_t marks; /* messages that begin in here */
+    uint8_t b[];
+};
+
+/* What a loop lends to whichever connection moves bytes. */
+struct sw_conn_shared {
+    struct sw_loop_local local;
+    struct sw_loop *loop;
+    struct sw_list dirty;
+    struct sw_defer flush;
+    struct sw_conn_chunk *spare;
+    unsigned n_spare;
+    size_t queued;
+    uint8_t *rx; /* IO_RX */
+    uint8_t *tx; /* IO_TX; NULL until a filter seals */
+};
+
+/* ---- conn_mem.c ---- */
+
+/* The loop's; made on first use. */
+struct sw_conn_shared *io_conn_shared(struct sw_loop *l);
+uint8_t *io_conn_tx(struct sw_conn_shared *s);
+/* A chunk with room for n bytes. */
+struct sw_conn_chunk *io_chunk_get(struct sw_conn_shared *s, size_t n);
+/* s: NULL for a connection that is detached. */
+void io_chunk_put(struct sw_conn_shared *s, struct sw_conn_chunk *k);
+
+static inline size_t io_bytes_len(const struct sw_conn_bytes *b)
+{
+    return b ? b->n - b->off : 0;
+}
+void io_bytes_append(struct sw_conn_bytes **b, const void *p, size_t n);
+/* Drops n bytes in front; frees the storage when nothing is left. */
+void io_bytes_consume(struct sw_conn_bytes **b, size_t n);
+void io_bytes_free(struct sw_conn_bytes **b);
+
+/* ---- conn.c ---- */
+
+/* Does from the loop what can be done now. */
+void io_conn_go_later(struct sw_conn *c);
+/* Remembers the first failure; on_fail comes from the loop. */
+void io_conn_fail(struct sw_conn *c, int rc, int sys_errno);
+/* on_fail now: only from the loop. */
+void io_conn_fail_now(struct sw_conn *c, const struct sw_err *err);
+/* Connected, and the handshake done. */
+void io_conn_opened(struct sw_conn *c);
+/* (Re)starts the timer that stalled output and lingering share; 0 stops it. */
+void io_conn_arm(struct sw_conn *c, uint32_t ms);
+
+/* ---- conn_in.c ---- */
+
+/* A step of the handshake. Returns bytes used, or a failure that was reported. */
+ssize_t io_conn_shake(struct sw_conn *c, struct sw_slice in);
+/* More bytes may be there, and the owner takes them. */
+bool io_conn_may_read(const struct sw_conn *c);
+/* Delivers what was kept, then reads and delivers, within the bounds of a turn. */
+size_t io_conn_receive(struct sw_conn *c);
+
+/* ---- conn_out.c ---- */
+
+/* Bytes as they are: handshake messages and alerts. */
+void io_conn_write_raw(struct sw_conn *c, const void *p, size_t n);
+/* Writes what waits and ends our direction when that was asked for. */
+void io_conn_flush(struct sw_conn *c);
+/* Flushes at the end of the turn. */
+void io_conn_mark_dirty(struct sw_conn *c);
+void io_conn_drop_output(struct sw_conn *c);

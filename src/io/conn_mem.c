@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of connections: what a loop lends them, and the little they own. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "io/conn_int.h"
+
+enum {
+    SPARE_CHUNKS = 64,
+    APART = 1344, /* chunks used together begin at different places of a page */
+};
+
+static void shared_free(struct sw_loop_local *local)
+{
+    struct sw_conn_shared *s = SW_CONTAINER_OF(local, struct sw_conn_shared, local);
+
+    while (s->spare) {
+        struct sw_conn_chunk *k = s->spare;
+
+        s->spare = k->next;
+        sw_free(k);
+    }
+    sw_free(s->rx);
+    sw_free(s->tx);
+    sw_free(s);
+}
+
+struct sw_conn_shared *io_conn_shared(struct sw_loop *l)
+{
+    struct sw_loop_local *local = sw_loop_local(l);
+    struct sw_conn_shared *s;
+
+    if (SW_LIKELY(local))
+        return SW_CONTAINER_OF(local, struct sw_conn_shared, local);
+    s = SW_NEW(struct sw_conn_shared);
+    s->local.free = shared_free;
+    s->loop = l;
+    s->rx = sw_malloc(IO_RX); /* not zeroed: pages that are not used stay away */
+    sw_list_init(&s->dirty);
+    sw_loop_set_local(l, &s->local);
+    return s;
+}
+
+uint8_t *io_conn_tx(struct sw_conn_shared *s)
+{
+    if (SW_UNLIKELY(!s->tx))
+        s->tx = sw_malloc(IO_TX);
+    return s->tx;
+}
+
+/* ---- chunks ---- */
+
+struct sw_conn_chunk *io_chunk_get(struct sw_conn_shared *s, size_t n)
+{
+    struct sw_conn_chunk *k = s->spare;
+
+    if (n > IO_CHUNK || !k) {
+        size_t cap = sw_max(n, IO_CHUNK);
+
+        k = sw_malloc(sizeof(*k) + cap + 1 + APART);
+        k->cap = (uint32_t)cap;
+    } else {
+        s->spare = k->next;
+        s->n_spare--;
+    }
+    k->next = NULL;
+    k->off = k->n = k->marks = 0;
+    return k;
+}
+
+void io_chunk_put(struct sw_conn_shared *s, struct sw_conn_chunk *k)
+{
+    if (!s || k->cap != IO_CHUNK || s->n_spare == SPARE_CHUNKS) {
+        sw_free(k);
+        return;
+    }
+    k->next = s->spare;
+    s->spare = k;
+    s->n_spare++;
+}
+
+/* ---- bytes that wait ---- */
+
+void io_bytes_free(struct sw_conn_bytes **b)
+{
+    sw_free(*b);
+    *b = NULL;
+}
+
+void io_bytes_append(struct sw_conn_bytes **b, const void *p, size_t n)
+{
+    struct sw_conn_bytes *old = *b;
+    size_t have = io_bytes_len(old);
+    size_t need = SW_CONN_HEADROOM + have + n + 1;
+
+    if (n == 0)
+        return;
+    if (!old || need > old->cap) {
+        size_t cap = old ? sw_max(need, sw_min((size_t)old->cap * 2, old->cap + (1u << 20))) : need;
+        struct sw_conn_bytes *fresh = sw_malloc(sizeof(*fresh) + cap);
+
+        if (have)
+            memcpy(fresh->b + SW_CONN_HEADROOM, old->b + old->off, have);
+        fresh->cap = (uint32_t)cap;
+        fresh->off = SW_CONN_HEADROOM;
+        fresh->n = (uint32_t)(SW_CONN_HEADROOM + have);
+        sw_free(old);
+        *b = fresh;
+    } else if (old->n + n + 1 > old->cap) {
+        memmove(old->b + SW_CONN_HEADROOM, old->b + old->off, have);
+        old->off = SW_CONN_HEADROOM;
+        old->n = (uint32_t)(SW_CONN_HEADROOM + have);
+    }
+    memcpy((*b)->b + (*b)->n, p, n);
+    (*b)->n += (uint32_t)n;
+}
+
+void io_bytes_consume(struct sw_conn_bytes **b, size_t n)
+{
+    if (!*b)
+        return;
+    (*b)->off += (uint32_t)n;
+    if ((*b)->off == (*b)->n)
+        io_bytes_free(b);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sending. Output collects in chunks; a flush writes them with one call, through the filter if
+ * there is one. What the socket does not take stays: plain in the chunks, sealed in 'out'.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "io/conn_int.h"
+#include "io/sock.h"
+
+enum {
+    IOV = 16,
+    FLUSH_AT = 16 * 1024,       /* output collected before it is written */
+    LAZY_FLUSH_AT = 256 * 1024, /* the same for 'lazy' */
+    THROUGH = 4096,             /* pieces from here on are not copied */
+};
+
+size_t sw_conn_unsent(const struct sw_conn *c)
+{
+    return c->queued + io_bytes_len(c->out);
+}
+
+size_t sw_conn_loop_queued(const struct sw_loop *l)
+{
+    struct sw_loop_local *local = sw_loop_local(l);
+
+    return local ? SW_CONTAINER_OF(local, struct sw_conn_shared, local)->queued : 0;
+}
+
+static void add_queued(struct sw_conn *c, size_t n)
+{
+    c->queued += (uint32_t)n;
+    c->shared->queued += n;
+}
+
+static void pop_chunk(struct sw_conn *c)
+{
+    struct sw_conn_chunk *k = c->head;
+
+    c->marks -= k->marks;
+    c->head = k->next;
+    if (!c->head)
+        c->tail = NULL;
+    io_chunk_put(c->shared, k);
+}
+
+static void consume_chunks(struct sw_conn *c, size_t n)
+{
+    c->queued -= (uint32_t)n;
+    c->shared->queued -= n;
+    while (c->head) {
+        struct sw_conn_chunk *k = c->head;
+        size_t part = sw_min(n, k->n - k->off);
+
+        k->off += (uint32_t)part;
+        n -= part;
+        if (k->off < k->n)
+            return;
+        pop_chunk(c);
+    }
+}
+
+void io_conn_drop_output(struct sw_conn *c)
+{
+    if (c->shared) /* of a connection that is detached it was taken off already */
+        c->shared->queued -= c->queued;
+    c->queued = 0;
+    while (c->head)
+        pop_chunk(c);
+    io_bytes_free(&c->out);
+}
+
+/* ---- writing ---- */
+
+/* Bytes that the socket took; a failure is noted. */
+static size_t wrote(struct sw_conn *c, ssize_t n)
+{
+    if (n >= 0)
+        return (size_t)n;
+    c->full = true;
+    if (n != SW_EAGAIN && !c->cut) {
+        /* What the peer sent before it closed may be there still: an early refusal. */
+        c->cut = true;
+        c->fail_rc = SW_ECLOSED;
+        c->fail_errno = n == SW_ECLOSED ? 0 : (int16_t)errno;
+        c->readable = true;
+        io_conn_drop_output(c);
+        io_conn_go_later(c);
+    }
+    return 0;
+}
+
+/* True: all of it left. */
+static bool write_sealed(struct sw_conn *c)
+{
+    while (c->out && !c->full)
+        io_bytes_consume(&c->out, wrote(c, sw_sock_write(c->watch.fd, c->out->b + c->out->off,
+                                                         io_bytes_len(c->out))));
+    return !c->out && !c->cut;
+}
+
+void io_conn_write_raw(struct sw_conn *c, const void *p, size_t n)
+{
+    size_t done = 0;
+
+    if (n == 0 || c->closed || c->cut)
+        return;
+    if (!c->out && !c->full)
+        done = wrote(c, sw_sock_write(c->watch.fd, p, n));
+    if (c->cut)
+        return;
+    io_bytes_append(&c->out, (const uint8_t *)p + done, n - done);
+    (void)write_sealed(c);
+}
+
+/* Writes chunks and the data behind them. Returns how much of data was taken. */
+static size_t write_chunks(struct sw_conn *c, struct sw_slice data)
+{
+    struct iovec iov[IOV + 1];
+    size_t chunks = 0;
+    int count = 0;
+    size_t n;
+
+    for (struct sw_conn_chunk *k = c->head; k && count < IOV; k = k->next) {
+        iov[count++] = (struct iovec){.iov_base = k->b + k->off, .iov_len = k->n - k->off};
+        chunks += k->n - k->off;
+    }
+    if (data.n && chunks == c->queued) {
+        memcpy(&iov[count].iov_base, &data.p, sizeof(data.p));
+        iov[count++].iov_len = data.n;
+    }
+    n = wrote(c, count == 1 ? sw_sock_write(c->watch.fd, iov[0].iov_base, iov[0].iov_len)
+                            : sw_sock_writev(c->watch.fd, iov, count));
+    if (n)
+        consume_chunks(c, sw_min(n, chunks));
+    return n > chunks ? n - chunks : 0;
+}
+
+/* Seals as many chunks as one write should carry. */
+static void seal_chunks(struct sw_conn *c)
+{
+    uint8_t *tx = io_conn_tx(c->shared);
+    size_t max = c->filter->ops->max_plain(c->filter);
+    size_t at = 0;
+
+    for (int i = 0; i < IO_TX_RECORDS && c->queued; i++) {
+        struct sw_conn_chunk *k = c->head;
+        size_t part = sw_min(k->n - k->off, max);
+
+        at += c->filter->ops->seal(c->filter, k->b + k->off, part, tx + at);
+        consume_chunks(c, part);
+    }
+    io_conn_write_raw(c, tx, at);
+}
+
+/* Writes what waits, as far as the socket takes it. */
+static void write_out(struct sw_conn *c)
+{
+    if (!write_sealed(c) || c->opening)
+        return;
+    while (c->queued && !c->full && !c->cut) {
+        if (c->filter)
+            seal_chunks(c);
+        else
+            (void)write_chunks(c, (struct sw_slice){0});
+    }
+}
+
+static void finish_shutdown(struct sw_conn *c)
+{
+    if (!c->shut_wanted || c->shut || sw_conn_unsent(c))
+        return;
+    if (c->filter && !c->opening && !c->cut) {
+        uint8_t ctrl[SW_FILTER_CTRL_ROOM];
+
+        io_conn_write_raw(c, ctrl, c->filter->ops->close_notify(c->filter, ctrl));
+        if (c->out)
+            return; /* come again: close_notify has nothing to add then */
+    }
+    c->shut = true;
+    sw_sock_shutdown_write(c->watch.fd);
+}
+
+/* Output that waits keeps a timer going, which starts anew with each progress. */
+static void watch_stall(struct sw_conn *c, bool progress)
+{
+    if (c->opening)
+        return;
+    if (c->lingering) {
+        if (c->shut || !progress)
+            return;
+        io_conn_arm(c, c->stall_ms ? c->stall_ms : SW_CONN_STUCK_MS);
+    } else if (sw_conn_unsent(c) == 0) {
+        io_conn_arm(c, 0);
+    } else if (c->stall_ms && (progress || !sw_timer_running(&c->timer))) {
+        io_conn_arm(c, c->stall_ms);
+    }
+}
+
+/* After an attempt to write, with so much unsent before. */
+static void settle(struct sw_conn *c, size_t before)
+{
+    size_t unsent = sw_conn_unsent(c);
+
+    /* What was put while the socket took nothing counts, too. */
+    if (sw_max(before, unsent) >= SW_CONN_HIGH)
+        c->was_high = true;
+    if (unsent > SW_CONN_OUT_MAX)
+        io_conn_fail(c, SW_ELIMIT, 0);
+    if (unsent == 0) {
+        bool was_shut = c->shut;
+
+        finish_shutdown(c);
+        if (c->lingering && c->shut && !was_shut)
+            io_conn_arm(c, SW_CONN_LINGER_MS);
+        if (c->was_high || c->lingering)
+            io_conn_go_later(c);
+    }
+    watch_stall(c, unsent < before);
+}
+
+void io_conn_flush(struct sw_conn *c)
+{
+    size_t before = sw_conn_unsent(c);
+
+    sw_list_unlink(&c->dirty);
+    if (c->closed || c->connecting || c->failed || c->cut)
+        return;
+    write_out(c);
+    settle(c, before);
+}
+
+static void on_flush(struct sw_defer *d)
+{
+    struct sw_conn_shared *s = SW_CONTAINER_OF(d, struct sw_conn_shared, flush);
+    struct sw_list *m;
+
+    while ((m = sw_list_pop_front(&s->dirty)) != NULL)
+        io_conn_flush(SW_CONTAINER_OF(m, struct sw_conn, dirty));
+}
+
+void io_conn_mark_dirty(struct sw_conn *c)
+{
+    if (c->full || c->opening || sw_list_linked(&c->dirty))
+        return;
+    sw_list_push_back(&c->shared->dirty, &c->dirty);
+    sw_loop_defer(c->shared->loop, &c->shared->flush, on_flush);
+}
+
+/* ---- for owners ---- */
+
+static bool takes_output(const struct sw_conn *c)
+{
+    return !c->closed && !c->failed && !c->cut && !c->shut_wanted;
+}
+
+uint8_t *sw_conn_room(struct sw_conn *c, size_t n)
+{
+    assert(n <= SW_CONN_ROOM_MAX && c->shared && !c->closed);
+    if (!c->tail || c->tail->cap - c->tail->n < n) {
+        struct sw_conn_chunk *k = io_chunk_get(c->shared, n);
+
+        if (c->tail)
+            c->tail->next = k;
+        else
+            c->head = k;
+        c->tail = k;
+    }
+    return c->tail->b + c->tail->n;
+}
+
+void sw_conn_commit(struct sw_conn *c, size_t n)
+{
+    c->tail->n += (uint32_t)n;
+    add_queued(c, n);
+    if (!c->full && !c->opening && c->queued >= (c->lazy ? LAZY_FLUSH_AT : FLUSH_AT))
+        io_conn_flush(c);
+    else if (c->queued > SW_CONN_OUT_MAX)
+        io_conn_fail(c, SW_ELIMIT, 0);
+    else
+        io_conn_mark_dirty(c);
+}
+
+void sw_conn_mark(struct sw_conn *c)
+{
+    c->tail->marks++;
+    c->marks++;
+}
+
+void sw_conn_put(struct sw_conn *c, const void *p, size_t n)
+{
+    const uint8_t *from = p;
+
+    while (n && takes_output(c)) {
+        uint8_t *to = sw_conn_room(c, 1);
+        size_t k = sw_min(n, c->tail->cap - c->tail->n);
+
+        memcpy(to, from, k);
+        sw_conn_commit(c, k);
+        from += k;
+        n -= k;
+    }
+}
+
+/* The filter seals in place, and this is not our memory. */
+static size_t write_filtered(struct sw_conn *c, struct sw_slice data)
+{
+    size_t done = 0;
+
+    while (done < data.n && takes_output(c) && !c->full) {
+        size_t n = sw_min(data.n - done, FLUSH_AT);
+
+        sw_conn_put(c, data.p + done, n);
+        done += n;
+    }
+    return done;
+}
+
+size_t sw_conn_write(struct sw_conn *c, struct sw_slice data)
+{
+    size_t done = 0;
+
+    if (data.n == 0 || !takes_output(c))
+        return data.n; /* nobody reads it any more: on_fail comes, or the owner closed */
+    if (!c->full && !c->opening) {
+        if (data.n < THROUGH) {
+            sw_conn_put(c, data.p, data.n);
+            return data.n;
+        }
+        if (c->filter) {
+            done = write_filtered(c, data);
+        } else {
+            size_t before = c->queued;
+
+            while (done < data.n && !c->full && !c->cut)
+                done += write_chunks(c, sw_slice_from(data, done));
+            settle(c, before);
+        }
+    }
+    if (done < data.n)
+        c->was_high = true; /* on_drained */
+    return done;
+}
+
+void sw_conn_shutdown(struct sw_conn *c)
+{
+    if (c->closed || c->shut_wanted)
+        return;
+    c->shut_wanted = true;
+    if (!c->opening)
+        io_conn_flush(c);
+}
