@@ -284,9 +284,11 @@ void hc_call_answered(struct hc_conn *c)
     static const struct sw_err none;
 
     call_detach(call);
-    if (!call->keep_alive || c->eof || c->cred_gen != c->client->cred_gen || sw_buf_len(&c->out) ||
-        sw_buf_len(&c->wire) || sw_buf_len(&c->plain))
+    if (!call->keep_alive || c->cred_gen != c->client->cred_gen || c->surplus ||
+        hc_conn_unsent(c, call))
         hc_conn_close(c); /* bytes nobody asked for, or an answer before the question was out */
+    else
+        hc_conn_rest(c);
     hc_dispatch_later(call->client);
     call->o.on_done(call, SW_OK, &none, call->o.arg);
 }
@@ -314,8 +316,11 @@ void hc_call_broken(struct hc_conn *c, int rc, const struct sw_err *err)
 void sw_http_call_pause(struct sw_http_call *call)
 {
     call->paused = true;
-    if (!call->over)
-        hc_call_rearm(call);
+    if (call->over)
+        return;
+    hc_call_rearm(call);
+    if (call->conn)
+        hc_conn_pause(call->conn, true);
 }
 
 void sw_http_call_resume(struct sw_http_call *call)
@@ -328,7 +333,7 @@ void sw_http_call_resume(struct sw_http_call *call)
     if (call->in_body)
         hc_call_rearm(call);
     if (call->conn)
-        hc_conn_wake(call->conn);
+        hc_conn_pause(call->conn, false);
 }
 
 bool sw_http_call_sent(const struct sw_http_call *call)
@@ -343,7 +348,7 @@ static struct hc_conn *idle_conn(struct sw_http_client *c)
     SW_LIST_FOREACH (it, &c->conns) {
         struct hc_conn *conn = SW_CONTAINER_OF(it, struct hc_conn, link);
 
-        if (conn->state == HC_OPEN && !conn->call && !conn->eof)
+        if (conn->state == HC_OPEN && !conn->call)
             return conn;
     }
     return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection of the client: name, connect, handshake, then bytes in both directions. */
+/* A connection of the client: name, address after address, then requests and responses. */
 #include <string.h>
 
 #include "base/log.h"
@@ -7,21 +7,13 @@
 #include "base/time.h"
 #include "http/client_int.h"
 #include "io/sock.h"
+#include "tls/connfilter.h"
 #include "tls/tls.h"
-#include "tls/tlsbuf.h"
 
 enum {
-    IN_MAX = SW_TLS_RECORD_MAX + 2048 + 16384, /* one record of the largest kind and some more */
     PLAIN_MAX = 128 * 1024,
     HEAD_LIMIT = 64 * 1024,
-    OUT_MAX = 66 << 20, /* a request of the largest kind */
-    WIRE_MAX = 512 * 1024,
-    WIRE_HIGH = 128 * 1024,
-    READ_SIZE = 16384,
-    TURN_BUDGET = 512 * 1024, /* bytes taken in one turn of the loop */
 };
-
-static void step(struct hc_conn *c);
 
 /* --- end --- */
 
@@ -31,17 +23,10 @@ void hc_conn_free(struct hc_conn *c)
         c->client->n_conns--;
     if (c->resolve)
         c->resolve->arg = NULL;
-    sw_watch_stop(&c->watch);
+    sw_conn_done(&c->io);
     sw_timer_stop(c->client->loop, &c->timer);
-    sw_defer_cancel(&c->again);
     sw_defer_cancel(&c->reap);
-    sw_sock_close(c->fd);
-    sw_tls_free(c->tls);
     sw_h1_free(c->h1);
-    sw_buf_done(&c->in);
-    sw_buf_done(&c->plain);
-    sw_buf_done(&c->out);
-    sw_buf_done(&c->wire);
     sw_list_unlink(&c->link);
     sw_free(c);
 }
@@ -57,19 +42,15 @@ void hc_conn_close(struct hc_conn *c)
 
     if (c->state == HC_DEAD)
         return;
-    if (c->state == HC_OPEN && c->tls && !c->call && sw_buf_len(&c->wire) == 0) {
-        uint8_t bye[SW_TLS_CTRL_ROOM];
-        size_t n = sw_tls_close_notify(c->tls, bye, sizeof(bye));
-
-        (void)sw_sock_write(c->fd, bye, n);
-    }
+    if (c->state == HC_OPEN && c->io.filter && sw_conn_unsent(&c->io) == 0)
+        sw_conn_shutdown(&c->io);
     c->state = HC_DEAD;
     c->client->n_conns--;
-    sw_watch_stop(&c->watch);
     sw_timer_stop(l, &c->timer);
-    sw_defer_cancel(&c->again);
-    sw_sock_close(SW_TAKE_FD(c->fd));
-    sw_loop_defer(l, &c->reap, on_reap);
+    if (c->dialled)
+        sw_conn_close(&c->io, false); /* on_free follows */
+    else
+        sw_loop_defer(l, &c->reap, on_reap);
     hc_dispatch_later(c->client);
 }
 
@@ -94,12 +75,32 @@ static void on_deadline(struct sw_timer *t)
     broken(c, SW_ETIME, &err);
 }
 
+void hc_conn_rest(struct hc_conn *c)
+{
+    sw_timer_start(c->client->loop, &c->timer, c->client->o.idle_timeout_ns, on_deadline);
+}
+
 /* --- connecting --- */
 
-static void on_watch(struct sw_watch *w, unsigned events)
+static const struct sw_conn_ops io_ops;
+
+/* Also done on failure, with NULL: no TLS. */
+static int make_filter(struct hc_conn *c, struct sw_filter **ret, struct sw_err *err)
 {
-    (void)events;
-    step(SW_CONTAINER_OF(w, struct hc_conn, watch));
+    struct sw_http_client *cl = c->client;
+    struct sw_tls_params p = {.web = true,
+                              .tls12 = true,
+                              .chacha = true,
+                              .cred = cl->cred,
+                              .alpn = "http/1.1",
+                              .host = cl->tls_name,
+                              .sni = cl->sni,
+                              .insecure_skip = cl->o.insecure_skip_verify,
+                              .leaf_ok = cl->o.leaf_ok,
+                              .leaf_arg = cl->o.leaf_arg};
+
+    *ret = cl->o.tls ? sw_tls_filter(sw_tls_new(&p, err)) : NULL;
+    return cl->o.tls && !*ret ? err->rc : SW_OK;
 }
 
 /* The next address; SW_OK when a connect is under way. */
@@ -114,13 +115,24 @@ static int connect_next(struct hc_conn *c, struct sw_err *err)
     so.keepalive_interval_s = o->keepalive_s / 3 ? o->keepalive_s / 3 : 1;
     so.keepalive_retries = 3;
     so.egress = o->egress;
-    sw_watch_stop(&c->watch);
-    sw_sock_close(SW_TAKE_FD(c->fd));
     while (c->at_addr < c->n_addrs) {
-        rc = sw_sock_connect(&c->addrs[c->at_addr++], NULL, &so, &c->fd, err);
-        if (rc == SW_OK)
-            rc = sw_watch_start(c->client->loop, &c->watch, c->fd, on_watch, err);
+        struct sw_filter *filter;
+        int fd;
+
+        rc = sw_sock_connect(&c->addrs[c->at_addr++], NULL, &so, &fd, err);
+        if (rc != SW_OK)
+            continue;
+        rc = make_filter(c, &filter, err);
+        if (rc != SW_OK) {
+            sw_sock_close(fd);
+            return rc;
+        }
+        rc = sw_conn_init(&c->io, c->client->loop, fd,
+                          &(struct sw_conn_opts){.ops = &io_ops, .filter = filter, .dialled = true},
+                          err);
         if (rc == SW_OK) {
+            c->io.in_max = PLAIN_MAX;
+            c->dialled = true;
             c->state = HC_CONNECT;
             return SW_OK;
         }
@@ -178,76 +190,66 @@ void hc_conn_open(struct sw_http_client *cl, struct sw_http_call *call)
     struct hc_conn *c = SW_NEW(struct hc_conn);
 
     c->client = cl;
-    c->fd = -1;
     c->call = call;
     call->conn = c;
     c->cred_gen = cl->cred_gen;
-    sw_buf_init(&c->in, IN_MAX);
-    sw_buf_init(&c->plain, PLAIN_MAX);
-    sw_buf_init(&c->out, OUT_MAX);
-    sw_buf_init(&c->wire, WIRE_MAX);
     sw_list_push_back(&cl->conns, &c->link);
     cl->n_conns++;
     sw_timer_start(cl->loop, &c->timer, cl->o.connect_timeout_ns, on_deadline);
     resolve(c);
 }
 
-static int start_tls(struct hc_conn *c, struct sw_err *err)
+/* The connection ended below HTTP. */
+static void on_fail(struct sw_conn *io, const struct sw_err *why)
 {
-    struct sw_http_client *cl = c->client;
-    struct sw_tls_params p = {.web = true,
-                              .tls12 = true,
-                              .chacha = true,
-                              .cred = cl->cred,
-                              .alpn = "http/1.1",
-                              .host = cl->tls_name,
-                              .sni = cl->sni,
-                              .insecure_skip = cl->o.insecure_skip_verify,
-                              .leaf_ok = cl->o.leaf_ok,
-                              .leaf_arg = cl->o.leaf_arg};
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+    const char *authority = c->client->authority;
+    struct sw_err err = *why;
+    bool lost = why->rc == SW_ECLOSED || why->rc == SW_ESYS || why->rc == SW_EOF;
 
-    c->tls = sw_tls_new(&p, err);
-    return c->tls ? SW_OK : err->rc;
+    if (c->state == HC_CONNECT && io->connecting) {
+        if (c->at_addr < c->n_addrs)
+            return; /* on_free dials the next one */
+    } else if (c->state == HC_CONNECT && lost) {
+        (void)sw_err_set(&err, SW_ECLOSED, "'%s' closed during the TLS handshake", authority);
+    } else if (c->state == HC_CONNECT) {
+        sw_err_prefix(&err, "TLS to '%s'", authority);
+    } else if (lost) {
+        (void)sw_err_set(&err, why->rc, "connection to '%s' was lost", authority);
+    }
+    broken(c, err.rc, &err);
+}
+
+static void on_free(struct sw_conn *io)
+{
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+    struct sw_err err = {0};
+    int rc;
+
+    c->dialled = false;
+    if (c->state == HC_DEAD) {
+        hc_conn_free(c);
+        return;
+    }
+    rc = connect_next(c, &err);
+    if (rc != SW_OK)
+        broken(c, rc, &err);
 }
 
 /* --- sending --- */
 
-/* SW_OK: all of it is out. */
-static int write_all(struct hc_conn *c, struct sw_buf *b)
+/* The body is sent from the call's memory as the peer takes it. */
+static void send_body(struct hc_conn *c)
 {
-    while (sw_buf_len(b)) {
-        ssize_t n = sw_sock_write(c->fd, sw_buf_data(b), sw_buf_len(b));
+    struct sw_slice rest = sw_slice_from(sw_buf_slice(&c->call->body), c->body_off);
 
-        if (n < 0)
-            return (int)n;
-        if (c->state == HC_OPEN && c->call)
-            c->call->sent = true;
-        sw_buf_consume(b, (size_t)n);
-    }
-    return SW_OK;
+    if (rest.n)
+        c->body_off += sw_conn_write(&c->io, rest);
 }
 
-/* SW_OK: nothing waits; SW_EAGAIN: the socket is full. */
-static int flush(struct hc_conn *c)
+static void send_request(struct hc_conn *c)
 {
-    int rc;
-
-    if (!c->tls)
-        return write_all(c, &c->out);
-    for (;;) {
-        rc = write_all(c, &c->wire);
-        if (rc != SW_OK)
-            return rc;
-        sw_tls_flush_buf(c->tls, &c->wire);
-        rc = sw_tls_seal_buf(c->tls, &c->out, &c->wire, WIRE_HIGH);
-        if (rc != SW_OK || sw_buf_len(&c->wire) == 0)
-            return rc;
-    }
-}
-
-static int load_request(struct hc_conn *c)
-{
-    int rc;
+    struct sw_http_call *call = c->call;
 
     if (!c->h1)
         c->h1 = sw_h1_new(SW_H1_RESPONSE, &(struct sw_h1_limits){.line = HEAD_LIMIT / 2,
@@ -255,31 +257,47 @@ static int load_request(struct hc_conn *c)
                                                                  .headers = 256,
                                                                  .chunk_ext = 1 << 20});
     sw_h1_reset(c->h1);
-    if (c->call->answers_head)
+    if (call->answers_head)
         sw_h1_answer_to(c->h1, SW_SLICE_LIT("HEAD"));
     c->got_bytes = false;
-    rc = sw_buf_append_slice(&c->out, sw_buf_slice(&c->call->head));
-    if (rc == SW_OK)
-        rc = sw_buf_append_slice(&c->out, sw_buf_slice(&c->call->body));
-    return rc;
+    c->body_off = 0;
+    call->sent = true;
+    sw_conn_put(&c->io, sw_buf_data(&call->head), sw_buf_len(&call->head));
+    send_body(c);
+    if (call->paused)
+        sw_conn_pause(&c->io);
 }
 
-static void open_done(struct hc_conn *c)
+static void on_open(struct sw_conn *io)
 {
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+
     c->state = HC_OPEN;
     sw_timer_stop(c->client->loop, &c->timer);
-    if (load_request(c) != SW_OK)
-        broken(c, SW_ELIMIT, NULL);
+    send_request(c);
 }
 
-static void on_again(struct sw_defer *d)
+static void on_drained(struct sw_conn *io)
 {
-    step(SW_CONTAINER_OF(d, struct hc_conn, again));
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+
+    if (c->call)
+        send_body(c);
 }
 
-void hc_conn_wake(struct hc_conn *c)
+bool hc_conn_unsent(const struct hc_conn *c, const struct sw_http_call *call)
 {
-    sw_loop_defer(c->client->loop, &c->again, on_again);
+    return sw_conn_unsent(&c->io) || c->body_off < sw_buf_len(&call->body);
+}
+
+void hc_conn_pause(struct hc_conn *c, bool pause)
+{
+    if (c->state != HC_OPEN)
+        return;
+    if (pause)
+        sw_conn_pause(&c->io);
+    else
+        sw_conn_resume(&c->io);
 }
 
 void hc_conn_use(struct hc_conn *c, struct sw_http_call *call)
@@ -288,65 +306,10 @@ void hc_conn_use(struct hc_conn *c, struct sw_http_call *call)
     call->conn = c;
     c->reused = true;
     sw_timer_stop(c->client->loop, &c->timer);
-    if (load_request(c) != SW_OK)
-        broken(c, SW_ELIMIT, NULL);
-    else
-        step(c);
+    send_request(c);
 }
 
 /* --- receiving --- */
-
-static int read_into(struct hc_conn *c, struct sw_buf *b)
-{
-    char *to = sw_buf_reserve(b, sw_min(READ_SIZE, b->max - sw_buf_len(b)));
-    ssize_t n;
-
-    if (!to || b->max == sw_buf_len(b))
-        return SW_ELIMIT;
-    n = sw_sock_read(c->fd, to, sw_min(READ_SIZE, b->max - sw_buf_len(b)));
-    if (n < 0)
-        return (int)n;
-    sw_buf_commit(b, (size_t)n);
-    return SW_OK;
-}
-
-static int open_record(struct hc_conn *c, struct sw_err *err)
-{
-    struct sw_slice plain = {0};
-    size_t used = 0;
-    int rc =
-        sw_tls_open(c->tls, (uint8_t *)c->in.p + c->in.off, sw_buf_len(&c->in), &used, &plain, err);
-
-    if (rc == SW_OK && plain.n && sw_buf_append_slice(&c->plain, plain) != SW_OK)
-        return sw_err_set(err, SW_ELIMIT, "response does not fit the buffer");
-    sw_buf_consume(&c->in, used);
-    return rc;
-}
-
-/* More bytes for the parser. SW_OK: some came, or the end did (c->eof). */
-static int fill(struct hc_conn *c, struct sw_err *err)
-{
-    int rc;
-
-    if (!c->tls) {
-        rc = read_into(c, &c->plain);
-    } else {
-        rc = sw_buf_len(&c->in) ? open_record(c, err) : SW_EAGAIN;
-        if (rc != SW_EAGAIN) {
-            c->eof = c->eof || rc == SW_EOF;
-            return rc == SW_EOF ? SW_OK : rc;
-        }
-        rc = read_into(c, &c->in);
-        c->cut = rc == SW_EOF;
-    }
-    if (rc == SW_EOF) {
-        c->eof = true;
-        return SW_OK;
-    }
-    if (rc != SW_OK && rc != SW_EAGAIN && err->rc == 0)
-        (void)sw_err_set(err, rc, "connection to '%s' was lost", c->client->authority);
-    return rc;
-}
 
 static void deliver_head(struct hc_conn *c)
 {
@@ -408,148 +371,64 @@ static int on_event(struct hc_conn *c, enum sw_h1_event ev, struct sw_err *err)
     return SW_OK;
 }
 
-/* Parses what is there. SW_OK: the call is over or paused; SW_EAGAIN: needs more bytes. */
-static int parse(struct hc_conn *c, struct sw_err *err)
+/* At the end of the stream: what the parser makes of it. */
+static int parse_end(struct hc_conn *c, struct sw_err *err)
 {
-    while (c->state == HC_OPEN && c->call && !c->call->paused) {
-        enum sw_h1_event ev = SW_H1_HEAD;
-        size_t used = 0;
-        int rc = sw_h1_next(c->h1, sw_buf_slice(&c->plain), &used, &ev, err);
-
-        if (rc == SW_EAGAIN && c->eof) {
-            sw_buf_consume(&c->plain, used);
-            if (c->cut && sw_h1_msg(c->h1)->framing == SW_H1_UNTIL_CLOSE && c->call->in_body)
-                return sw_err_set(err, SW_EPROTO, "response was cut off");
-            if (sw_h1_idle(c->h1))
-                return sw_err_set(err, SW_ECLOSED, "'%s' closed the connection",
-                                  c->client->authority);
-            rc = sw_h1_eof(c->h1, err);
-            if (rc != SW_OK)
-                return rc;
-            continue;
-        }
-        if (rc == SW_OK && ev == SW_H1_END) {
-            sw_buf_consume(&c->plain, used); /* before it is judged what came unasked */
-            used = 0;
-        }
-        if (rc == SW_OK)
-            rc = on_event(c, ev, err);
-        if (c->state == HC_DEAD)
-            return SW_OK;
-        sw_buf_consume(&c->plain, used);
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
+    if (c->io.truncated && sw_h1_msg(c->h1)->framing == SW_H1_UNTIL_CLOSE && c->call->in_body)
+        return sw_err_set(err, SW_EPROTO, "response was cut off");
+    if (sw_h1_idle(c->h1))
+        return sw_err_set(err, SW_ECLOSED, "'%s' closed the connection", c->client->authority);
+    return sw_h1_eof(c->h1, err);
 }
 
-/* Nothing may come while nobody asked. */
-static int watch_idle(struct hc_conn *c, struct sw_err *err)
-{
-    int rc;
-
-    do {
-        rc = fill(c, err);
-    } while (rc == SW_OK && !c->eof && sw_buf_len(&c->plain) == 0);
-    if (rc == SW_EAGAIN && !sw_timer_running(&c->timer))
-        sw_timer_start(c->client->loop, &c->timer, c->client->o.idle_timeout_ns, on_deadline);
-    return rc == SW_EAGAIN ? SW_OK : SW_ECLOSED;
-}
-
-static int step_open(struct hc_conn *c, struct sw_err *err)
-{
-    size_t budget = TURN_BUDGET;
-    int rc = flush(c);
-
-    if (rc != SW_OK && rc != SW_EAGAIN)
-        c->cut = true; /* an answer may be there nevertheless: a server that refuses early */
-    while (c->state == HC_OPEN && c->call) {
-        size_t before = sw_buf_len(&c->plain);
-
-        rc = parse(c, err);
-        if (rc != SW_EAGAIN) {
-            if (rc != SW_OK)
-                return rc;
-            break;
-        }
-        if (budget == 0) {
-            hc_conn_wake(c);
-            return SW_OK;
-        }
-        rc = fill(c, err);
-        if (rc != SW_OK)
-            return rc == SW_EAGAIN ? SW_OK : rc;
-        if (sw_buf_len(&c->plain) > before)
-            c->got_bytes = true;
-        budget -= sw_min(budget, READ_SIZE);
-    }
-    if (c->state == HC_OPEN && !c->call)
-        return watch_idle(c, err);
-    return SW_OK;
-}
-
-static int step_connect(struct hc_conn *c, struct sw_err *err)
-{
-    int rc = sw_sock_connect_result(c->fd, err);
-
-    if (rc == SW_EAGAIN)
-        return SW_EAGAIN;
-    if (rc != SW_OK) {
-        int code = rc;
-
-        rc = connect_next(c, err);
-        return rc == SW_OK ? SW_EAGAIN : code;
-    }
-    if (!c->client->o.tls) {
-        open_done(c);
-        return SW_OK;
-    }
-    rc = start_tls(c, err);
-    c->state = HC_HANDSHAKE;
-    return rc;
-}
-
-static int step_handshake(struct hc_conn *c, struct sw_err *err)
-{
-    for (;;) {
-        size_t used = 0;
-        int rc = sw_tls_handshake(c->tls, sw_buf_slice(&c->in), &used, &c->wire, err);
-        int wrote;
-
-        sw_buf_consume(&c->in, used);
-        wrote = write_all(c, &c->wire);
-        if (rc == SW_OK) {
-            open_done(c);
-            return SW_OK;
-        }
-        if (rc != SW_EAGAIN)
-            return sw_err_prefix(err, "TLS to '%s'", c->client->authority), rc;
-        if (wrote != SW_OK && wrote != SW_EAGAIN)
-            return sw_err_set(err, SW_ECLOSED, "'%s' closed the connection", c->client->authority);
-        rc = read_into(c, &c->in);
-        if (rc == SW_EAGAIN)
-            return SW_EAGAIN;
-        if (rc != SW_OK)
-            return sw_err_set(err, SW_ECLOSED, "'%s' closed during the TLS handshake",
-                              c->client->authority);
-    }
-}
-
-static void step(struct hc_conn *c)
+/* Parses until the call is over or paused, or bytes are missing. Returns how many were used. */
+static size_t parse(struct hc_conn *c, struct sw_slice in, bool eof)
 {
     struct sw_err err = {0};
+    size_t at = 0;
     int rc = SW_OK;
 
-    if (c->stepping)
-        return;
-    c->stepping = true;
-    if (c->state == HC_CONNECT)
-        rc = step_connect(c, &err);
-    if (rc == SW_OK && c->state == HC_HANDSHAKE)
-        rc = step_handshake(c, &err);
-    if (rc == SW_OK && c->state == HC_OPEN)
-        rc = step_open(c, &err);
-    c->stepping = false;
+    while (rc == SW_OK && c->state == HC_OPEN && c->call && !c->call->paused) {
+        enum sw_h1_event ev = SW_H1_HEAD;
+        size_t used = 0;
+
+        rc = sw_h1_next(c->h1, sw_slice_from(in, at), &used, &ev, &err);
+        at += used;
+        if (rc == SW_OK) {
+            c->surplus = at < in.n;
+            rc = on_event(c, ev, &err);
+        } else if (rc == SW_EAGAIN && eof) {
+            rc = parse_end(c, &err);
+        }
+    }
     if (rc != SW_OK && rc != SW_EAGAIN && c->state != HC_DEAD)
         broken(c, rc, &err);
+    return at;
 }
+
+static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
+{
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+
+    c->got_bytes = true;
+    if (!c->call)
+        hc_conn_close(c); /* nothing may come while nobody asked */
+    return parse(c, in, false);
+}
+
+static void on_eof(struct sw_conn *io)
+{
+    struct hc_conn *c = SW_CONTAINER_OF(io, struct hc_conn, io);
+
+    (void)parse(c, (struct sw_slice){0}, true);
+    hc_conn_close(c);
+}
+
+static const struct sw_conn_ops io_ops = {
+    .on_open = on_open,
+    .on_bytes = on_bytes,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};

@@ -5,44 +5,35 @@
 #include "base/buf.h"
 #include "http/client.h"
 #include "io/addr.h"
+#include "io/conn.h"
 #include "io/resolver.h"
-
-struct sw_tls;
 
 enum hc_state {
     HC_RESOLVE,
-    HC_CONNECT,
-    HC_HANDSHAKE,
+    HC_CONNECT, /* and the handshake */
     HC_OPEN,
     HC_DEAD,
 };
 
 struct hc_conn {
+    struct sw_conn io;
     struct sw_list link; /* in the client */
     struct sw_http_client *client;
     enum hc_state state;
-    int fd;
-    struct sw_watch watch;
     struct sw_timer timer;      /* until open: the deadline; idle: how long to keep it */
-    struct sw_defer again;      /* more work than one turn should do */
-    struct sw_defer reap;       /* frees it */
+    struct sw_defer reap;       /* frees it where io's on_free does not */
     struct sw_resolve *resolve; /* asked and not answered */
     struct sw_addr addrs[SW_RESOLVE_MAX];
     size_t n_addrs;
     size_t at_addr;
-    struct sw_tls *tls;
     struct sw_h1 *h1;
-    struct sw_buf in;    /* TLS: records as they came */
-    struct sw_buf plain; /* for the parser */
-    struct sw_buf out;   /* plain bytes to send */
-    struct sw_buf wire;  /* TLS: sealed */
     struct sw_http_call *call;
+    size_t body_off; /* of the request's body: given to io */
     unsigned cred_gen;
+    bool dialled;   /* io is in use: its on_free will come */
     bool reused;    /* carried a call before */
     bool got_bytes; /* of the answer to the current call */
-    bool eof;       /* the peer will send no more */
-    bool cut;       /* ... without saying so in TLS */
-    bool stepping;
+    bool surplus;   /* bytes follow what was parsed */
 };
 
 struct sw_http_call {
@@ -101,7 +92,11 @@ void hc_conn_open(struct sw_http_client *cl, struct sw_http_call *call);
 void hc_conn_use(struct hc_conn *c, struct sw_http_call *call);
 /* Closes it; memory goes with the loop's next turn. The call, if any, is the caller's business. */
 void hc_conn_close(struct hc_conn *c);
-/* Goes on reading after a pause. */
-void hc_conn_wake(struct hc_conn *c);
+/* Its call was answered: waits for the next one. */
+void hc_conn_rest(struct hc_conn *c);
+/* Stops reading the answer, and goes on. */
+void hc_conn_pause(struct hc_conn *c, bool pause);
+/* A part of the request did not leave yet. */
+bool hc_conn_unsent(const struct hc_conn *c, const struct sw_http_call *call);
 /* At the end of the client: at once. */
 void hc_conn_free(struct hc_conn *c);
