@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Listeners and the life of a connection. One step function moves a connection through its
- * states until it would block; callbacks only record and call it.
+ * Listeners and the life of a connection: requests are parsed as bytes come, responses given to io
+ * as the client takes them.
  */
 #include "http/server.h"
 
@@ -13,14 +13,11 @@
 #include "io/sock.h"
 
 enum {
-    STEPS_PER_WAKE = 64,
-    READ_SIZE = 4096,
+    READ_TURN = 8192,
     IN_SLACK = 4096,
     OUT_SLACK = 64 * 1024, /* heads around the payload */
     FIELDS_MAX = 4096,
-    LINGER_BYTES = 256 * 1024,
 };
-static const uint64_t linger_ns = SW_NS_PER_S;
 
 /* --- connections ------------------------------------------------------------------------ */
 
@@ -34,16 +31,13 @@ void conn_account(struct conn *c)
     c->accounted = now;
 }
 
-/* Frees what the socket needed; the object goes when nobody holds its response any more. */
+/* The object goes when nobody holds its response any more and io is done with it. */
 static void conn_destroy(struct conn *c)
 {
     sw_list_unlink(&c->link);
     sw_defer_cancel(&c->again);
-    sw_defer_cancel(&c->reap);
     sw_timer_stop(c->server->loop, &c->timer);
-    sw_watch_stop(&c->watch);
-    sw_sock_close(c->fd);
-    sw_buf_done(&c->in);
+    sw_conn_done(&c->io);
     sw_buf_done(&c->out);
     sw_buf_done(&c->payload);
     conn_account(c);
@@ -52,11 +46,6 @@ static void conn_destroy(struct conn *c)
     sw_arena_clear(&c->arena);
     sw_h1_free(c->h1);
     sw_free(c);
-}
-
-static void on_reap(struct sw_defer *d)
-{
-    conn_destroy(SW_CONTAINER_OF(d, struct conn, reap));
 }
 
 /* The socket is finished with. Tells a handler that still works on an answer. */
@@ -69,9 +58,7 @@ static void conn_close(struct conn *c)
     if (c->state == CONN_ZOMBIE || c->state == CONN_DEAD)
         return;
     sw_timer_stop(s->loop, &c->timer);
-    sw_watch_stop(&c->watch);
-    sw_sock_close(c->fd);
-    c->fd = -1;
+    sw_conn_close(&c->io, false); /* on_free follows */
     sw_buf_done(&c->out);
     sw_buf_done(&c->payload);
     conn_account(c);
@@ -82,8 +69,6 @@ static void conn_close(struct conn *c)
     c->resp.on_gone = NULL;
     if (held && gone)
         gone(c->resp.gone_arg);
-    if (c->state == CONN_DEAD)
-        sw_loop_defer(s->loop, &c->reap, on_reap);
     maybe_stopped(s);
 }
 
@@ -94,52 +79,28 @@ static void arm(struct conn *c, uint64_t ns)
     sw_timer_start(c->server->loop, &c->timer, ns, on_timeout);
 }
 
-/* SW_OK when both queues are empty. */
-static int flush(struct conn *c)
+/* Gives io what it takes. True when both queues are empty. */
+static bool flush(struct conn *c)
 {
-    while (sw_buf_len(&c->out) + sw_buf_len(&c->payload)) {
-        struct sw_slice a = sw_buf_slice(&c->out);
-        struct sw_slice b = sw_buf_slice(&c->payload);
-        struct iovec iov[2] = {{(void *)(uintptr_t)a.p, a.n}, {(void *)(uintptr_t)b.p, b.n}};
-        ssize_t n = sw_sock_writev(c->fd, iov, 2);
-        size_t head;
+    struct sw_buf *queues[] = {&c->out, &c->payload};
 
-        if (n < 0)
-            return (int)n;
-        head = sw_min((size_t)n, a.n);
-        sw_buf_consume(&c->out, head);
-        sw_buf_consume(&c->payload, (size_t)n - head);
+    for (size_t i = 0; i < SW_ARRAY_LEN(queues); i++) {
+        size_t n = sw_conn_write(&c->io, sw_buf_slice(queues[i]));
+
+        sw_buf_consume(queues[i], n);
         conn_account(c);
-        if (c->state == CONN_STREAM)
-            arm(c, c->server->opts.write_timeout_ns);
+        if (sw_buf_len(queues[i]))
+            return false; /* on_drained comes */
     }
-    return SW_OK;
+    return true;
 }
 
-/* Reads once; SW_OK when bytes came or the end of the stream was noted. */
-static int fill(struct conn *c)
+/* All is said: the client has a moment to read it. */
+static void finish(struct conn *c)
 {
-    size_t room = c->in.max - sw_buf_len(&c->in);
-    char *to = room ? sw_buf_reserve(&c->in, sw_min(room, READ_SIZE)) : NULL;
-    bool idle = sw_h1_idle(c->h1) && sw_buf_len(&c->in) == 0;
-    ssize_t n;
-
-    if (!to)
-        return SW_EAGAIN;
-    n = sw_sock_read(c->fd, to, sw_min(room, READ_SIZE));
-    if (n == SW_EOF) {
-        c->eof = true;
-        return SW_OK;
-    }
-    if (n < 0) {
-        if (sw_buf_len(&c->in) == 0)
-            sw_buf_done(&c->in); /* an idle connection holds no buffer */
-        return (int)n;
-    }
-    sw_buf_commit(&c->in, (size_t)n);
-    if (idle && c->state == CONN_READ)
-        arm(c, c->server->opts.header_timeout_ns);
-    return SW_OK;
+    c->state = CONN_LINGER;
+    sw_timer_stop(c->server->loop, &c->timer);
+    sw_conn_close_flushed(&c->io);
 }
 
 static void dispatch(struct conn *c)
@@ -200,32 +161,6 @@ static int on_event(struct conn *c, enum sw_h1_event ev)
     return SW_EINVAL;
 }
 
-static int step_read(struct conn *c)
-{
-    enum sw_h1_event ev;
-    struct sw_err err = {0};
-    size_t used;
-    int rc = sw_h1_next(c->h1, sw_buf_slice(&c->in), &used, &ev, &err);
-
-    if (rc == SW_OK) {
-        rc = on_event(c, ev);
-        sw_buf_consume(&c->in, used);
-        return rc;
-    }
-    sw_buf_consume(&c->in, used);
-    if (rc != SW_EAGAIN) {
-        sw_log_debug(c->server->opts.scope, "request refused: %s", err.msg);
-        refuse(c, sw_h1_error_status(c->h1), err.msg);
-        return SW_OK;
-    }
-    if (c->eof)
-        return SW_EOF;
-    rc = flush(c); /* a pending 100 Continue */
-    if (rc != SW_OK && rc != SW_EAGAIN)
-        return rc;
-    return fill(c);
-}
-
 /* Ready for the next request of the connection. */
 static void next_request(struct conn *c)
 {
@@ -236,135 +171,146 @@ static void next_request(struct conn *c)
     c->resp = (struct sw_http_resp){.fields = {.max = FIELDS_MAX}};
     c->req = (struct sw_http_req){.peer = c->req.peer, .arena = &c->arena};
     c->fresh = false;
+    c->begun = false;
     c->state = CONN_READ;
-    arm(c,
-        sw_buf_len(&c->in) ? c->server->opts.header_timeout_ns : c->server->opts.idle_timeout_ns);
+    arm(c, c->server->opts.idle_timeout_ns);
+    if (c->in_step)
+        return;
+    if (c->eof && sw_conn_unused(&c->io) == 0)
+        finish(c);
+    else
+        sw_conn_resume(&c->io); /* the next request may be here already */
 }
 
-static int step_flush(struct conn *c)
+/* Moves a response on. */
+static void advance(struct conn *c)
 {
-    int rc;
-
+    if (c->state == CONN_STREAM)
+        (void)flush(c);
+    if (c->state != CONN_FLUSH)
+        return;
     /* Not re-armed on progress: a client that takes a byte a second cannot hold the body. */
     if (!sw_timer_running(&c->timer))
         arm(c, c->server->opts.write_timeout_ns);
-    rc = flush(c);
-    if (rc != SW_OK)
-        return rc;
-    if (!c->close_after && !c->server->stopping) {
+    if (!flush(c))
+        return;
+    if (c->close_after || c->server->stopping)
+        finish(c);
+    else
         next_request(c);
-        return SW_OK;
-    }
-    sw_sock_shutdown_write(c->fd);
-    c->state = CONN_LINGER;
-    sw_buf_done(&c->in);
-    arm(c, linger_ns);
-    return SW_OK;
 }
-
-/* A close with unread bytes would reset the connection under our answer. */
-static int step_linger(struct conn *c)
-{
-    char waste[READ_SIZE];
-    ssize_t n = c->eof ? SW_EOF : sw_sock_read(c->fd, waste, sizeof(waste));
-
-    if (n < 0)
-        return (int)n;
-    c->lingered += (size_t)n;
-    return c->lingered > LINGER_BYTES ? SW_EOF : SW_OK;
-}
-
-static int step_stream(struct conn *c)
-{
-    int rc = flush(c);
-
-    if (rc == SW_OK)
-        sw_timer_stop(c->server->loop, &c->timer);
-    else if (rc == SW_EAGAIN && !sw_timer_running(&c->timer))
-        arm(c, c->server->opts.write_timeout_ns);
-    else if (rc != SW_EAGAIN)
-        return rc;
-    rc = fill(c);
-    if (c->eof)
-        return SW_EOF; /* nobody is left to read the stream */
-    return rc;
-}
-
-/* A late answer: all we can learn meanwhile is that the connection broke. */
-static int step_handle(struct conn *c)
-{
-    return c->eof ? SW_EAGAIN : fill(c);
-}
-
-static void conn_step(struct conn *c);
 
 static void on_again(struct sw_defer *d)
 {
-    conn_step(SW_CONTAINER_OF(d, struct conn, again));
-}
+    struct conn *c = SW_CONTAINER_OF(d, struct conn, again);
 
-static int step_once(struct conn *c)
-{
-    switch (c->state) {
-    case CONN_READ:
-        return step_read(c);
-    case CONN_HANDLE:
-        return step_handle(c);
-    case CONN_STREAM:
-        return step_stream(c);
-    case CONN_FLUSH:
-        return step_flush(c);
-    case CONN_LINGER:
-        return step_linger(c);
-    case CONN_ZOMBIE:
-    case CONN_DEAD:
-        break;
-    }
-    return SW_EAGAIN;
-}
-
-static void conn_step(struct conn *c)
-{
-    int rc = SW_OK;
-
-    if (c->in_step)
-        return;
-    c->in_step = true;
-    for (int i = 0; i < STEPS_PER_WAKE && rc == SW_OK; i++)
-        rc = step_once(c);
-    c->in_step = false;
-    if (rc == SW_OK)
-        sw_loop_defer(c->server->loop, &c->again, on_again);
-    else if (rc != SW_EAGAIN)
-        conn_close(c);
+    if (c->state != CONN_DEAD)
+        advance(c);
+    else if (c->io_gone)
+        conn_destroy(c);
 }
 
 void conn_wake(struct conn *c)
 {
-    if (c->state == CONN_DEAD)
-        sw_loop_defer(c->server->loop, &c->reap, on_reap);
-    else if (!c->in_step)
+    if (!c->in_step)
         sw_loop_defer(c->server->loop, &c->again, on_again);
 }
 
-static void on_conn(struct sw_watch *w, unsigned events)
+/* One event of the parser. False: needs more bytes. */
+static bool parse_step(struct conn *c, struct sw_slice in, size_t *at)
 {
-    (void)events;
-    conn_step(SW_CONTAINER_OF(w, struct conn, watch));
+    enum sw_h1_event ev;
+    struct sw_err err = {0};
+    size_t used = 0;
+    int rc;
+
+    if (!c->begun && *at < in.n) {
+        c->begun = true;
+        arm(c, c->server->opts.header_timeout_ns);
+    }
+    rc = sw_h1_next(c->h1, sw_slice_from(in, *at), &used, &ev, &err);
+    *at += used;
+    if (rc == SW_EAGAIN)
+        return false;
+    if (rc != SW_OK) {
+        sw_log_debug(c->server->opts.scope, "request refused: %s", err.msg);
+        refuse(c, sw_h1_error_status(c->h1), err.msg);
+    } else if (on_event(c, ev) != SW_OK) {
+        conn_close(c);
+    }
+    return true;
 }
+
+static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
+{
+    struct conn *c = SW_CONTAINER_OF(io, struct conn, io);
+    size_t at = 0;
+
+    c->in_step = true;
+    while (c->state == CONN_READ && parse_step(c, in, &at))
+        advance(c);
+    if (c->state == CONN_READ)
+        (void)flush(c); /* a pending 100 Continue */
+    c->in_step = false;
+    if (c->state == CONN_READ && c->eof)
+        finish(c);
+    else if (c->state == CONN_STREAM)
+        advance(c);
+    return at;
+}
+
+static void on_eof(struct sw_conn *io)
+{
+    struct conn *c = SW_CONTAINER_OF(io, struct conn, io);
+
+    c->eof = true;
+    if (c->state == CONN_READ)
+        finish(c);
+    else if (c->state == CONN_STREAM)
+        conn_close(c); /* nobody is left to read the stream */
+}
+
+static void on_drained(struct sw_conn *io)
+{
+    advance(SW_CONTAINER_OF(io, struct conn, io));
+}
+
+static void on_fail(struct sw_conn *io, const struct sw_err *err)
+{
+    (void)err;
+    conn_close(SW_CONTAINER_OF(io, struct conn, io));
+}
+
+static void on_free(struct sw_conn *io)
+{
+    struct conn *c = SW_CONTAINER_OF(io, struct conn, io);
+
+    c->io_gone = true;
+    conn_close(c); /* after a linger */
+    if (c->state == CONN_DEAD)
+        conn_destroy(c);
+}
+
+static const struct sw_conn_ops io_ops = {
+    .on_bytes = on_bytes,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};
 
 static bool conn_idle(const struct conn *c)
 {
-    return c->state == CONN_READ && sw_h1_idle(c->h1) && sw_buf_len(&c->in) == 0;
+    return c->state == CONN_READ && !c->begun && sw_conn_unsent(&c->io) == 0;
 }
 
 static void on_timeout(struct sw_timer *t)
 {
     struct conn *c = SW_CONTAINER_OF(t, struct conn, timer);
 
-    if (c->state == CONN_READ && !conn_idle(c)) {
+    if (c->state == CONN_READ && c->begun) {
         refuse(c, 408, "request not complete in time");
-        conn_step(c);
+        advance(c);
         return;
     }
     conn_close(c);
@@ -400,11 +346,17 @@ static void conn_open(struct sw_http_server *s, int fd, const struct sw_addr *pe
         return;
     }
     c = SW_NEW(struct conn);
+    if (sw_conn_init(&c->io, s->loop, fd, &(struct sw_conn_opts){.ops = &io_ops}, &err) != SW_OK) {
+        sw_log_warn(s->opts.scope, "connection dropped: %s", err.msg);
+        sw_free(c);
+        return;
+    }
+    c->io.in_max = (uint32_t)(sw_max(s->opts.limits.head, s->opts.limits.line) + IN_SLACK);
+    c->io.read_max = READ_TURN;
+    c->io.stall_ms = (uint32_t)(s->opts.write_timeout_ns / SW_NS_PER_MS);
     c->server = s;
-    c->fd = fd;
     c->fresh = true;
     c->h1 = sw_h1_new(SW_H1_REQUEST, &s->opts.limits);
-    sw_buf_init(&c->in, sw_max(s->opts.limits.head, s->opts.limits.line) + IN_SLACK);
     sw_buf_init(&c->out, s->opts.max_out + OUT_SLACK);
     sw_buf_init(&c->body, s->opts.limits.body);
     sw_buf_init(&c->resp.fields, FIELDS_MAX);
@@ -412,12 +364,6 @@ static void conn_open(struct sw_http_server *s, int fd, const struct sw_addr *pe
     sw_list_push_back(&s->conns, &c->link);
     s->nconns++;
     arm(c, s->opts.header_timeout_ns);
-    if (sw_watch_start(s->loop, &c->watch, fd, on_conn, &err) != SW_OK) {
-        sw_log_warn(s->opts.scope, "connection dropped: %s", err.msg);
-        conn_close(c);
-        return;
-    }
-    conn_wake(c);
 }
 
 void sw_http_server_adopt(struct sw_http_server *s, int fd)
@@ -523,6 +469,8 @@ void sw_http_server_stop(struct sw_http_server *s, uint64_t deadline_ns,
 
         if (conn_idle(c))
             conn_close(c);
+        else if (c->state == CONN_READ && !c->begun)
+            finish(c); /* its last response is on the way */
     }
     sw_timer_start(s->loop, &s->stop_timer, deadline_ns, on_stop_deadline);
     maybe_stopped(s);

@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "http/server.h"
 #include "io/accept.h"
+#include "io/conn.h"
 
 struct sw_http_resp {
     struct sw_buf fields; /* added by the handler */
@@ -19,29 +20,27 @@ enum conn_state {
     CONN_HANDLE, /* the handler has it */
     CONN_STREAM, /* the handler is writing */
     CONN_FLUSH,  /* the whole response is queued */
-    CONN_LINGER, /* we said all; the peer's bytes are thrown away so that it reads our answer */
+    CONN_LINGER, /* all is said: io ends it */
     CONN_ZOMBIE, /* socket closed, but the handler still holds the response */
     CONN_DEAD,
 };
 
 struct conn {
+    struct sw_conn io;
     struct sw_list link;
     struct sw_http_server *server; /* borrowed */
     enum conn_state state;
-    int fd;
-    struct sw_watch watch;
-    struct sw_timer timer;
-    struct sw_defer again; /* step once more */
-    struct sw_defer reap;
+    struct sw_timer timer; /* for the request, or the response, as a whole */
+    struct sw_defer again; /* go on, or free */
     struct sw_h1 *h1;
-    struct sw_buf in;
-    struct sw_buf out;     /* heads and streamed bytes */
+    struct sw_buf out;     /* heads and streamed bytes, not given to io yet */
     struct sw_buf payload; /* body of the response, behind out */
     size_t accounted;      /* our part of server->out_total */
-    size_t lingered;
     bool in_step;
     bool eof;
-    bool fresh; /* no request was finished yet */
+    bool begun;   /* bytes of a request came */
+    bool io_gone; /* io's memory is ours again */
+    bool fresh;   /* no request was finished yet */
     bool close_after;
     bool no_payload; /* HEAD */
     struct sw_arena arena;
