@@ -58,7 +58,7 @@ static void tell_failed(struct sw_conn *c)
     if (c->fail_errno)
         (void)sw_err_sys(&err, c->fail_errno, "connection failed");
     else if (c->fail_rc == SW_ELIMIT)
-        (void)sw_err_set(&err, SW_ELIMIT, "more than %d bytes wait for the peer", SW_CONN_OUT_MAX);
+        (void)sw_err_set(&err, SW_ELIMIT, "more than %u bytes wait for the peer", c->out_max);
     else
         (void)sw_err_set(&err, c->fail_rc, "connection was reset");
     io_conn_fail_now(c, &err);
@@ -211,6 +211,7 @@ int sw_conn_init(struct sw_conn *c, struct sw_loop *l, int fd, const struct sw_c
     memset(c, 0, sizeof(*c));
     c->ops = o->ops;
     c->in_max = SW_CONN_IN_MAX;
+    c->out_max = SW_CONN_OUT_MAX;
     sw_list_init(&c->dirty);
     rc = sw_watch_start(l, &c->watch, fd, on_event, err);
     if (rc != SW_OK) {
@@ -263,12 +264,12 @@ int sw_conn_attach(struct sw_conn *c, struct sw_loop *l, struct sw_err *err)
     int fd = c->watch.fd;
     int rc = sw_watch_start(l, &c->watch, fd, on_event, err);
 
+    c->shared = io_conn_shared(l);
+    c->shared->queued += c->queued;
     if (rc != SW_OK) {
         c->watch.fd = fd;
         return rc;
     }
-    c->shared = io_conn_shared(l);
-    c->shared->queued += c->queued;
     c->readable = true;
     c->full = false;
     if (sw_conn_unsent(c))

@@ -30,7 +30,7 @@ struct sw_conn_shared;
 
 enum {
     SW_CONN_HIGH = 64 * 1024,    /* unsent output from here on: the source should pause */
-    SW_CONN_OUT_MAX = 8 << 20,   /* unsent output beyond this fails the connection */
+    SW_CONN_OUT_MAX = 8 << 20,   /* unsent output beyond this fails it; see out_max */
     SW_CONN_IN_MAX = 1 << 20,    /* unused input from here on: reading stops; see in_max */
     SW_CONN_ROOM_MAX = 80 << 10, /* of sw_conn_room */
     SW_CONN_HEADROOM = 16,       /* writable bytes in front of received ones */
@@ -86,6 +86,7 @@ struct sw_conn {
     uint32_t queued;   /* bytes in the chunks */
     uint32_t marks;    /* of sw_conn_mark, in the chunks */
     uint32_t in_max;   /* owner's: reading stops when so much waits; SW_CONN_IN_MAX at first */
+    uint32_t out_max;  /* owner's: more than this unsent fails it; SW_CONN_OUT_MAX at first */
     uint32_t stall_ms; /* owner's: how long output may wait without progress; 0: for ever */
     uint32_t read_max; /* owner's: bytes read in one turn; 0: a megabyte at most */
     int16_t fail_rc;
@@ -157,7 +158,7 @@ void sw_conn_resume(struct sw_conn *c);
 
 /*
  * Takes a paused, open connection off its loop and on to another one, resumed. Not from a callback
- * of the connection. SW_ESYS as for init; it is still detached then.
+ * of the connection. SW_ESYS when the loop refuses the descriptor: all it is good for is to close.
  */
 void sw_conn_detach(struct sw_conn *c);
 SW_NODISCARD int sw_conn_attach(struct sw_conn *c, struct sw_loop *l, struct sw_err *err);

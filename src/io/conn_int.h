@@ -42,8 +42,8 @@ struct sw_conn_shared {
     struct sw_loop *loop;
     struct sw_list dirty;
     struct sw_defer flush;
-    struct sw_conn_chunk *spare;
-    unsigned n_spare;
+    struct sw_conn_chunk *spare[2]; /* IO_CHUNK and SW_CONN_ROOM_MAX */
+    unsigned n_spare[2];
     size_t queued;
     uint8_t *rx; /* IO_RX */
     uint8_t *tx; /* IO_TX; NULL until a filter seals */
@@ -54,7 +54,7 @@ struct sw_conn_shared {
 /* The loop's; made on first use. */
 struct sw_conn_shared *io_conn_shared(struct sw_loop *l);
 uint8_t *io_conn_tx(struct sw_conn_shared *s);
-/* A chunk with room for n bytes. */
+/* A chunk with room for n <= SW_CONN_ROOM_MAX bytes. */
 struct sw_conn_chunk *io_chunk_get(struct sw_conn_shared *s, size_t n);
 /* s: NULL for a connection that is detached. */
 void io_chunk_put(struct sw_conn_shared *s, struct sw_conn_chunk *k);

@@ -6,7 +6,8 @@
 #include "io/conn_int.h"
 
 enum {
-    SPARE_CHUNKS = 64,
+    SPARE_SMALL = 64, /* chunks kept for the next connection */
+    SPARE_LARGE = 8,
     APART = 1344, /* chunks used together begin at different places of a page */
 };
 
@@ -14,11 +15,13 @@ static void shared_free(struct sw_loop_local *local)
 {
     struct sw_conn_shared *s = SW_CONTAINER_OF(local, struct sw_conn_shared, local);
 
-    while (s->spare) {
-        struct sw_conn_chunk *k = s->spare;
+    for (int large = 0; large < 2; large++) {
+        while (s->spare[large]) {
+            struct sw_conn_chunk *k = s->spare[large];
 
-        s->spare = k->next;
-        sw_free(k);
+            s->spare[large] = k->next;
+            sw_free(k);
+        }
     }
     sw_free(s->rx);
     sw_free(s->tx);
@@ -52,16 +55,16 @@ uint8_t *io_conn_tx(struct sw_conn_shared *s)
 
 struct sw_conn_chunk *io_chunk_get(struct sw_conn_shared *s, size_t n)
 {
-    struct sw_conn_chunk *k = s->spare;
+    bool large = n > IO_CHUNK;
+    size_t cap = large ? SW_CONN_ROOM_MAX : IO_CHUNK;
+    struct sw_conn_chunk *k = s->spare[large];
 
-    if (n > IO_CHUNK || !k) {
-        size_t cap = sw_max(n, IO_CHUNK);
-
+    if (k) {
+        s->spare[large] = k->next;
+        s->n_spare[large]--;
+    } else {
         k = sw_malloc(sizeof(*k) + cap + 1 + APART);
         k->cap = (uint32_t)cap;
-    } else {
-        s->spare = k->next;
-        s->n_spare--;
     }
     k->next = NULL;
     k->off = k->n = k->marks = 0;
@@ -70,13 +73,15 @@ struct sw_conn_chunk *io_chunk_get(struct sw_conn_shared *s, size_t n)
 
 void io_chunk_put(struct sw_conn_shared *s, struct sw_conn_chunk *k)
 {
-    if (!s || k->cap != IO_CHUNK || s->n_spare == SPARE_CHUNKS) {
+    bool large = k->cap > IO_CHUNK;
+
+    if (!s || s->n_spare[large] == (large ? SPARE_LARGE : SPARE_SMALL)) {
         sw_free(k);
         return;
     }
-    k->next = s->spare;
-    s->spare = k;
-    s->n_spare++;
+    k->next = s->spare[large];
+    s->spare[large] = k;
+    s->n_spare[large]++;
 }
 
 /* ---- bytes that wait ---- */

@@ -208,7 +208,7 @@ static void settle(struct sw_conn *c, size_t before)
     /* What was put while the socket took nothing counts, too. */
     if (sw_max(before, unsent) >= SW_CONN_HIGH)
         c->was_high = true;
-    if (unsent > SW_CONN_OUT_MAX)
+    if (unsent > c->out_max)
         io_conn_fail(c, SW_ELIMIT, 0);
     if (unsent == 0) {
         bool was_shut = c->shut;
@@ -278,7 +278,7 @@ void sw_conn_commit(struct sw_conn *c, size_t n)
     add_queued(c, n);
     if (!c->full && !c->opening && c->queued >= (c->lazy ? LAZY_FLUSH_AT : FLUSH_AT))
         io_conn_flush(c);
-    else if (c->queued > SW_CONN_OUT_MAX)
+    else if (c->queued > c->out_max)
         io_conn_fail(c, SW_ELIMIT, 0);
     else
         io_conn_mark_dirty(c);

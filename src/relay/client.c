@@ -185,19 +185,19 @@ static void activate(struct relay_client *c)
                  sw_addr_text(&c->setup->peer, addr));
     relay_table_add(c, &c->setup->id);
     setup_free(c);
-    if (c->ws.tls)
-        sw_tls_export_done(c->ws.tls);
+    if (sw_wsconn_tls(&c->ws))
+        sw_tls_export_done(sw_wsconn_tls(&c->ws));
     c->state = RELAY_ACTIVE;
     c->rx_ns = sw_loop_now(w->loop);
     c->tokens_ns = c->rx_ns;
     c->tokens = w->relay->config->burst;
     c->unlimited = w->roster && relay_roster_find(w->roster, &c->id->id) == RELAY_GATEWAY;
     if (w->relay->config->rate && !c->unlimited) /* large reads would be paid for with long waits */
-        c->ws.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
+        c->ws.io.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
     sw_metric_add(w->stats.accepts, 1);
     sw_metric_add(w->stats.clients, 1);
     sw_timer_start(w->loop, &c->timer, ping_delay(), on_timer);
-    sw_wsconn_resume(&c->ws);
+    sw_conn_resume(&c->ws.io);
 }
 
 /* On its own worker now. */
@@ -217,7 +217,7 @@ static void on_arrive(struct sw_msg *m)
     }
     sw_list_push_back(&w->clients, &c->link);
     w->n_clients++;
-    if (sw_wsconn_attach(&c->ws, w->loop, &err) != SW_OK) {
+    if (sw_conn_attach(&c->ws.io, w->loop, &err) != SW_OK) {
         relay_refused(w, "system", err.msg);
         relay_client_kill(c);
         return;
@@ -234,7 +234,7 @@ static void on_move(struct sw_defer *d)
     struct relay_worker *w = c->worker;
 
     sw_timer_stop(w->loop, &c->timer);
-    sw_wsconn_detach(&c->ws);
+    sw_conn_detach(&c->ws.io);
     sw_list_unlink(&c->link);
     w->n_clients--;
     s->msg.cb = on_arrive;
@@ -249,7 +249,7 @@ void relay_client_admitted(struct relay_client *c)
         activate(c);
         return;
     }
-    sw_wsconn_pause(&c->ws);
+    sw_conn_pause(&c->ws.io);
     sw_loop_defer(w->loop, &c->setup->move, on_move);
 }
 
@@ -262,7 +262,7 @@ static bool is_stranger(const struct relay_worker *w, const struct sw_nodeid *id
 static void await_roster(struct relay_client *c)
 {
     c->setup->awaited = true;
-    sw_wsconn_pause(&c->ws);
+    sw_conn_pause(&c->ws.io);
     sw_timer_start(c->worker->loop, &c->timer, ROSTER_MS * SW_NS_PER_MS, on_timer);
 }
 
@@ -275,7 +275,7 @@ void relay_client_judge_again(struct relay_client *c)
         struct sw_nodeid id = c->setup->id;
 
         c->setup->awaited = false;
-        sw_wsconn_resume(&c->ws);
+        sw_conn_resume(&c->ws.io);
         relay_client_proved(c, &id);
         return;
     }
@@ -303,7 +303,7 @@ void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id)
     } else if (is_stranger(w, id)) {
         await_roster(c);
     } else if (w->asker) {
-        sw_wsconn_pause(&c->ws);
+        sw_conn_pause(&c->ws.io);
         relay_ask(c);
     } else {
         relay_client_admitted(c);
@@ -413,7 +413,7 @@ static void on_batch(struct sw_wsconn *ws, size_t wire)
         relay_client_status(c, SW_RELAY_RATE_LIMITED);
     }
     c->throttled = true;
-    sw_wsconn_pause(ws);
+    sw_conn_pause(&ws->io);
     sw_timer_start(c->worker->loop, &c->timer,
                    (uint64_t)-c->tokens * SW_NS_PER_S / cfg->rate + SW_NS_PER_MS, on_timer);
 }
@@ -460,7 +460,7 @@ static void on_timer(struct sw_timer *t)
     } else if (c->throttled) {
         c->throttled = false;
         c->rx_ns = sw_loop_now(c->worker->loop); /* it was not heard meanwhile */
-        sw_wsconn_resume(&c->ws);
+        sw_conn_resume(&c->ws.io);
         sw_timer_start(c->worker->loop, &c->timer, ping_delay(), on_timer);
     } else {
         check_life(c);

@@ -59,7 +59,7 @@ static void deliver(struct relay_worker *w, const struct crossing *x, const uint
     }
     if (sw_wsconn_queued(ws) >= w->relay->config->queue ||
         sw_wsconn_unsent(ws) + x->n > QUEUE_BYTES ||
-        (sw_wsconn_thread_queue() > WORKER_BYTES && sw_wsconn_queued(ws))) {
+        (sw_conn_loop_queued(w->loop) > WORKER_BYTES && sw_wsconn_queued(ws))) {
         sw_metric_add(w->stats.dropped_queue, 1);
         return;
     }

@@ -230,9 +230,9 @@ static bool header_proves(const struct relay_client *c, const struct sw_relay_he
     uint8_t km[SW_RELAY_KM_LEN];
     struct sw_err err = {0};
 
-    return c->ws.tls &&
-           sw_tls_export(c->ws.tls, SW_RELAY_EXPORT_LABEL, sw_slice(h->id.b, sizeof(h->id.b)), km,
-                         sizeof(km), &err) == SW_OK &&
+    return sw_wsconn_tls(&c->ws) &&
+           sw_tls_export(sw_wsconn_tls(&c->ws), SW_RELAY_EXPORT_LABEL,
+                         sw_slice(h->id.b, sizeof(h->id.b)), km, sizeof(km), &err) == SW_OK &&
            sw_relay_header_ok(h, km);
 }
 
@@ -270,7 +270,7 @@ static void upgrade(struct relay_client *c, const struct sw_h1_msg *m, struct sw
         return;
     }
     /* Taken from another connection, or changed on the way. Without TLS it cannot be right. */
-    if (field && c->ws.tls)
+    if (field && sw_wsconn_tls(&c->ws))
         relay_client_note(c, "proof", SW_RELAY_AUTH_FIELD " is of another connection");
     relay_client_challenge(c);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A WebSocket on a socket, plain or TLS, accepted or dialled. It starts as a stream of bytes, for
- * the upgrade, and carries messages afterwards. A connection at rest owns no buffer: reads go into
- * memory of the thread, output waits in pieces that are borrowed while something waits.
+ * A WebSocket on a connection (io/conn.h). It starts as a stream of bytes, for the upgrade, and
+ * carries messages afterwards.
  *
  * Callbacks come from the loop, never from inside a call of the owner. The owner may close the
- * connection in any of them; on_free tells when its memory may go. A connection that is paused and
- * detached may move to another loop.
+ * connection in any of them; on_free tells when its memory may go. The owner pauses io, moves it to
+ * another loop and sets its limits; the rest of io is ours.
  */
 #pragma once
 
@@ -16,11 +15,11 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "http/ws/ws.h"
-#include "io/loop.h"
+#include "io/conn.h"
+#include "tls/connfilter.h"
 
 struct sw_tls;
 struct sw_wsconn;
-struct sw_wschunk;
 
 enum { SW_WSCONN_FRAME_MAX = 65600 }; /* payload of one frame we send */
 
@@ -44,47 +43,12 @@ struct sw_wsconn_ops {
     void (*on_free)(struct sw_wsconn *c);
 };
 
-/* Bytes that wait; owned, freed when there are none. */
-struct sw_wsbytes {
-    uint8_t *p;
-    uint32_t off;
-    uint32_t n; /* end of the content */
-    uint32_t cap;
-};
-
 /* Embedded in what owns it. */
 struct sw_wsconn {
-    struct sw_watch watch;
-    struct sw_loop *loop; /* NULL while detached */
+    struct sw_conn io;
     const struct sw_wsconn_ops *ops;
-    struct sw_tls *tls; /* owned; NULL: plain */
     struct sw_ws ws;
-    struct sw_defer defer; /* go on, or free */
-    struct sw_timer stall; /* the socket takes nothing; and the end of a linger */
-    struct sw_wsbytes in;  /* received and plain, not used yet */
-    struct sw_wsbytes raw; /* start of a TLS record */
-    struct sw_wsbytes out; /* sealed, not written yet; handshake messages */
-    struct sw_wschunk *head;
-    struct sw_wschunk *tail;
-    uint32_t out_n;      /* bytes in the chunks */
-    uint32_t out_frames; /* data frames in them */
-    uint32_t stall_ms;
-    uint32_t read_max; /* bytes read in one turn, the owner's to set; 0: what is there */
-    uint8_t fail_rc;   /* as a positive number; 0: none */
-    int fail_errno;
-    bool readable : 1;
-    bool hup : 1;
-    bool eof : 1; /* the stream below ended */
-    bool bye : 1; /* a close frame came */
-    bool paused : 1;
-    bool upgraded : 1;
-    bool connecting : 1;
-    bool opening : 1; /* connect or handshake in progress */
-    bool flush_due : 1;
-    bool lingering : 1;
-    bool shut : 1;
-    bool bulk : 1;
-    bool closed : 1;
+    bool upgraded;
 };
 
 /*
@@ -112,32 +76,24 @@ void sw_wsconn_send(struct sw_wsconn *c, enum sw_ws_op op, const void *p, size_t
 /* Data frames that wait, and bytes of everything that waits. */
 static inline size_t sw_wsconn_queued(const struct sw_wsconn *c)
 {
-    return c->out_frames;
+    return c->io.marks;
 }
 static inline size_t sw_wsconn_unsent(const struct sw_wsconn *c)
 {
-    return (size_t)c->out_n + (c->out.n - c->out.off);
+    return sw_conn_unsent(&c->io);
+}
+/* NULL: plain, or closed. */
+static inline struct sw_tls *sw_wsconn_tls(const struct sw_wsconn *c)
+{
+    return sw_tls_of(c->io.filter);
 }
 
-/* Bytes that wait on all connections of this thread together. */
-size_t sw_wsconn_thread_queue(void);
-
-/* No messages until resume; the kernel's buffer fills and the peer slows down. */
-void sw_wsconn_pause(struct sw_wsconn *c);
-void sw_wsconn_resume(struct sw_wsconn *c);
-/*
- * Takes a paused, open connection off its loop, and on to another one, where it goes on. Not from a
- * callback of the connection. SW_ESYS as for init.
- */
-void sw_wsconn_detach(struct sw_wsconn *c);
-SW_NODISCARD int sw_wsconn_attach(struct sw_wsconn *c, struct sw_loop *l, struct sw_err *err);
-/* Instead of attaching it again: closes and frees what it owns, at once, without callbacks. */
+/* Instead of attaching io again: closes and frees what it owns, at once, without callbacks. */
 void sw_wsconn_discard(struct sw_wsconn *c);
-
 /* Closes now, without on_end; on_free follows from the loop. Harmless twice. */
 void sw_wsconn_close(struct sw_wsconn *c);
 /*
- * Says goodbye (code 0: no close frame), sends what waits, then FIN, gives the peer a second to
- * read it, and closes. Nothing but on_free follows.
+ * Says goodbye (code 0: no close frame) and lingers as sw_conn_close_flushed does, for a peer that
+ * takes something every SW_CONN_LINGER_MS. Nothing but on_free follows.
  */
 void sw_wsconn_finish(struct sw_wsconn *c, uint16_t code, const char *reason);

@@ -69,12 +69,12 @@ static int put_auth_header(struct rc_link *k, struct sw_buf *out)
     struct sw_err err = {0};
 
     /* Without it, the relay sends a challenge: one round trip more. */
-    if (sw_tls_export(k->ws.tls, SW_RELAY_EXPORT_LABEL,
+    if (sw_tls_export(sw_wsconn_tls(&k->ws), SW_RELAY_EXPORT_LABEL,
                       sw_slice(sw_rawkey_id(key)->b, SW_NODEID_LEN), km, sizeof(km),
                       &err) != SW_OK ||
         sw_relay_header_make(key, km, text, &err) != SW_OK)
         return SW_OK;
-    sw_tls_export_done(k->ws.tls);
+    sw_tls_export_done(sw_wsconn_tls(&k->ws));
     explicit_bzero(km, sizeof(km));
     return sw_h1_put_field_str(out, SW_RELAY_AUTH_FIELD, text);
 }
@@ -103,7 +103,7 @@ static int put_request(struct rc_link *k, struct sw_buf *out)
 
         rc = sw_h1_put_field_str(out, "Authorization", value);
     }
-    if (rc == SW_OK && k->ws.tls)
+    if (rc == SW_OK && sw_wsconn_tls(&k->ws))
         rc = put_auth_header(k, out);
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }

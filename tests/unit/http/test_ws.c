@@ -333,13 +333,13 @@ static void test_pause_and_move_lose_nothing(void **state)
 
     (void)state;
     turns(l, 5);
-    sw_wsconn_pause(&s.ws);
+    sw_conn_pause(&s.ws.io);
     for (int i = 0; i < 10; i++)
         sw_wsconn_send(&c.ws, SW_WS_BINARY, "0123456789", 10);
     turns(l, 10);
     assert_int_equal(s.messages, 0);
-    sw_wsconn_detach(&s.ws);
-    assert_int_equal(sw_wsconn_attach(&s.ws, other, &err), SW_OK);
+    sw_conn_detach(&s.ws.io);
+    assert_int_equal(sw_conn_attach(&s.ws.io, other, &err), SW_OK);
     turns(other, 10);
     assert_int_equal(s.messages, 10);
     sw_wsconn_close(&s.ws);
