@@ -7,7 +7,7 @@
 
 enum {
     SPARE_SMALL = 64, /* chunks kept for the next connection */
-    SPARE_LARGE = 8,
+    SPARE_LARGE = 24,
     APART = 1344, /* chunks used together begin at different places of a page */
 };
 

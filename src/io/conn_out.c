@@ -13,9 +13,9 @@
 
 enum {
     IOV = 16,
-    FLUSH_AT = 16 * 1024,       /* output collected before it is written */
-    LAZY_FLUSH_AT = 256 * 1024, /* the same for 'lazy' */
-    THROUGH = 4096,             /* pieces from here on are not copied */
+    FLUSH_AT = 16 * 1024,    /* output collected before it is written */
+    LAZY_FLUSH_AT = 2 << 20, /* the same for 'lazy': more than a turn brings */
+    THROUGH = 4096,          /* pieces from here on are not copied */
 };
 
 size_t sw_conn_unsent(const struct sw_conn *c)
@@ -261,7 +261,9 @@ uint8_t *sw_conn_room(struct sw_conn *c, size_t n)
 {
     assert(n <= SW_CONN_ROOM_MAX && c->shared && !c->closed);
     if (!c->tail || c->tail->cap - c->tail->n < n) {
-        struct sw_conn_chunk *k = io_chunk_get(c->shared, n);
+        /* Where much is collected, fewer and larger pieces. */
+        struct sw_conn_chunk *k =
+            io_chunk_get(c->shared, c->lazy && c->tail ? SW_CONN_ROOM_MAX : n);
 
         if (c->tail)
             c->tail->next = k;
