@@ -162,6 +162,9 @@ static void go_on(struct sw_conn *c)
         c->ops->on_batch(c, wire);
     if (!c->closed && !c->lingering)
         tell_ends(c);
+    /* What its own input caused leaves now: many that wake up together share few chunks. */
+    if (!c->closed && sw_list_linked(&c->dirty))
+        io_conn_flush(c);
 }
 
 static void on_go(struct sw_defer *d)

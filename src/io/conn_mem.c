@@ -6,7 +6,7 @@
 #include "io/conn_int.h"
 
 enum {
-    SPARE_SMALL = 64, /* chunks kept for the next connection */
+    SPARE_SMALL = 16, /* chunks kept for the next connection */
     SPARE_LARGE = 24,
     APART = 1344, /* chunks used together begin at different places of a page */
 };

@@ -442,6 +442,7 @@ static void cancelled_calls_say_nothing(void **state)
     assert_int_equal(w->done, 0);
     assert_int_equal(sw_http_client_conns(w->client), 0);
     /* And the end of the client is the end of its calls. */
+    w->cancel = false;
     start(w, "GET", "", false);
     turns(w, 3);
     sw_http_client_free(w->client);
