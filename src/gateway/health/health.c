@@ -13,14 +13,10 @@
 #include "gateway/config/config.h"
 #include "gateway/health/h2.h"
 #include "gateway/health/health.h"
-#include "gateway/health/tls.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/upstream/outlier.h"
 #include "http/client.h"
 #include "http/grpc/grpc.h"
-#include "io/sock.h"
-
-enum { RECEIVE_MAX = 64 * 1024 };
 
 static void begin(struct checker *k);
 
@@ -66,15 +62,7 @@ static void drop_io(struct checker *k, bool now)
     k->rpc = NULL;
     sw_gw_probe_free(k->probe, now);
     k->probe = NULL;
-    sw_dial_cancel(&k->dial);
-    sw_watch_stop(&k->watch);
-    sw_gw_check_tls_free(k->tls);
-    k->tls = NULL;
-    k->said = false;
-    if (k->fd >= 0)
-        sw_sock_close(k->fd);
-    k->fd = -1;
-    sw_buf_clear(&k->in);
+    checker_drop_tcp(k, now);
 }
 
 static void on_next(struct sw_timer *t)
@@ -213,7 +201,6 @@ static void checker_stop(struct checker *k)
     sw_list_unlink(&k->link);
     sw_http_client_free(k->http);
     sw_grpc_client_free(k->grpc);
-    sw_buf_done(&k->in);
     sw_free(k->name);
     (void)sw_gw_member_unref(k->member);
     sw_free(k);
@@ -240,12 +227,10 @@ static void want(struct sw_gw_health *h, struct sw_gw_member *m, const struct sw
         k->health = h;
         k->member = sw_gw_member_ref(m);
         k->check = c;
-        k->fd = -1;
         /* Of a check whose settings changed: what the one before found out counts until then. */
         k->down = atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_FAILED_ACTIVE;
         k->known = k->down;
         k->want = (struct sw_gw_tls_want){.tls = tls_of(k), .host = server_name(k)};
-        sw_buf_init(&k->in, RECEIVE_MAX);
         sw_list_init(&k->link);
         sw_list_push_back(&h->checkers, &k->link);
         /* Not all in one turn. */

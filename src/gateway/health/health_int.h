@@ -5,16 +5,14 @@
  */
 #pragma once
 
-#include "base/buf.h"
 #include "base/list.h"
 #include "gateway/config/config.h"
 #include "gateway/config/tls.h"
 #include "gateway/upstream/cluster.h"
 #include "io/loop.h"
-#include "tunnel/dial.h"
 
-struct sw_gw_check_tls;
 struct sw_gw_probe;
+struct sw_gw_tcp_probe;
 struct sw_grpc_call;
 struct sw_grpc_client;
 struct sw_http_call;
@@ -41,12 +39,7 @@ struct checker {
     struct sw_gw_probe *probe;  /* HTTP/2 */
     struct sw_gw_tls_want want; /* with TLS */
     char *name;                 /* owned: want.host */
-    struct sw_dial dial;
-    struct sw_watch watch;
-    int fd;
-    struct sw_gw_check_tls *tls; /* TCP over TLS */
-    bool said;                   /* TCP: what there is to send is sent */
-    struct sw_buf in;
+    struct sw_gw_tcp_probe *tcp;
 };
 
 struct sw_gw_health {
@@ -68,5 +61,7 @@ void checker_begin_http(struct checker *k);
 void checker_begin_h2(struct checker *k);
 void checker_begin_grpc(struct checker *k);
 void checker_begin_tcp(struct checker *k);
+/* Ends a TCP check; harmless when none runs. now: at once, which its own callbacks must not ask. */
+void checker_drop_tcp(struct checker *k, bool now);
 /* Members without an IP address: true when this was the whole check. */
 bool checker_begin_pipe(struct checker *k);

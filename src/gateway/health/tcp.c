@@ -2,14 +2,27 @@
 /* Health checks by bytes: a connection, what it sends and receives, over TLS or not. */
 #include <string.h>
 
+#include "base/mem.h"
 #include "gateway/health/health_int.h"
-#include "gateway/health/tls.h"
+#include "io/conn.h"
 #include "io/sock.h"
+#include "tls/connfilter.h"
 
-static bool all_received(const struct checker *k)
+enum { RECEIVE_MAX = 64 * 1024 };
+
+/* One connection of a check; it outlives its check until the loop is done with it. */
+struct sw_gw_tcp_probe {
+    struct sw_conn io;
+    struct checker *checker; /* NULL: the check is over */
+};
+
+static struct sw_gw_tcp_probe *probe_of(struct sw_conn *io)
 {
-    struct sw_slice have = sw_buf_slice(&k->in);
+    return SW_CONTAINER_OF(io, struct sw_gw_tcp_probe, io);
+}
 
+static bool all_received(const struct checker *k, struct sw_slice have)
+{
     for (size_t i = 0; i < k->check->n_receive; i++) {
         struct sw_slice want = k->check->receive[i];
         const char *at = memmem(have.p, have.n, want.p, want.n);
@@ -21,94 +34,111 @@ static bool all_received(const struct checker *k)
     return true;
 }
 
-static void on_tcp_bytes(struct sw_watch *w, unsigned events)
+static void finish(struct sw_conn *io, bool ok, const char *why)
 {
-    struct checker *k = SW_CONTAINER_OF(w, struct checker, watch);
-    char buf[4096];
-    ssize_t n;
-
-    (void)events;
-    while ((n = sw_sock_read(k->fd, buf, sizeof(buf))) > 0) {
-        if (sw_buf_append(&k->in, buf, (size_t)n) < 0) {
-            checker_finish(k, false, "answer too long");
-            return;
-        }
-        if (all_received(k)) {
-            checker_finish(k, true, "");
-            return;
-        }
-    }
-    if (n != SW_EAGAIN)
-        checker_finish(k, false, "connection closed");
+    if (probe_of(io)->checker)
+        checker_finish(probe_of(io)->checker, ok, why);
 }
 
-/* The handshake alone says that somebody with the right name is there. */
-static void on_tls_bytes(struct sw_watch *w, unsigned events)
+/* With TLS, the handshake alone shows that somebody with the right name is there. */
+static void on_open(struct sw_conn *io)
 {
-    struct checker *k = SW_CONTAINER_OF(w, struct checker, watch);
-    struct sw_err err = {0};
-    int rc = sw_gw_check_tls_read(k->tls, &k->in, &err);
+    const struct sw_gw_check *c = probe_of(io)->checker->check;
 
-    (void)events;
-    if (sw_gw_check_tls_open(k->tls) && !k->said) {
-        int sent = k->check->send.n ? sw_gw_check_tls_write(k->tls, k->check->send, &err) : SW_OK;
-
-        k->said = true;
-        rc = sent == SW_OK ? rc : sent;
-    }
-    if (k->said && (rc == SW_EAGAIN || k->check->n_receive) && all_received(k))
-        checker_finish(k, true, "");
-    else if (rc != SW_EAGAIN)
-        checker_finish(k, false, err.msg);
-}
-
-static void begin_tls(struct checker *k)
-{
-    struct sw_err err = {0};
-
-    k->tls = sw_gw_check_tls_new(&k->want, k->fd, &err);
-    if (!k->tls || sw_watch_start(k->health->loop, &k->watch, k->fd, on_tls_bytes, &err) != SW_OK)
-        checker_finish(k, false, err.msg);
-}
-
-static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
-{
-    struct checker *k = SW_CONTAINER_OF(d, struct checker, dial);
-    struct sw_dialled c;
-    struct sw_err e = {0};
-
-    if (rc != SW_OK) {
-        checker_finish(k, false, rc == SW_ETIME ? "connect timeout" : err->msg);
+    sw_conn_put(io, c->send.p, c->send.n);
+    if (c->n_receive)
         return;
-    }
-    sw_dial_take(d, &c);
+    sw_conn_shutdown(io);
+    if (io->shut)
+        finish(io, true, "");
+    else if (!io->cut) /* on_fail follows otherwise */
+        finish(io, false, "cannot send");
+}
+
+/* Bytes that are not used come again together with what follows. */
+static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
+{
+    if (all_received(probe_of(io)->checker, in))
+        finish(io, true, "");
+    else if (in.n >= RECEIVE_MAX)
+        finish(io, false, "answer too long");
+    return 0;
+}
+
+static void on_eof(struct sw_conn *io)
+{
+    finish(io, false, "connection closed");
+}
+
+static void on_fail(struct sw_conn *io, const struct sw_err *err)
+{
+    finish(io, false, err->msg);
+}
+
+static void on_free(struct sw_conn *io)
+{
+    sw_free(probe_of(io));
+}
+
+static const struct sw_conn_ops io_ops = {
+    .on_open = on_open,
+    .on_bytes = on_bytes,
+    .on_eof = on_eof,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};
+
+static int probe_start(struct sw_gw_tcp_probe *p, struct sw_err *err)
+{
+    struct checker *k = p->checker;
+    struct sw_conn_opts o = {.ops = &io_ops, .dialled = true};
+    struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
+    struct sw_addr to = checker_target(k);
+    int fd = -1;
+    int rc = sw_sock_connect(&to, NULL, &so, &fd, err);
+
+    if (rc != SW_OK)
+        return rc;
     if (k->want.tls) {
-        k->fd = sw_dialled_fd(&c);
-        begin_tls(k);
-        return;
+        struct sw_tls_params params = {0};
+
+        sw_gw_tls_client_params(&k->want, &params);
+        o.filter = sw_tls_filter(sw_tls_new(&params, err));
+        if (!o.filter) {
+            sw_sock_close(fd);
+            return err->rc;
+        }
     }
-    if (k->check->send.n == 0 && k->check->n_receive == 0) {
-        sw_dialled_close(&c);
-        checker_finish(k, true, "");
-        return;
-    }
-    k->fd = sw_dialled_fd(&c);
-    if (sw_sock_write(k->fd, k->check->send.p, k->check->send.n) != (ssize_t)k->check->send.n ||
-        (k->check->n_receive &&
-         sw_watch_start(k->health->loop, &k->watch, k->fd, on_tcp_bytes, &e) != SW_OK))
-        checker_finish(k, false, "cannot send");
-    else if (k->check->n_receive == 0)
-        checker_finish(k, true, "");
-    else
-        on_tcp_bytes(&k->watch, SW_READ);
+    rc = sw_conn_init(&p->io, k->health->loop, fd, &o, err);
+    p->io.in_max = RECEIVE_MAX;
+    return rc;
 }
 
 void checker_begin_tcp(struct checker *k)
 {
-    struct sw_addr to = checker_target(k);
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_err err = {0};
 
-    sw_dial_start(&k->dial, k->health->loop, &to, NULL, &o, k->check->timeout_ns, on_dialled);
+    k->tcp = SW_NEW(struct sw_gw_tcp_probe);
+    k->tcp->checker = k;
+    if (probe_start(k->tcp, &err) == SW_OK)
+        return;
+    sw_free(SW_TAKE(k->tcp));
+    checker_finish(k, false, err.msg);
+}
+
+void checker_drop_tcp(struct checker *k, bool now)
+{
+    struct sw_gw_tcp_probe *p = SW_TAKE(k->tcp);
+
+    if (!p)
+        return;
+    p->checker = NULL;
+    if (!now) {
+        sw_conn_close(&p->io, false); /* on_free follows */
+        return;
+    }
+    sw_conn_done(&p->io);
+    sw_free(p);
 }
 
 /* A Unix socket is there or not, an internal listener always is. */
