@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For owners of a connection who keep the body of each stream in a buffer, and what leaves in one
- * bounded buffer of the connection: pull and emit_data of struct sw_h2_ops.
+ * For owners of a connection who keep the body of each stream in a buffer: emit, pull and emit_data
+ * of struct sw_h2_ops on top of io/conn, with a bound of what may wait there.
  */
 #pragma once
 
 #include "base/buf.h"
 #include "http/h2.h"
+#include "io/conn.h"
+
+enum { SW_H2_UNSENT_MAX = 128 * 1024 };
+
+/* Frames other than DATA. SW_EAGAIN: too much waits already. */
+SW_NODISCARD static inline int sw_h2_body_control(struct sw_conn *io, const uint8_t *p, size_t n)
+{
+    if (sw_conn_unsent(io) + n > SW_H2_UNSENT_MAX)
+        return SW_EAGAIN;
+    sw_conn_put(io, p, n);
+    return SW_OK;
+}
 
 /*
- * How much of a body may be framed into 'out' now, as pull answers it; 'end': nothing comes behind
- * what is there. SW_EAGAIN with *ret_stuck true: not before 'out' has room again.
+ * How much of a body may be framed now, as pull answers it; 'end': nothing comes behind what is
+ * there. SW_EAGAIN with *ret_stuck true: not before io sent something.
  */
-static inline ssize_t sw_h2_body_pull(const struct sw_buf *out, const struct sw_buf *body, bool end,
+static inline ssize_t sw_h2_body_pull(const struct sw_conn *io, const struct sw_buf *body, bool end,
                                       size_t max, bool *ret_end, bool *ret_stuck)
 {
-    size_t room = out->max - sw_buf_len(out);
+    size_t room = SW_H2_UNSENT_MAX - sw_min(SW_H2_UNSENT_MAX, sw_conn_unsent(io));
     size_t have = sw_buf_len(body);
 
     *ret_stuck = false;
@@ -30,13 +42,11 @@ static inline ssize_t sw_h2_body_pull(const struct sw_buf *out, const struct sw_
     return (ssize_t)sw_min(max, have);
 }
 
-/* Moves a frame of n bytes. False: it did not fit, which pull had made sure of. */
-SW_NODISCARD static inline bool sw_h2_body_emit(struct sw_buf *out, struct sw_buf *body,
-                                                const uint8_t head[SW_H2_FRAME_HEAD], size_t n)
+/* Moves a frame of n bytes. */
+static inline void sw_h2_body_emit(struct sw_conn *io, struct sw_buf *body,
+                                   const uint8_t head[SW_H2_FRAME_HEAD], size_t n)
 {
-    bool fits = sw_buf_append(out, head, SW_H2_FRAME_HEAD) == SW_OK &&
-                sw_buf_append(out, sw_buf_data(body), n) == SW_OK;
-
+    sw_conn_put(io, head, SW_H2_FRAME_HEAD);
+    sw_conn_put(io, sw_buf_data(body), n);
     sw_buf_consume(body, n);
-    return fits;
 }

@@ -6,38 +6,28 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "http/h2conn.h"
-#include "tls/tls.h"
+#include "io/conn.h"
 
 enum h2c_state {
-    H2C_CONNECT,
-    H2C_HANDSHAKE,
+    H2C_OPENING, /* connect and handshake */
     H2C_OPEN,
-    H2C_BYE,    /* flush, then close */
-    H2C_LINGER, /* all said; what still comes is thrown away so that the peer reads it */
+    H2C_BYE, /* io lingers */
     H2C_DEAD,
 };
 
 struct sw_h2conn {
+    struct sw_conn io;
     struct sw_loop *loop; /* borrowed */
     struct sw_h2conn_opts o;
     enum h2c_state state;
-    int fd;
     char *host;
-    struct sw_watch watch;
-    struct sw_timer timer;
+    struct sw_timer timer; /* while open */
     struct sw_defer again;
-    struct sw_defer reap;
-    struct sw_tls *tls;
     struct sw_h2 *h2;
-    struct sw_buf in;   /* from the socket */
-    struct sw_buf out;  /* frames, plain */
-    struct sw_buf wire; /* sealed */
     struct sw_list streams;
     size_t n_streams;
-    size_t lingered;
-    uint64_t read_ns;  /* when bytes last came */
-    uint64_t wrote_ns; /* and left */
-    uint64_t idle_ns;  /* since when there is no stream */
+    uint64_t read_ns; /* when bytes last came */
+    uint64_t idle_ns; /* since when there is no stream */
     struct sw_err why;
     bool in_step;
     bool feeding; /* streams that end now are ended by the peer */

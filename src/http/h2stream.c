@@ -115,7 +115,7 @@ static int emit(struct sw_h2 *h, const uint8_t *p, size_t n)
 {
     struct sw_h2conn *c = sw_h2_owner(h);
 
-    return sw_buf_append(&c->out, p, n) == SW_OK ? SW_OK : SW_EAGAIN;
+    return sw_h2_body_control(&c->io, p, n);
 }
 
 static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end)
@@ -128,7 +128,7 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     (void)id;
     if (!s)
         return SW_EAGAIN;
-    n = sw_h2_body_pull(&c->out, &s->out, s->end, max, ret_end, &stuck);
+    n = sw_h2_body_pull(&c->io, &s->out, s->end, max, ret_end, &stuck);
     if (stuck)
         s->stuck = c->stuck = true; /* resumed when the connection has room again */
     return n;
@@ -154,8 +154,7 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct sw_h2stream *s = stream;
 
     (void)id;
-    if (!sw_h2_body_emit(&c->out, &s->out, head, n))
-        c->broken = true;
+    sw_h2_body_emit(&c->io, &s->out, head, n);
 }
 
 static void ignore_window(struct sw_h2 *h, int32_t id, void *stream)

@@ -144,6 +144,11 @@ void sw_conn_commit(struct sw_conn *c, size_t n);
 /* Counts a message that begins in the room given last; c->marks falls as they leave. */
 void sw_conn_mark(struct sw_conn *c);
 
+/*
+ * Writes now what waits. False: the socket does not take all of it; on_drained tells when it did.
+ */
+SW_NODISCARD bool sw_conn_flush(struct sw_conn *c);
+
 /* Bytes that wait, sealed or not. */
 size_t sw_conn_unsent(const struct sw_conn *c);
 /* Plain bytes that wait on all connections of the loop together. */

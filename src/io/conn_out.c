@@ -347,6 +347,16 @@ size_t sw_conn_write(struct sw_conn *c, struct sw_slice data)
     return done;
 }
 
+bool sw_conn_flush(struct sw_conn *c)
+{
+    if (!c->opening && !c->full && sw_conn_unsent(c))
+        io_conn_flush(c);
+    if (sw_conn_unsent(c) == 0)
+        return true;
+    c->was_high = true; /* on_drained */
+    return false;
+}
+
 void sw_conn_shutdown(struct sw_conn *c)
 {
     if (c->closed || c->shut_wanted)
