@@ -142,8 +142,10 @@ static void tell_ends(struct sw_conn *c)
         tell_failed(c);
 }
 
-static void go_on(struct sw_conn *c)
+static void step(struct sw_conn *c)
 {
+    struct sw_conn_shared *s = c->shared;
+    bool kept = c->offer && !c->paused;
     size_t wire = 0;
 
     if (c->closed)
@@ -156,15 +158,27 @@ static void go_on(struct sw_conn *c)
         connect_step(c);
     if (c->closed || c->connecting)
         return;
-    if (!c->failed)
+    if (!c->failed) {
+        s->receiving = true;
         wire = io_conn_receive(c);
-    if (wire && c->ops->on_batch && !c->opening && !c->closed && !c->lingering)
+        s->receiving = false;
+    }
+    if ((wire || kept) && c->ops->on_batch && !c->opening && !c->closed && !c->lingering)
         c->ops->on_batch(c, wire);
     if (!c->closed && !c->lingering)
         tell_ends(c);
     /* What its own input caused leaves now: many that wake up together share few chunks. */
     if (!c->closed && sw_list_linked(&c->dirty))
         io_conn_flush(c);
+}
+
+static void go_on(struct sw_conn *c)
+{
+    bool input = (c->offer || (c->readable && !c->eof)) && !c->paused && !c->connecting;
+
+    if (input && c->ops->on_ready && !c->closed && !c->lingering && !c->ops->on_ready(c))
+        c->paused = true;
+    step(c);
 }
 
 static void on_go(struct sw_defer *d)
@@ -238,6 +252,17 @@ int sw_conn_init(struct sw_conn *c, struct sw_loop *l, int fd, const struct sw_c
 void sw_conn_pause(struct sw_conn *c)
 {
     c->paused = true;
+}
+
+void sw_conn_resume_now(struct sw_conn *c)
+{
+    if (c->shared->receiving) {
+        sw_conn_resume(c);
+        return;
+    }
+    c->paused = false;
+    c->offer = c->in != NULL;
+    step(c);
 }
 
 void sw_conn_resume(struct sw_conn *c)

@@ -44,12 +44,17 @@ struct sw_conn_ops {
     /* Dialled: connected. With a filter: its handshake is done. */
     void (*on_open)(struct sw_conn *c);
     /*
+     * Input may be there, that of a handshake too. False pauses the connection: for owners that
+     * give out turns. They go on with sw_conn_resume_now.
+     */
+    bool (*on_ready)(struct sw_conn *c);
+    /*
      * Plain bytes. Returns how many were used; the rest is kept and offered again together with
      * what follows, or after sw_conn_resume. The bytes, SW_CONN_HEADROOM bytes in front of them and
      * one behind are writable.
      */
     size_t (*on_bytes)(struct sw_conn *c, struct sw_slice in);
-    /* What one wake-up brought was delivered: 'wire' bytes off the socket, maybe 0. */
+    /* What one wake-up brought was delivered: 'wire' bytes off the socket, 0: kept ones. */
     void (*on_batch)(struct sw_conn *c, size_t wire);
     /*
      * The peer ended its direction; its bytes were delivered, though maybe not used. c->truncated:
@@ -160,6 +165,11 @@ size_t sw_conn_unused(const struct sw_conn *c);
 void sw_conn_pause(struct sw_conn *c);
 /* Delivery goes on from the loop; what on_bytes did not use is offered again. */
 void sw_conn_resume(struct sw_conn *c);
+/*
+ * The same from inside, without asking on_ready: callbacks come before this returns. Not from a
+ * callback of the connection; from another one's on_bytes it is as sw_conn_resume.
+ */
+void sw_conn_resume_now(struct sw_conn *c);
 
 /*
  * Takes a paused, open connection off its loop and on to another one, resumed. Not from a callback

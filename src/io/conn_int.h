@@ -45,8 +45,9 @@ struct sw_conn_shared {
     struct sw_conn_chunk *spare[2]; /* IO_CHUNK and SW_CONN_ROOM_MAX */
     unsigned n_spare[2];
     size_t queued;
-    uint8_t *rx; /* IO_RX */
-    uint8_t *tx; /* IO_TX; NULL until a filter seals */
+    bool receiving; /* rx is in use */
+    uint8_t *rx;    /* IO_RX */
+    uint8_t *tx;    /* IO_TX; NULL until a filter seals */
 };
 
 /* ---- conn_mem.c ---- */

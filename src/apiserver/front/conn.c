@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS and the life of a connection. One step function reads, lets the protocol work and writes
- * until it would block; callbacks only record and call it.
+ * The life of a connection on io/conn: whose turn it is to read, what leaves, deadlines, the end.
  */
 #include <string.h>
 
@@ -9,44 +8,36 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/h2_body.h"
 #include "io/sock.h"
-#include "tls/tlsbuf.h"
+#include "tls/connfilter.h"
 
 enum {
-    STEPS_PER_WAKE = 64,
-    READ_SIZE = 64 * 1024,
-    WIRE_HIGH = 128 * 1024, /* sealed bytes waiting for the socket */
-    WIRE_MAX = WIRE_HIGH + 2 * SW_TLS_SEAL_ROOM(SW_TLS_PLAIN_MAX) + SW_TLS_HANDSHAKE_OUT_MAX,
-    PLAIN_IN = FRONT_H1_HEAD + 64 * 1024,
+    READ_TURN = 64 * 1024,
+    KEPT_MAX = FRONT_H1_HEAD + 64 * 1024, /* pipelined: more waits for the answers */
+    FEED = 16 * 1024,                     /* given to HTTP/2 between two looks at the clock */
 };
-static const uint64_t linger_ns = 2 * SW_NS_PER_S;
 static const uint64_t slice_ns = SW_NS_PER_MS / 2; /* of one connection's requests at a time */
 static const uint64_t share_ns = SW_NS_PER_MS / 2; /* of one turn, for all of one user's */
 static const uint64_t busy_ns = SW_NS_PER_MS;      /* of one turn, for those that need more */
 
-static void conn_step(struct front_conn *c);
 static void on_timeout(struct sw_timer *t);
+
+static struct front_conn *conn_of(struct sw_conn *io)
+{
+    return SW_CONTAINER_OF(io, struct front_conn, io);
+}
 
 void front_conn_free(struct front_conn *c)
 {
+    sw_conn_done(&c->io);
     sw_list_unlink(&c->link);
     sw_list_unlink(&c->queued);
     sw_defer_cancel(&c->again);
-    sw_defer_cancel(&c->reap);
     sw_timer_stop(c->front->loop, &c->timer);
     sw_h1_free(c->h1);
     sw_h2_free(c->h2);
-    sw_tls_free(c->tls);
-    sw_buf_done(&c->in);
-    sw_buf_done(&c->plain);
-    sw_buf_done(&c->out);
-    sw_buf_done(&c->wire);
     sw_free(c);
-}
-
-static void on_reap(struct sw_defer *d)
-{
-    front_conn_free(SW_CONTAINER_OF(d, struct front_conn, reap));
 }
 
 void front_conn_close(struct front_conn *c)
@@ -57,9 +48,7 @@ void front_conn_close(struct front_conn *c)
         return;
     c->state = CONN_DEAD;
     sw_timer_stop(f->loop, &c->timer);
-    sw_watch_stop(&c->watch);
-    sw_sock_close(c->fd);
-    c->fd = -1;
+    sw_conn_close(&c->io, false); /* on_free follows */
     while (!sw_list_empty(&c->xchgs))
         front_xchg_release(SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link));
     sw_list_unlink(&c->queued); /* may be in its share */
@@ -67,8 +56,37 @@ void front_conn_close(struct front_conn *c)
     sw_list_unlink(&c->link);
     sw_list_push_back(&f->dead, &c->link);
     f->nconns--;
-    sw_loop_defer(f->loop, &c->reap, on_reap);
     front_maybe_stopped(f);
+}
+
+static void on_free(struct sw_conn *io)
+{
+    front_conn_close(conn_of(io)); /* after a linger */
+    front_conn_free(conn_of(io));
+}
+
+static void on_fail(struct sw_conn *io, const struct sw_err *err)
+{
+    struct front_conn *c = conn_of(io);
+
+    if (c->state == CONN_HANDSHAKE)
+        sw_log_debug("api", "TLS handshake failed: %s", err->msg);
+    else if (err->rc == SW_ETIME)
+        c->front->counts.unread++;
+    front_conn_close(c);
+}
+
+/* All is said: the client has a moment to read it. */
+static void bye(struct front_conn *c)
+{
+    struct sw_err err = {0};
+
+    c->state = CONN_LINGER;
+    sw_timer_stop(c->front->loop, &c->timer);
+    sw_list_unlink(&c->queued);
+    if (c->h2)
+        (void)!sw_h2_flush(c->h2, &err); /* GOAWAY */
+    sw_conn_close_flushed(&c->io);
 }
 
 static void arm(struct front_conn *c, uint64_t ns)
@@ -78,32 +96,10 @@ static void arm(struct front_conn *c, uint64_t ns)
 
 bool front_conn_idle(const struct front_conn *c)
 {
-    return c->state == CONN_OPEN && c->nxchgs == 0 && sw_buf_len(&c->wire) == 0;
+    return c->state == CONN_OPEN && c->nxchgs == 0 && sw_conn_unsent(&c->io) == 0;
 }
 
 /* --- writing --- */
-
-/* SW_OK when all sealed bytes are out. */
-static int write_wire(struct front_conn *c)
-{
-    while (sw_buf_len(&c->wire)) {
-        ssize_t n = sw_sock_write(c->fd, sw_buf_data(&c->wire), sw_buf_len(&c->wire));
-
-        if (n < 0)
-            return (int)n;
-        sw_buf_consume(&c->wire, (size_t)n);
-        c->progress_ns = sw_loop_now(c->front->loop);
-    }
-    return SW_OK;
-}
-
-/* Seals from one buffer until it is empty, enough is sealed, or there is no room for more. */
-static int seal_from(struct front_conn *c, struct sw_buf *b)
-{
-    int rc = sw_tls_seal_buf(c->tls, b, &c->wire, WIRE_HIGH);
-
-    return rc == SW_ELIMIT ? SW_EAGAIN : rc;
-}
 
 /* Finished with the exchange in front; the connection may take its next request. */
 static void h1_answered(struct front_conn *c, struct front_xchg *x)
@@ -113,34 +109,44 @@ static void h1_answered(struct front_conn *c, struct front_xchg *x)
     x->state = XCHG_DONE;
     front_xchg_release(x);
     if (close_after) {
-        c->state = CONN_BYE;
+        bye(c);
         return;
     }
     sw_h1_reset(c->h1);
-    arm(c, sw_buf_len(&c->plain) ? c->front->opts.head_timeout_ns : c->front->opts.idle_timeout_ns);
+    arm(c,
+        sw_conn_unused(&c->io) ? c->front->opts.head_timeout_ns : c->front->opts.idle_timeout_ns);
 }
 
-static int seal_h1(struct front_conn *c)
+static int flush_h1(struct front_conn *c)
 {
     struct front_xchg *x;
-    int rc = seal_from(c, &c->out);
 
-    if (rc != SW_OK || sw_list_empty(&c->xchgs))
-        return rc;
-    x = SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
-    rc = seal_from(c, &x->out);
-    if (rc != SW_OK)
-        return rc;
-    front_xchg_drained(x);
-    if (c->state != CONN_OPEN || sw_list_empty(&c->xchgs) || sw_buf_len(&x->out))
+    if (sw_list_empty(&c->xchgs))
         return SW_OK;
-    if (x->state == XCHG_FLUSH)
+    x = SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
+    while (sw_buf_len(&x->out)) {
+        size_t unsent = sw_conn_unsent(&c->io);
+        size_t n = sw_min(sw_buf_len(&x->out), SW_H2_UNSENT_MAX - sw_min(SW_H2_UNSENT_MAX, unsent));
+
+        sw_conn_put(&c->io, sw_buf_data(&x->out), n);
+        sw_buf_consume(&x->out, n);
+        if (sw_buf_len(&x->out) == 0)
+            break;
+        if (!sw_conn_flush(&c->io)) {
+            front_xchg_account(x);
+            return SW_EAGAIN; /* on_drained comes */
+        }
+    }
+    front_xchg_drained(x);
+    if (c->state == CONN_OPEN && !sw_list_empty(&c->xchgs) && sw_buf_len(&x->out) == 0 &&
+        x->state == XCHG_FLUSH)
         h1_answered(c, x);
     return SW_OK;
 }
 
 static void resume_stuck(struct front_conn *c)
 {
+    c->stuck = false;
     SW_LIST_FOREACH (it, &c->xchgs) {
         struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
 
@@ -155,8 +161,10 @@ static void resume_stuck(struct front_conn *c)
  * Answered before the request was complete: what is left of it is of no use (RFC 9113 8.1), nor is
  * the connection of who sends such things. Its other streams are served to their end.
  */
-static void refuse_rest(struct front_conn *c)
+static bool refuse_rest(struct front_conn *c)
 {
+    bool any = false;
+
     SW_LIST_FOREACH (it, &c->xchgs) {
         struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
 
@@ -165,211 +173,39 @@ static void refuse_rest(struct front_conn *c)
         x->said_all = false;
         sw_h2_reset(c->h2, x->id, SW_H2_NO_ERROR);
         sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
-        c->goaway = true;
+        c->goaway = any = true;
     }
+    return any;
 }
 
-static int seal_h2(struct front_conn *c)
+static int flush_h2(struct front_conn *c)
 {
     struct sw_err err = {0};
+    bool again;
     int rc;
 
-    for (;;) {
-        if (sw_buf_len(&c->out) == 0)
+    do {
+        if (c->stuck)
             resume_stuck(c);
         rc = sw_h2_flush(c->h2, &err);
         if (rc != SW_OK && rc != SW_EAGAIN)
             return rc;
-        refuse_rest(c);
-        if (sw_buf_len(&c->out) == 0)
-            break;
-        rc = seal_from(c, &c->out);
-        if (rc != SW_OK || sw_buf_len(&c->wire) >= WIRE_HIGH)
-            return rc;
-    }
+        again = refuse_rest(c);
+        if (rc == SW_EAGAIN || c->stuck) {
+            if (!sw_conn_flush(&c->io))
+                return SW_EAGAIN; /* on_drained comes */
+            again = true;
+        }
+    } while (again);
     SW_LIST_FOREACH (it, &c->xchgs)
         front_xchg_drained(SW_CONTAINER_OF(it, struct front_xchg, link));
     return SW_OK;
 }
 
-/* Moves answers to the socket. SW_OK: everything is out; SW_EAGAIN: the socket is full. */
-static int flush(struct front_conn *c)
-{
-    int rc;
-
-    for (;;) {
-        rc = write_wire(c);
-        if (rc != SW_OK)
-            return rc;
-        if (c->state == CONN_HANDSHAKE || c->state == CONN_LINGER)
-            return SW_OK;
-        sw_tls_flush_buf(c->tls, &c->wire);
-        rc = c->h2 ? seal_h2(c) : seal_h1(c);
-        if (rc != SW_OK)
-            return rc == SW_EAGAIN ? SW_OK : rc;
-        if (c->broken)
-            return SW_ECLOSED;
-        if (sw_buf_len(&c->wire) == 0)
-            return SW_OK;
-    }
-}
-
-/* --- reading --- */
-
-static int handshake(struct front_conn *c)
-{
-    struct sw_err err = {0};
-    size_t used = 0;
-    int rc = sw_tls_handshake(c->tls, sw_buf_slice(&c->in), &used, &c->wire, &err);
-
-    sw_buf_consume(&c->in, used);
-    if (rc == SW_EAGAIN)
-        return SW_EAGAIN;
-    if (rc != SW_OK) {
-        sw_log_debug("api", "TLS handshake failed: %s", err.msg);
-        (void)write_wire(c);
-        return SW_ECLOSED;
-    }
-    c->state = CONN_OPEN;
-    if (strcmp(sw_tls_alpn(c->tls), "h2") == 0)
-        front_h2_start(c);
-    else
-        c->h1 = sw_h1_new(SW_H1_REQUEST, &(struct sw_h1_limits){.line = (size_t)32 * 1024,
-                                                                .head = FRONT_H1_HEAD,
-                                                                .headers = 200});
-    arm(c, c->front->opts.head_timeout_ns);
-    return SW_OK;
-}
-
-/* Opens one record. */
-static int open_record(struct front_conn *c)
-{
-    struct sw_slice plain;
-    struct sw_err err = {0};
-    size_t used = 0;
-    int rc;
-
-    if (c->h1 && sw_buf_len(&c->plain) + SW_TLS_PLAIN_MAX > c->plain.max)
-        return SW_EAGAIN; /* pipelined more than we hold: wait for the answers */
-    rc = sw_tls_open(c->tls, (uint8_t *)c->in.p + c->in.off, sw_buf_len(&c->in), &used, &plain,
-                     &err);
-    if (rc == SW_OK && plain.n) {
-        if (c->h2)
-            rc = front_h2_feed(c, plain);
-        else
-            rc = sw_buf_append_slice(&c->plain, plain);
-    }
-    if (rc == SW_EOF)
-        c->eof = true;
-    sw_buf_consume(&c->in, used);
-    return rc;
-}
-
-/* SW_OK: something was done. */
-static int step_open(struct front_conn *c)
-{
-    int rc = SW_EAGAIN;
-    int h1 = SW_EAGAIN;
-
-    if (sw_buf_len(&c->in) && !c->eof)
-        rc = open_record(c);
-    if (c->h1)
-        h1 = front_h1_step(c);
-    if (h1 != SW_OK && h1 != SW_EAGAIN)
-        return h1;
-    if (rc == SW_EPROTO && c->h2) {
-        c->state = CONN_BYE;
-        return SW_OK;
-    }
-    return h1 == SW_OK ? SW_OK : rc;
-}
-
-static int fill(struct front_conn *c)
-{
-    size_t want = sw_min(c->in.max - sw_buf_len(&c->in), READ_SIZE);
-    char *to = c->readable && want ? sw_buf_reserve(&c->in, want) : NULL;
-    ssize_t n;
-
-    if (!c->readable && sw_buf_len(&c->in) == 0)
-        sw_buf_done(&c->in);
-    if (!to)
-        return SW_EAGAIN;
-    n = sw_sock_read(c->fd, to, want);
-    if (n < 0) {
-        c->readable = n != SW_EAGAIN;
-        if (n == SW_EAGAIN && sw_buf_len(&c->in) == 0)
-            sw_buf_done(&c->in);
-        return (int)n;
-    }
-    /* Less than asked for: that was all, and more will be announced. The end was already. */
-    c->readable = (size_t)n == want || c->hup;
-    sw_buf_commit(&c->in, (size_t)n);
-    return SW_OK;
-}
-
-static int step_linger(struct front_conn *c)
-{
-    char waste[4096];
-    ssize_t n = sw_sock_read(c->fd, waste, sizeof(waste));
-
-    if (n < 0)
-        return (int)n;
-    c->lingered += (size_t)n;
-    return c->lingered > FRONT_LINGER ? SW_EOF : SW_OK;
-}
-
-/* Says goodbye once all is out, then waits a little for the peer to read it. */
-static int step_bye(struct front_conn *c)
-{
-    int rc = flush(c);
-
-    if (rc != SW_OK)
-        return rc;
-    sw_tls_close_buf(c->tls, &c->wire);
-    (void)write_wire(c);
-    sw_sock_shutdown_write(c->fd);
-    c->state = CONN_LINGER;
-    arm(c, linger_ns);
-    return SW_OK;
-}
-
-static int step_once(struct front_conn *c)
-{
-    int rc;
-
-    switch (c->state) {
-    case CONN_HANDSHAKE:
-        rc = sw_buf_len(&c->in) ? handshake(c) : SW_EAGAIN;
-        if (rc == SW_EAGAIN) {
-            rc = write_wire(c);
-            if (rc == SW_OK || rc == SW_EAGAIN)
-                rc = fill(c);
-        }
-        return rc;
-    case CONN_OPEN:
-        rc = step_open(c);
-        if (rc == SW_EAGAIN && !c->eof)
-            rc = fill(c);
-        return rc;
-    case CONN_BYE:
-        return step_bye(c);
-    case CONN_LINGER:
-        return step_linger(c);
-    case CONN_DEAD:
-        break;
-    }
-    return SW_EAGAIN;
-}
-
 /* Deadlines that depend on what the connection is waiting for. */
-static void set_timer(struct front_conn *c, int flushed)
+static void set_timer(struct front_conn *c)
 {
-    if (c->state != CONN_OPEN && c->state != CONN_BYE)
-        return;
-    if (flushed == SW_EAGAIN) {
-        if (!sw_timer_running(&c->timer))
-            arm(c, c->front->opts.write_timeout_ns);
-    } else if (c->nxchgs == 0) {
+    if (c->nxchgs == 0) {
         if (!sw_timer_running(&c->timer))
             arm(c, c->front->opts.idle_timeout_ns);
     } else {
@@ -380,6 +216,80 @@ static void set_timer(struct front_conn *c, int flushed)
         else if (!sw_timer_running(&c->timer))
             arm(c, c->front->opts.body_timeout_ns);
     }
+}
+
+static bool h2_over(const struct front_conn *c)
+{
+    return c->h2 && c->nxchgs == 0 && (c->goaway || sw_h2_finished(c->h2));
+}
+
+/* The next request is here already and the one before it was answered while flushing. */
+static bool request_waits(const struct front_conn *c)
+{
+    return c->h1 && c->nxchgs == 0 && sw_conn_unused(&c->io) && sw_h1_idle(c->h1) &&
+           !sw_list_linked(&c->queued);
+}
+
+/* Moves answers on; then what follows from them, and from what was read before. */
+static void advance(struct front_conn *c)
+{
+    int rc;
+
+    if (c->in_step || c->state != CONN_OPEN)
+        return;
+    c->in_step = true;
+    rc = c->h2 ? flush_h2(c) : flush_h1(c);
+    c->in_step = false;
+    if ((rc != SW_OK && rc != SW_EAGAIN) || c->broken) {
+        front_conn_close(c);
+        return;
+    }
+    if (c->state != CONN_OPEN)
+        return;
+    if ((c->eof || h2_over(c)) && c->nxchgs == 0) {
+        bye(c);
+    } else if (c->eof) {
+        front_conn_close(c); /* nobody is left to read what would come */
+    } else {
+        set_timer(c);
+        if (request_waits(c))
+            sw_conn_resume(&c->io);
+    }
+}
+
+/* The same, at the expense of its user. */
+static void advance_paid(struct front_conn *c)
+{
+    uint64_t begin = sw_now_ns();
+
+    advance(c);
+    if (c->state != CONN_DEAD)
+        front_share_spend(c, sw_now_ns() - begin);
+}
+
+static void on_again(struct sw_defer *d)
+{
+    advance_paid(SW_CONTAINER_OF(d, struct front_conn, again));
+}
+
+void front_wake(struct front_conn *c)
+{
+    if (!c->in_step && c->state == CONN_OPEN)
+        sw_loop_defer(c->front->loop, &c->again, on_again);
+}
+
+static void on_drained(struct sw_conn *io)
+{
+    advance_paid(conn_of(io));
+}
+
+/* --- turns --- */
+
+/* Reads and delivers; io tells what comes of it. */
+static void go_on(struct front_conn *c)
+{
+    c->begin_ns = sw_now_ns();
+    sw_conn_resume_now(&c->io);
 }
 
 /* What connections ask for above their share of a turn waits here; users take turns. */
@@ -394,17 +304,19 @@ static void on_busy(struct sw_defer *d)
         do {
             c = front_share_next(f);
             if (c)
-                conn_step(c);
+                go_on(c);
         } while (c && sw_now_ns() < until);
     }
     if (!sw_list_empty(&f->busy))
         sw_loop_defer(f->loop, &f->busy_defer, on_busy);
 }
 
+/* To read; what is answered leaves meanwhile. */
 static void wait_turn(struct front_conn *c)
 {
     struct sw_front *f = c->front;
 
+    sw_conn_pause(&c->io);
     front_share_wait(c);
     sw_loop_defer(f->loop, &f->busy_defer, on_busy);
 }
@@ -414,69 +326,6 @@ static bool must_wait(const struct front_conn *c)
 {
     return c->state == CONN_OPEN &&
            (c->nxchgs > FRONT_BUSY_STREAMS || front_share_spent(c) >= share_ns);
-}
-
-static void on_again(struct sw_defer *d)
-{
-    struct front_conn *c = SW_CONTAINER_OF(d, struct front_conn, again);
-
-    if (!sw_list_linked(&c->queued) && c->state == CONN_OPEN && front_share_spent(c) >= share_ns)
-        wait_turn(c); /* to read; what is answered goes out now */
-    conn_step(c);
-}
-
-static bool h2_over(const struct front_conn *c)
-{
-    return c->h2 && c->nxchgs == 0 && (c->goaway || sw_h2_finished(c->h2));
-}
-
-/* The next request is here already and the one before it was answered while flushing. */
-static bool request_waits(const struct front_conn *c)
-{
-    return c->h1 && c->state == CONN_OPEN && c->nxchgs == 0 && sw_buf_len(&c->plain) &&
-           sw_h1_idle(c->h1);
-}
-
-static void conn_step(struct front_conn *c)
-{
-    uint64_t begin = sw_now_ns();
-    uint64_t until = begin + slice_ns;
-    bool open = c->state == CONN_OPEN;
-    int rc = sw_list_linked(&c->queued) ? SW_EAGAIN : SW_OK; /* its turn to read comes */
-    int out = SW_OK;
-
-    if (c->in_step || c->state == CONN_DEAD)
-        return;
-    c->in_step = true;
-    for (int i = 0; i < STEPS_PER_WAKE && rc == SW_OK && sw_now_ns() < until; i++)
-        rc = step_once(c);
-    if (c->state == CONN_OPEN)
-        out = flush(c);
-    c->in_step = false;
-    if (open && c->state != CONN_DEAD)
-        front_share_spend(c, sw_now_ns() - begin);
-    if ((rc != SW_OK && rc != SW_EAGAIN) || (out != SW_OK && out != SW_EAGAIN) || c->broken) {
-        front_conn_close(c);
-        return;
-    }
-    if (c->state == CONN_OPEN && (c->eof || h2_over(c)) && c->nxchgs == 0) {
-        c->state = CONN_BYE;
-        rc = SW_OK;
-    } else if (c->eof && c->state == CONN_OPEN) {
-        front_conn_close(c); /* nobody is left to read what would come */
-        return;
-    }
-    set_timer(c, out);
-    if (rc == SW_OK && c->state == CONN_OPEN && sw_now_ns() >= until)
-        wait_turn(c);
-    else if (rc == SW_OK || c->state == CONN_BYE || request_waits(c))
-        sw_loop_defer(c->front->loop, &c->again, on_again);
-}
-
-void front_wake(struct front_conn *c)
-{
-    if (!c->in_step && c->state != CONN_DEAD)
-        sw_loop_defer(c->front->loop, &c->again, on_again);
 }
 
 /* Handshakes cost most of what strangers can ask for: a few in one turn of the loop. */
@@ -503,52 +352,123 @@ static void on_greet(struct sw_defer *d)
         if (!greets_now(c))
             break;
         sw_list_unlink(&c->queued);
-        conn_step(c);
+        go_on(c);
     }
     if (!sw_list_empty(&f->greeting))
         sw_loop_defer(f->loop, &f->greet, on_greet);
 }
 
-static void on_conn(struct sw_watch *w, unsigned events)
+static bool on_ready(struct sw_conn *io)
 {
-    struct front_conn *c = SW_CONTAINER_OF(w, struct front_conn, watch);
+    struct front_conn *c = conn_of(io);
     struct sw_front *f = c->front;
 
-    c->readable |= (events & SW_READ) != 0;
-    c->hup |= (events & SW_HUP) != 0;
     c->active_ns = sw_loop_now(f->loop);
     if (sw_list_linked(&c->queued))
-        return;
+        return false;
     if (must_wait(c)) {
         wait_turn(c);
-        return;
+        return false;
     }
     if (sw_list_empty(&f->greeting) ? greets_now(c) : c->state != CONN_HANDSHAKE) {
-        conn_step(c);
-        return;
+        c->begin_ns = sw_now_ns();
+        return true;
     }
     sw_list_push_back(&f->greeting, &c->queued);
     sw_loop_defer(f->loop, &f->greet, on_greet);
+    return false;
 }
+
+/* --- reading --- */
+
+static void on_open(struct sw_conn *io)
+{
+    struct front_conn *c = conn_of(io);
+
+    c->state = CONN_OPEN;
+    if (strcmp(sw_tls_alpn(sw_tls_of(io->filter)), "h2") == 0)
+        front_h2_start(c);
+    else
+        c->h1 = sw_h1_new(SW_H1_REQUEST, &(struct sw_h1_limits){.line = (size_t)32 * 1024,
+                                                                .head = FRONT_H1_HEAD,
+                                                                .headers = 200});
+    arm(c, c->front->opts.head_timeout_ns);
+    front_wake(c); /* HTTP/2: SETTINGS */
+}
+
+/* One step. SW_EAGAIN: needs bytes, or the answer first. */
+static int feed(struct front_conn *c, struct sw_slice in, size_t *used)
+{
+    *used = 0;
+    if (c->h1)
+        return front_h1_step(c, in, used);
+    *used = sw_min(in.n, FEED);
+    return front_h2_feed(c, sw_slice_head(in, *used));
+}
+
+static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
+{
+    struct front_conn *c = conn_of(io);
+    size_t at = 0;
+    bool late;
+    int rc;
+
+    c->in_step = true;
+    do {
+        size_t used;
+
+        rc = feed(c, sw_slice_from(in, at), &used);
+        at += used;
+        /* Behind the last byte HTTP/1 may have the end of a request: it does not come again. */
+        late = sw_now_ns() - c->begin_ns >= slice_ns && (at < in.n || c->h2);
+    } while (rc == SW_OK && !late && (at < in.n || c->h1) && !c->broken);
+    c->in_step = false;
+    if (rc == SW_EPROTO && c->h2)
+        bye(c);
+    else if ((rc != SW_OK && rc != SW_EAGAIN) || c->broken)
+        front_conn_close(c);
+    else if (rc == SW_OK && late)
+        wait_turn(c);
+    return at;
+}
+
+static void on_batch(struct sw_conn *io, size_t wire)
+{
+    struct front_conn *c = conn_of(io);
+
+    (void)wire;
+    advance(c);
+    if (c->state != CONN_DEAD)
+        front_share_spend(c, sw_now_ns() - c->begin_ns);
+}
+
+static void on_eof(struct sw_conn *io)
+{
+    conn_of(io)->eof = true;
+    advance(conn_of(io));
+}
+
+static const struct sw_conn_ops io_ops = {
+    .on_open = on_open,
+    .on_ready = on_ready,
+    .on_bytes = on_bytes,
+    .on_batch = on_batch,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};
 
 static void on_timeout(struct sw_timer *t)
 {
     struct front_conn *c = SW_CONTAINER_OF(t, struct front_conn, timer);
-    uint64_t quiet = sw_loop_now(c->front->loop) - c->progress_ns;
 
-    /* A slow reader that takes something now and then may stay. */
-    if (c->state == CONN_OPEN && c->nxchgs && sw_buf_len(&c->wire) &&
-        quiet < c->front->opts.write_timeout_ns) {
-        arm(c, c->front->opts.write_timeout_ns - quiet);
-        return;
-    }
     if (front_conn_idle(c) && c->h2) {
         sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
-        c->state = CONN_BYE;
-        conn_step(c);
+        bye(c);
         return;
     }
-    if (sw_buf_len(&c->wire))
+    if (sw_conn_unsent(&c->io))
         c->front->counts.unread++;
     front_conn_close(c);
 }
@@ -562,6 +482,7 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
                               .cred = f->opts.cred,
                               .alpn = "h2,http/1.1"};
     struct sw_err err = {0};
+    struct sw_conn_opts o = {.ops = &io_ops};
     struct front_conn *c;
     struct sw_tls *tls;
 
@@ -576,17 +497,20 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
         return;
     }
     c = SW_NEW(struct front_conn);
+    o.filter = sw_tls_filter(tls);
+    if (sw_conn_init(&c->io, f->loop, fd, &o, &err) != SW_OK) {
+        sw_log_warn("api", "connection dropped: %s", err.msg);
+        sw_free(c);
+        return;
+    }
+    c->io.lazy = true;
+    c->io.in_max = KEPT_MAX;
+    c->io.read_max = READ_TURN;
+    c->io.stall_ms = (uint32_t)(f->opts.write_timeout_ns / SW_NS_PER_MS);
     c->front = f;
-    c->fd = fd;
-    c->tls = tls;
     c->peer = *peer;
-    c->readable = true;
     c->active_ns = sw_loop_now(f->loop);
     front_share_open(c);
-    sw_buf_init(&c->in, (size_t)2 * READ_SIZE);
-    sw_buf_init(&c->plain, PLAIN_IN);
-    sw_buf_init(&c->out, FRONT_PLAIN_MAX);
-    sw_buf_init(&c->wire, WIRE_MAX);
     sw_list_init(&c->xchgs);
     sw_list_push_back(&f->conns, &c->link);
     f->nconns++;
@@ -596,11 +520,4 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
                                             .keepalive_interval_s = 15,
                                             .keepalive_retries = 4,
                                             .netns_fd = -1});
-    if (sw_watch_start(f->loop, &c->watch, fd, on_conn, &err) != SW_OK) {
-        sw_log_warn("api", "connection dropped: %s", err.msg);
-        front_conn_close(c);
-        return;
-    }
-    sw_list_push_back(&f->greeting, &c->queued);
-    sw_loop_defer(f->loop, &f->greet, on_greet);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listeners, and starting and stopping the whole. Connections are in front_conn.c. */
+/* Listeners, and starting and stopping the whole. Connections are in conn.c. */
 #include "apiserver/front/front.h"
 
 #include "apiserver/front/front_int.h"

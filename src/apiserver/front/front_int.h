@@ -9,20 +9,19 @@
 #include "http/h1.h"
 #include "http/h2.h"
 #include "io/accept.h"
+#include "io/conn.h"
 #include "io/loop.h"
 #include "tls/tls.h"
 
 enum {
-    FRONT_PLAIN_MAX = 128 * 1024, /* frames and heads waiting to be sealed */
     FRONT_H1_HEAD = 64 * 1024,
     FRONT_H2_WINDOW = 256 * 1024,
     FRONT_H2_STREAMS = 250,
     FRONT_DISCARD = 64 << 20, /* of a body that is too large, before we hang up */
-    FRONT_LINGER = FRONT_DISCARD,
-    FRONT_TINY = 4 * 1024,   /* answers and items that are queued above a user's share */
-    FRONT_SMALL = 64 * 1024, /* answers that are given however much is unread */
-    FRONT_BUSY_STREAMS = 32, /* connections with more are served in what busy ones get */
-    FRONT_HANDSHAKES = 4,    /* steps of handshakes in one turn of the loop */
+    FRONT_TINY = 4 * 1024,    /* answers and items that are queued above a user's share */
+    FRONT_SMALL = 64 * 1024,  /* answers that are given however much is unread */
+    FRONT_BUSY_STREAMS = 32,  /* connections with more are served in what busy ones get */
+    FRONT_HANDSHAKES = 4,     /* steps of handshakes in one turn of the loop */
 };
 
 struct front_conn;
@@ -81,25 +80,17 @@ struct front_xchg {
 enum conn_state {
     CONN_HANDSHAKE,
     CONN_OPEN,
-    CONN_BYE,    /* flush, then close */
-    CONN_LINGER, /* all said; throw away what still comes so that our answer is read */
+    CONN_LINGER, /* all said: io sees to it that it is read */
     CONN_DEAD,
 };
 
 struct front_conn {
+    struct sw_conn io;
     struct sw_list link;
     struct sw_front *front;
     enum conn_state state;
-    int fd;
-    struct sw_watch watch;
     struct sw_timer timer;
     struct sw_defer again;
-    struct sw_defer reap;
-    struct sw_tls *tls;
-    struct sw_buf in;    /* records */
-    struct sw_buf plain; /* HTTP/1: opened bytes not parsed yet */
-    struct sw_buf out;   /* to be sealed */
-    struct sw_buf wire;  /* sealed */
     struct sw_h1 *h1;
     struct sw_h2 *h2;
     struct sw_list xchgs;
@@ -109,15 +100,13 @@ struct front_conn {
     struct sw_list queued;     /* in front.greeting or a share's waiting: its next step waits */
     uint64_t active_ns;        /* when it last did something */
     size_t nxchgs;
-    size_t lingered;
-    uint64_t progress_ns; /* when bytes last left */
+    uint64_t begin_ns; /* of what it does in its turn */
     bool in_step;
-    bool readable; /* the socket may have bytes: no read is tried otherwise */
-    bool hup;      /* the peer finished: read to the end */
     bool eof;
     bool broken; /* close without ceremony */
     bool goaway;
     bool feeding; /* HTTP/2: streams that end now are ended by the peer */
+    bool stuck;   /* HTTP/2: an exchange is */
 };
 
 struct sw_front {
@@ -207,8 +196,8 @@ void front_xchg_release(struct front_xchg *x);
 void front_xchg_drained(struct front_xchg *x);
 
 /* --- front_h1.c --- */
-/* Parses what is in c->plain. SW_OK: go on, SW_EAGAIN: needs bytes or the answer first. */
-int front_h1_step(struct front_conn *c);
+/* Parses. SW_OK: go on, SW_EAGAIN: needs bytes or the answer first. */
+int front_h1_step(struct front_conn *c, struct sw_slice in, size_t *ret_used);
 /* Writes the head of an answer; length < 0: unknown. */
 void front_h1_head(struct front_xchg *x, int status, const char *content_type, int64_t length);
 void front_h1_chunk(struct front_xchg *x, struct sw_slice data);

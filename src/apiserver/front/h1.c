@@ -34,6 +34,7 @@ static void refuse(struct front_conn *c, int status, const char *why)
 
 static int on_head(struct front_conn *c)
 {
+    static const char go_ahead[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct front_xchg *x = front_xchg_new(c);
     struct sw_h1_msg *m = sw_h1_msg_dup(&x->pub.arena, sw_h1_msg(c->h1));
 
@@ -52,7 +53,7 @@ static int on_head(struct front_conn *c)
     if (m->framing == SW_H1_LENGTH && front_xchg_refuse_length(x, m->content_length))
         return SW_OK;
     if (m->expect_continue)
-        return sw_buf_append_str(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+        sw_conn_put(&c->io, go_ahead, sizeof(go_ahead) - 1);
     return SW_OK;
 }
 
@@ -74,23 +75,18 @@ static int on_event(struct front_conn *c, enum sw_h1_event ev)
     return SW_EINVAL;
 }
 
-int front_h1_step(struct front_conn *c)
+int front_h1_step(struct front_conn *c, struct sw_slice in, size_t *ret_used)
 {
     struct front_xchg *x = current(c);
     enum sw_h1_event ev;
     struct sw_err err = {0};
-    size_t used = 0;
     int rc;
 
     if (x && x->state != XCHG_READ)
         return SW_EAGAIN; /* one at a time */
-    rc = sw_h1_next(c->h1, sw_buf_slice(&c->plain), &used, &ev, &err);
-    if (rc == SW_OK) {
-        rc = on_event(c, ev);
-        sw_buf_consume(&c->plain, used);
-        return rc;
-    }
-    sw_buf_consume(&c->plain, used);
+    rc = sw_h1_next(c->h1, in, ret_used, &ev, &err);
+    if (rc == SW_OK)
+        return on_event(c, ev);
     if (rc == SW_EAGAIN)
         return SW_EAGAIN;
     sw_log_debug("api", "request refused: %s", err.msg);

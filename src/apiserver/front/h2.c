@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/h1.h"
+#include "http/h2_body.h"
 #include "http/url.h"
 
 enum { FIELDS_MAX = 64 };
@@ -102,41 +103,11 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     front_xchg_release(x);
 }
 
-/* How much of a body may be framed into 'out' now; *ret_stuck: nothing before it has room again. */
-static ssize_t body_pull(const struct sw_buf *out, const struct sw_buf *body, bool end, size_t max,
-                         bool *ret_end, bool *ret_stuck)
-{
-    size_t room = out->max - sw_buf_len(out);
-    size_t have = sw_buf_len(body);
-
-    *ret_stuck = false;
-    if (have == 0 && !end)
-        return SW_EAGAIN;
-    if (room <= (size_t)2 * SW_H2_FRAME_HEAD + 1) {
-        *ret_stuck = true;
-        return SW_EAGAIN;
-    }
-    max = sw_min(max, room - (size_t)2 * SW_H2_FRAME_HEAD);
-    *ret_end = end && have <= max;
-    return (ssize_t)sw_min(max, have);
-}
-
-/* False: the frame did not fit, which body_pull had made sure of. */
-static bool body_emit(struct sw_buf *out, struct sw_buf *body, const uint8_t head[SW_H2_FRAME_HEAD],
-                      size_t n)
-{
-    bool fits = sw_buf_append(out, head, SW_H2_FRAME_HEAD) == SW_OK &&
-                sw_buf_append(out, sw_buf_data(body), n) == SW_OK;
-
-    sw_buf_consume(body, n);
-    return fits;
-}
-
 static int emit(struct sw_h2 *h, const uint8_t *p, size_t n)
 {
     struct front_conn *c = sw_h2_owner(h);
 
-    return sw_buf_append(&c->out, p, n) == SW_OK ? SW_OK : SW_EAGAIN;
+    return sw_h2_body_control(&c->io, p, n);
 }
 
 static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end)
@@ -149,9 +120,9 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     (void)id;
     if (!x)
         return SW_EAGAIN;
-    n = body_pull(&c->out, &x->out, x->end, max, ret_end, &stuck);
+    n = sw_h2_body_pull(&c->io, &x->out, x->end, max, ret_end, &stuck);
     if (stuck)
-        x->stuck = true; /* resumed when the connection has room again */
+        x->stuck = c->stuck = true; /* resumed when the connection has room again */
     return n;
 }
 
@@ -162,8 +133,7 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct front_xchg *x = stream;
 
     (void)id;
-    if (!body_emit(&c->out, &x->out, head, n))
-        c->broken = true;
+    sw_h2_body_emit(&c->io, &x->out, head, n);
     x->said_all = x->end && sw_buf_len(&x->out) == 0;
     front_xchg_account(x);
 }

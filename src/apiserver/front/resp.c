@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/gzip.h"
+#include "tls/connfilter.h"
 
 enum {
     FIELDS_MAX = 16 * 1024,
@@ -28,8 +29,8 @@ struct front_xchg *front_xchg_new(struct front_conn *c)
     sw_list_push_back(&c->xchgs, &x->link);
     c->nxchgs++;
     x->pub.peer = c->peer;
-    x->pub.cert = sw_tls_peer(c->tls);
-    x->pub.cert_refused = sw_tls_peer_refused(c->tls);
+    x->pub.cert = sw_tls_peer(sw_tls_of(c->io.filter));
+    x->pub.cert_refused = sw_tls_peer_refused(sw_tls_of(c->io.filter));
     return x;
 }
 

@@ -51,6 +51,9 @@ struct end {
     enum callback close_in; /* closes the connection in this callback */
     bool linger_in;         /* ... with close_flushed */
     bool pause_in_bytes;
+    bool hold;         /* on_ready says no */
+    struct end *other; /* resumed in on_bytes */
+    unsigned readies, batches;
 };
 
 static struct end *end_of(struct sw_conn *c)
@@ -85,12 +88,20 @@ static void on_open(struct sw_conn *c)
     maybe_close(end_of(c), OPEN);
 }
 
+static bool on_ready(struct sw_conn *c)
+{
+    end_of(c)->readies++;
+    return !end_of(c)->hold;
+}
+
 static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct end *e = end_of(c);
     size_t n = e->use_max ? sw_min(e->use_max, in.n) : in.n;
 
     e->calls++;
+    if (e->other)
+        sw_conn_resume_now(&e->other->conn);
     if (in.n < e->least)
         return 0;
     assert_int_equal(sw_buf_append(&e->got, in.p, n), SW_OK);
@@ -103,6 +114,7 @@ static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 static void on_batch(struct sw_conn *c, size_t wire)
 {
     end_of(c)->wire += wire;
+    end_of(c)->batches++;
     maybe_close(end_of(c), BATCH);
 }
 
@@ -133,6 +145,7 @@ static void on_free(struct sw_conn *c)
 
 static const struct sw_conn_ops ops = {
     .on_open = on_open,
+    .on_ready = on_ready,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -461,6 +474,97 @@ static void test_pause_stops_the_peer(void **state)
 }
 
 /* An owner that uses nothing, without a pause, is not flooded, and still learns of the end. */
+/* Turns are the owner's to give: nothing is read before, and all from inside then. */
+static void test_input_waits_for_its_turn(void **state)
+{
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    unix_pair(fds);
+    e = end_new(fds[0], NULL, false, 0);
+    settle();
+    e->hold = true;
+    e->use_max = 2;
+    e->pause_in_bytes = true;
+    e->readies = 0;
+    peer_write(fds[1], "abcd", 4);
+    settle();
+    peer_write(fds[1], "ef", 2);
+    settle();
+    assert_int_equal(e->readies, 1); /* held: not asked again */
+    assert_int_equal(sw_buf_len(&e->got), 0);
+    sw_conn_resume_now(&e->conn);
+    assert_int_equal(sw_buf_len(&e->got), 2);
+    assert_int_equal(e->wire, 6);
+    assert_int_equal(e->batches, 1);
+    settle(); /* paused by on_bytes */
+    assert_int_equal(sw_buf_len(&e->got), 2);
+    sw_conn_resume(&e->conn); /* asks, and is told no */
+    settle();
+    assert_int_equal(e->readies, 2);
+    assert_int_equal(sw_buf_len(&e->got), 2);
+    e->pause_in_bytes = false;
+    sw_conn_resume_now(&e->conn); /* what was kept counts as a batch */
+    assert_memory_equal(sw_buf_data(&e->got), "abcdef", 6);
+    assert_int_equal(e->batches, 2);
+    assert_int_equal(e->wire, 6);
+    end_free(e);
+    sw_sock_close(fds[1]);
+}
+
+static void test_resumed_in_anothers_callback(void **state)
+{
+    struct end *a;
+    struct end *b;
+    int to_a[2];
+    int to_b[2];
+
+    (void)state;
+    unix_pair(to_a);
+    unix_pair(to_b);
+    a = end_new(to_a[0], NULL, false, 0);
+    b = end_new(to_b[0], NULL, false, 0);
+    settle();
+    b->hold = true;
+    peer_write(to_b[1], "bbbb", 4);
+    settle();
+    b->hold = false;
+    a->other = b;
+    peer_write(to_a[1], "aaaa", 4);
+    UNTIL(sw_buf_len(&b->got) == 4);
+    assert_memory_equal(sw_buf_data(&a->got), "aaaa", 4); /* not what b read meanwhile */
+    assert_memory_equal(sw_buf_data(&b->got), "bbbb", 4);
+    end_free(a);
+    end_free(b);
+    sw_sock_close(to_a[1]);
+    sw_sock_close(to_b[1]);
+}
+
+static void test_handshakes_wait_for_their_turn(void **state)
+{
+    struct end *server;
+    struct end *client;
+    int fds[2];
+
+    (void)state;
+    unix_pair(fds);
+    server = end_new(fds[0], tls_of_role(true), false, 1000);
+    server->hold = true;
+    client = end_new(fds[1], tls_of_role(false), true, 1000);
+    settle();
+    assert_int_equal(server->readies, 1);
+    assert_true(server->conn.opening && client->conn.opening);
+    for (unsigned steps = 0; server->conn.opening; steps++) {
+        sw_conn_resume_now(&server->conn);
+        settle();
+        assert_true(steps < 4);
+    }
+    assert_int_equal(server->opens + client->opens, 2);
+    end_free(server);
+    end_free(client);
+}
+
 static void test_unused_input_is_bounded(void **state)
 {
     char *text = pattern(BIG);
@@ -1044,6 +1148,9 @@ int main(void)
         cmocka_unit_test(test_too_much_output_fails),
         cmocka_unit_test(test_unused_bytes_come_again),
         cmocka_unit_test(test_pause_stops_the_peer),
+        cmocka_unit_test(test_input_waits_for_its_turn),
+        cmocka_unit_test(test_resumed_in_anothers_callback),
+        cmocka_unit_test(test_handshakes_wait_for_their_turn),
         cmocka_unit_test(test_unused_input_is_bounded),
         cmocka_unit_test(test_marks_fall_as_messages_leave),
         cmocka_unit_test(test_records_in_single_bytes),
