@@ -306,6 +306,16 @@ int sw_conn_attach(struct sw_conn *c, struct sw_loop *l, struct sw_err *err)
     return SW_OK;
 }
 
+void sw_conn_release(struct sw_conn *c, struct sw_watch *ret)
+{
+    assert(!c->closed && !c->opening && !c->filter && !sw_conn_unsent(c) && !c->in);
+    sw_watch_move(&c->watch, ret, NULL);
+    io_conn_arm(c, 0);
+    sw_list_unlink(&c->dirty);
+    sw_defer_cancel(&c->defer);
+    c->closed = true;
+}
+
 /* Everything but callbacks. */
 static void let_go(struct sw_conn *c)
 {

@@ -178,6 +178,13 @@ void sw_conn_resume_now(struct sw_conn *c);
 void sw_conn_detach(struct sw_conn *c);
 SW_NODISCARD int sw_conn_attach(struct sw_conn *c, struct sw_loop *l, struct sw_err *err);
 
+/*
+ * Hands the socket of an open connection on with its registration; the memory is the owner's again,
+ * no callback follows. Without a filter only, with nothing unsent and nothing unused, and not from
+ * a callback of the connection.
+ */
+void sw_conn_release(struct sw_conn *c, struct sw_watch *ret);
+
 /* Ends our direction behind what was put: close_notify, FIN. */
 void sw_conn_shutdown(struct sw_conn *c);
 /* Closes now; with reset the peer sees RST. on_free follows from the loop. Harmless twice. */

@@ -5,31 +5,38 @@
  */
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/sock.h"
 #include "sidecar/down_h1_int.h"
 
 enum {
     IN_MAX = 64 * 1024,
-    LINGER_MAX = 1 << 20,
 };
 static const uint64_t idle_ns = 300 * SW_NS_PER_S;
 static const uint64_t head_ns = 10 * SW_NS_PER_S;
-static const uint64_t linger_ns = 2 * SW_NS_PER_S;
 
 /* ---- the end ---- */
 
-static void on_reap(struct sw_defer *d)
+static struct h1c *conn_of(struct sw_conn *io)
 {
-    struct h1c *c = SW_CONTAINER_OF(d, struct h1c, reap);
+    return SW_CONTAINER_OF(io, struct h1c, io);
+}
 
+static void conn_free(struct h1c *c)
+{
+    sw_conn_done(&c->io);
+    sw_defer_cancel(&c->again);
+    sw_defer_cancel(&c->reap);
     sw_list_unlink(&c->link);
     c->s->n_conns--;
     sw_h1_free(c->parser);
     sw_capsule_done(&c->capsules);
-    sw_buf_done(&c->in);
     sw_buf_done(&c->out);
     sw_arena_clear(&c->arena);
     sw_free(c);
+}
+
+static void on_reap(struct sw_defer *d)
+{
+    conn_free(SW_CONTAINER_OF(d, struct h1c, reap));
 }
 
 void side_h1_close_books(struct h1c *c, const char *reason)
@@ -54,12 +61,12 @@ void side_h1_kill(struct h1c *c, bool reset, const char *reason)
     sw_qpump_stop(&c->pump, reset);
     sw_timer_stop(c->s->loop, &c->timer);
     sw_defer_cancel(&c->again);
-    sw_watch_stop(&c->watch);
-    if (c->fd >= 0 && reset)
-        sw_sock_set_reset(c->fd);
-    sw_sock_close(c->fd);
-    c->fd = -1;
-    sw_loop_defer(c->s->loop, &c->reap, on_reap);
+    if (c->io.closed) { /* the pump had the socket, or io ended */
+        sw_loop_defer(c->s->loop, &c->reap, on_reap);
+    } else {
+        (void)!sw_conn_flush(&c->io); /* of an answer that is cut, what there is of it */
+        sw_conn_close(&c->io, reset); /* on_free follows */
+    }
 }
 
 void side_h1_kill_all(struct sw_sidecar *s)
@@ -68,8 +75,7 @@ void side_h1_kill_all(struct sw_sidecar *s)
         struct h1c *c = SW_CONTAINER_OF(it, struct h1c, link);
 
         side_h1_kill(c, true, "stopped");
-        sw_defer_cancel(&c->reap);
-        on_reap(&c->reap);
+        conn_free(c);
     }
 }
 
@@ -79,7 +85,7 @@ void side_h1_drain(struct sw_sidecar *s)
         struct h1c *c = SW_CONTAINER_OF(it, struct h1c, link);
 
         c->keep = false;
-        if (c->state == H1_IDLE && sw_buf_len(&c->in) == 0)
+        if (c->state == H1_IDLE && sw_conn_unused(&c->io) == 0)
             side_h1_kill(c, false, NULL);
     }
 }
@@ -88,18 +94,21 @@ void side_h1_drain(struct sw_sidecar *s)
 
 bool side_h1_flush(struct h1c *c)
 {
-    while (sw_buf_len(&c->out)) {
-        ssize_t n = sw_sock_write(c->fd, sw_buf_data(&c->out), sw_buf_len(&c->out));
+    sw_buf_consume(&c->out, sw_conn_write(&c->io, sw_buf_slice(&c->out)));
+    return sw_buf_len(&c->out) == 0;
+}
 
-        if (n == SW_EAGAIN)
-            return false;
-        if (n < 0) {
-            side_h1_kill(c, true, "client_gone");
-            return false;
-        }
-        sw_buf_consume(&c->out, (size_t)n);
-    }
-    return true;
+/* The client sends no more, and all it sent was taken. */
+static void client_ended(struct h1c *c)
+{
+    if (c->state == H1_IDLE)
+        side_h1_kill(c, false, NULL);
+    else if (c->state == H1_CALL && !c->req_done)
+        side_h1_kill(c, true, "client_gone");
+    else if (c->state == H1_UDP && sw_capsule_idle(&c->capsules))
+        sw_qcall_finish(&c->call);
+    else if (c->state == H1_UDP)
+        side_h1_kill(c, true, "cut_capsule");
 }
 
 void side_h1_on_timer(struct sw_timer *t)
@@ -111,7 +120,16 @@ void side_h1_on_timer(struct sw_timer *t)
 
 static void on_again(struct sw_defer *d)
 {
-    side_h1_step(SW_CONTAINER_OF(d, struct h1c, again));
+    struct h1c *c = SW_CONTAINER_OF(d, struct h1c, again);
+
+    if (!side_h1_flush(c))
+        return; /* on_drained comes */
+    if (c->state == H1_EARLY)
+        side_h1_step_early(c);
+    else if (c->eof && sw_conn_unused(&c->io) == 0)
+        client_ended(c);
+    else
+        sw_conn_resume(&c->io);
 }
 
 void side_h1_go_on(struct h1c *c)
@@ -124,8 +142,12 @@ void side_h1_say_bye(struct h1c *c)
     side_h1_close_books(c, NULL);
     sw_qcall_cancel(&c->call);
     c->state = H1_BYE;
-    sw_timer_start(c->s->loop, &c->timer, linger_ns, side_h1_on_timer);
-    side_h1_go_on(c);
+    sw_timer_stop(c->s->loop, &c->timer);
+    sw_defer_cancel(&c->again);
+    sw_conn_put(&c->io, sw_buf_data(&c->out), sw_buf_len(&c->out));
+    sw_buf_done(&c->out);
+    c->io.stall_ms = SW_CONN_LINGER_MS;
+    sw_conn_close_flushed(&c->io);
 }
 
 /* ---- between requests ---- */
@@ -135,7 +157,7 @@ void side_h1_next_request(struct h1c *c)
     sw_arena_reset(&c->arena, 4096);
     sw_h1_reset(c->parser);
     c->req = (struct side_out){0};
-    c->body = (struct sw_slice){0};
+    c->body_left = c->body_gap = 0;
     c->req_done = c->answered = c->chunked = c->length = c->no_body = c->blocked = false;
     c->state = H1_IDLE;
     if (c->s->draining)
@@ -144,7 +166,8 @@ void side_h1_next_request(struct h1c *c)
         side_h1_say_bye(c);
         return;
     }
-    sw_timer_start(c->s->loop, &c->timer, sw_buf_len(&c->in) ? head_ns : idle_ns, side_h1_on_timer);
+    sw_timer_start(c->s->loop, &c->timer, sw_conn_unused(&c->io) ? head_ns : idle_ns,
+                   side_h1_on_timer);
     side_h1_go_on(c);
 }
 
@@ -187,6 +210,7 @@ static void fill_in(const struct h1c *c, const struct sw_h1_msg *m, struct side_
 
 static void begin_request(struct h1c *c)
 {
+    static const char go_ahead[] = "HTTP/1.1 100 Continue\r\n\r\n";
     const struct sw_h1_msg *m = sw_h1_msg(c->parser);
     struct side_refusal why = {0};
     struct side_in in;
@@ -214,7 +238,7 @@ static void begin_request(struct h1c *c)
         c->open = true;
         side_begin(c->s, &c->log, &c->req, c->source, SIDE_H1);
         if (m->expect_continue)
-            (void)!sw_buf_append_str(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+            sw_conn_put(&c->io, go_ahead, sizeof(go_ahead) - 1);
         sw_qcall_start(c->s->dial, &c->call, &spec, &side_h1_call_ops);
         return;
     }
@@ -222,24 +246,6 @@ static void begin_request(struct h1c *c)
 }
 
 /* ---- reading ---- */
-
-static int fill(struct h1c *c)
-{
-    size_t room = IN_MAX - sw_buf_len(&c->in);
-    char *to = room && c->readable ? sw_buf_reserve(&c->in, room) : NULL;
-    ssize_t n;
-
-    if (!to)
-        return SW_EAGAIN;
-    n = sw_sock_read(c->fd, to, room);
-    if (n > 0) {
-        sw_buf_commit(&c->in, (size_t)n);
-        return SW_OK;
-    }
-    if (n == SW_EAGAIN)
-        c->readable = false;
-    return (int)n;
-}
 
 /* A head that cannot be read. */
 static void bad_head(struct h1c *c, const struct sw_err *err)
@@ -252,184 +258,183 @@ static void bad_head(struct h1c *c, const struct sw_err *err)
     refuse(c, &why);
 }
 
-/* True: something was done, and more may be. */
-static bool step_head(struct h1c *c)
+/* The steps take bytes of 'in'; true: something was done, and more may be. */
+static bool step_head(struct h1c *c, struct sw_slice in, size_t *used)
 {
     struct sw_err err = {0};
     enum sw_h1_event event;
-    size_t used = 0;
-    int rc = sw_h1_next(c->parser, sw_buf_slice(&c->in), &used, &event, &err);
-
-    if (rc == SW_OK) {
-        begin_request(c);
-        if (c->state != H1_DEAD)
-            sw_buf_consume(&c->in, used);
-        return true;
-    }
-    sw_buf_consume(&c->in, used);
-    if (rc != SW_EAGAIN) {
-        bad_head(c, &err);
-        return true;
-    }
-    rc = fill(c);
-    if (rc == SW_OK) {
-        if (!sw_timer_running(&c->timer) || sw_buf_len(&c->in))
-            sw_timer_start(c->s->loop, &c->timer, head_ns, side_h1_on_timer);
-        return true;
-    }
-    if (rc != SW_EAGAIN)
-        side_h1_kill(c, false, NULL);
-    return false;
-}
-
-/* Passes the request's body on. True: more may be done. */
-static bool step_body(struct h1c *c)
-{
-    struct sw_err err = {0};
-    enum sw_h1_event event;
-    size_t used = 0;
     int rc;
 
-    if (c->body.n) {
-        size_t k = sw_qcall_write(&c->call, c->body.p, c->body.n);
+    if (!side_h1_flush(c))
+        return false; /* on_drained comes */
+    rc = sw_h1_next(c->parser, in, used, &event, &err);
+    if (rc == SW_OK)
+        begin_request(c);
+    else if (rc != SW_EAGAIN)
+        bad_head(c, &err);
+    else if (in.n)
+        sw_timer_start(c->s->loop, &c->timer, head_ns, side_h1_on_timer);
+    return rc != SW_EAGAIN;
+}
 
-        c->log.up += k;
-        c->body = sw_slice_from(c->body, k);
-        if (c->body.n)
-            return false; /* its writable comes */
-        sw_buf_consume(&c->in, c->body_used);
+/* Passes bytes of the body on; what the stream does not take comes again, then the gap behind. */
+static bool pass_body(struct h1c *c, struct sw_slice in, size_t *used)
+{
+    size_t k = c->body_left ? sw_qcall_write(&c->call, in.p, c->body_left) : 0;
+
+    c->log.up += k;
+    c->body_left -= k;
+    *used = k;
+    if (c->body_left)
+        return false; /* its writable comes */
+    *used += c->body_gap;
+    c->body_gap = 0;
+    return true;
+}
+
+static bool step_body(struct h1c *c, struct sw_slice in, size_t *used)
+{
+    struct sw_err err = {0};
+    enum sw_h1_event event;
+    struct sw_slice data;
+    int rc;
+
+    if (c->body_left || c->body_gap)
+        return pass_body(c, in, used);
+    rc = sw_h1_next(c->parser, in, used, &event, &err);
+    if (rc == SW_EAGAIN)
+        return false;
+    if (rc != SW_OK) {
+        side_h1_kill(c, true, rc == SW_EPROTO ? "bad_request" : "client_gone");
+        return false;
     }
-    rc = sw_h1_next(c->parser, sw_buf_slice(&c->in), &used, &event, &err);
-    if (rc == SW_OK && event == SW_H1_BODY) {
-        c->body = sw_h1_data(c->parser);
-        c->body_used = used;
-        return true;
-    }
-    sw_buf_consume(&c->in, used);
-    if (rc == SW_OK && event == SW_H1_END) {
+    if (event == SW_H1_BODY) {
+        data = sw_h1_data(c->parser);
+        c->body_left = data.n;
+        c->body_gap = *used - data.n - (size_t)(data.p - in.p);
+        *used = (size_t)(data.p - in.p);
+    } else if (event == SW_H1_END) {
         c->req_done = true;
         if (c->req.kind == SIDE_ORIGIN)
             sw_qcall_finish(&c->call);
-        return true;
     }
-    if (rc == SW_OK)
-        return true; /* trailers are dropped */
-    if (rc == SW_EAGAIN)
-        rc = fill(c);
-    if (rc != SW_OK && rc != SW_EAGAIN)
-        side_h1_kill(c, true, rc == SW_EPROTO ? "bad_request" : "client_gone");
-    return rc == SW_OK;
+    return true; /* trailers are dropped */
 }
 
 /* Datagrams from the gateway. */
-static bool step_udp(struct h1c *c)
+static bool step_udp(struct h1c *c, struct sw_slice in, size_t *used)
 {
-    int rc;
-
-    if (sw_buf_len(&c->in)) {
-        rc = side_udp_up(&c->capsules, &c->call, sw_buf_slice(&c->in), &c->log.up);
-        sw_buf_consume(&c->in, sw_buf_len(&c->in));
-        if (rc != SW_OK) {
-            side_h1_kill(c, true, "bad_capsule");
-            return false;
-        }
-    }
-    rc = fill(c);
-    if (rc == SW_EOF && sw_capsule_idle(&c->capsules))
-        sw_qcall_finish(&c->call);
-    else if (rc != SW_OK && rc != SW_EAGAIN)
-        side_h1_kill(c, true, rc == SW_EOF ? "cut_capsule" : "client_gone");
-    return rc == SW_OK;
+    *used = in.n;
+    if (in.n && side_udp_up(&c->capsules, &c->call, in, &c->log.up) != SW_OK)
+        side_h1_kill(c, true, "bad_capsule");
+    return false;
 }
 
-static bool step_bye(struct h1c *c)
+/* A tunnel stands: what came with its head goes first. */
+static bool step_early(struct h1c *c, struct sw_slice in, size_t *used)
 {
-    char waste[4096];
-    ssize_t n;
-
-    if (!c->shut) {
-        c->shut = true;
-        sw_sock_shutdown_write(c->fd);
-    }
-    n = sw_sock_read(c->fd, waste, sizeof(waste));
-    if (n > 0)
-        c->lingered += (size_t)n;
-    if ((n < 0 && n != SW_EAGAIN) || c->lingered > LINGER_MAX) {
-        side_h1_kill(c, false, NULL);
-        return false;
-    }
-    return n > 0;
-}
-
-void side_h1_step(struct h1c *c)
-{
-    bool more = true;
-
-    for (int i = 0; i < 256 && more; i++) {
-        if (c->state == H1_DEAD || c->state == H1_TUNNEL || !side_h1_flush(c))
-            return;
-        switch (c->state) {
-        case H1_IDLE:
-            more = step_head(c);
-            break;
-        case H1_CALL:
-            more = !c->req_done && step_body(c);
-            break;
-        case H1_EARLY:
-            side_h1_step_early(c);
-            return;
-        case H1_UDP:
-            more = step_udp(c);
-            break;
-        case H1_BYE:
-            more = step_bye(c);
-            break;
-        case H1_TUNNEL:
-        case H1_DEAD:
-            more = false;
-            break;
-        }
-    }
-    if (more && c->state != H1_DEAD)
+    *used = in.n ? sw_qcall_write(&c->call, in.p, in.n) : 0;
+    c->log.up += *used;
+    if (*used == in.n)
         side_h1_go_on(c);
+    else if (*used && c->s->c->tunnel_idle_ns)
+        sw_timer_start(c->s->loop, &c->timer, c->s->c->tunnel_idle_ns, side_h1_on_timer);
+    return false;
 }
 
-static void on_event(struct sw_watch *w, unsigned events)
+static bool step(struct h1c *c, struct sw_slice in, size_t *used)
 {
-    struct h1c *c = SW_CONTAINER_OF(w, struct h1c, watch);
+    *used = 0;
+    switch (c->state) {
+    case H1_IDLE:
+        return step_head(c, in, used);
+    case H1_CALL:
+        return !c->req_done && step_body(c, in, used);
+    case H1_EARLY:
+        return step_early(c, in, used);
+    case H1_UDP:
+        return step_udp(c, in, used);
+    case H1_TUNNEL:
+    case H1_BYE:
+    case H1_DEAD:
+        break;
+    }
+    return false;
+}
 
-    if (events & (SW_READ | SW_HUP))
-        c->readable = true;
-    if (events & SW_HUP)
-        c->hup = true;
-    if ((events & (SW_WRITE | SW_HUP)) && c->blocked && side_h1_flush(c)) {
+static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
+{
+    struct h1c *c = conn_of(io);
+    size_t at = 0;
+    size_t used = 0;
+
+    while (step(c, sw_slice_from(in, at), &used))
+        at += used;
+    return c->state == H1_DEAD || c->state == H1_BYE ? in.n : at + used;
+}
+
+static void on_eof(struct sw_conn *io)
+{
+    struct h1c *c = conn_of(io);
+
+    c->eof = true;
+    if (sw_conn_unused(io) == 0)
+        client_ended(c);
+}
+
+static void on_drained(struct sw_conn *io)
+{
+    struct h1c *c = conn_of(io);
+
+    if (!side_h1_flush(c))
+        return;
+    if (c->blocked) {
         c->blocked = false;
         sw_qcall_resume(&c->call);
     }
-    if (c->state != H1_DEAD && c->state != H1_TUNNEL)
-        side_h1_step(c);
+    side_h1_go_on(c);
 }
+
+static void on_fail(struct sw_conn *io, const struct sw_err *err)
+{
+    struct h1c *c = conn_of(io);
+    bool idle = c->state == H1_IDLE;
+
+    (void)err;
+    side_h1_kill(c, !idle, idle ? NULL : "client_gone");
+}
+
+static void on_free(struct sw_conn *io)
+{
+    side_h1_kill(conn_of(io), false, NULL); /* after a linger */
+    conn_free(conn_of(io));
+}
+
+static const struct sw_conn_ops io_ops = {
+    .on_bytes = on_bytes,
+    .on_eof = on_eof,
+    .on_drained = on_drained,
+    .on_fail = on_fail,
+    .on_free = on_free,
+};
 
 void side_h1_serve(struct sw_sidecar *s, int fd, enum side_source source)
 {
     struct h1c *c = SW_NEW(struct h1c);
     struct sw_err err = {0};
 
+    if (sw_conn_init(&c->io, s->loop, fd, &(struct sw_conn_opts){.ops = &io_ops}, &err) != SW_OK) {
+        sw_free(c);
+        return;
+    }
+    c->io.in_max = IN_MAX;
     c->s = s;
-    c->fd = fd;
     c->source = source;
-    c->readable = true;
     c->keep = true;
     c->pump.fd = -1;
     c->parser = sw_h1_new(SW_H1_REQUEST, NULL);
-    sw_buf_init(&c->in, IN_MAX);
     sw_buf_init(&c->out, H1_OUT_MAX);
     sw_list_push_back(&s->h1, &c->link);
     s->n_conns++;
-    if (sw_watch_start(s->loop, &c->watch, fd, on_event, &err) != SW_OK) {
-        side_h1_kill(c, false, NULL);
-        return;
-    }
     sw_timer_start(s->loop, &c->timer, head_ns, side_h1_on_timer);
-    side_h1_go_on(c);
 }

@@ -3,7 +3,6 @@
  * What a node says to a request that came over HTTP/1.1: its answer in the framing the client
  * understands, the bytes of a tunnel, datagrams, and failures.
  */
-#include "io/sock.h"
 #include "sidecar/down_h1_int.h"
 
 static int put_answer(struct h1c *c, const struct sw_h1_msg *m, bool upgraded)
@@ -62,16 +61,14 @@ static void on_pump_done(struct sw_qpump *p, int rc)
 /* The connection is the tunnel from now on. */
 static void start_pump(struct h1c *c)
 {
-    struct sw_dialled d = {.fd = c->fd, .events = c->hup ? SW_HUP : 0};
+    struct sw_dialled d = {.fd = c->io.watch.fd, .events = c->io.hup ? SW_HUP : 0};
 
     sw_timer_stop(c->s->loop, &c->timer);
-    sw_buf_done(&c->in);
+    sw_conn_release(&c->io, &d.watch);
     sw_buf_done(&c->out);
     sw_h1_free(c->parser);
     c->parser = NULL;
-    c->fd = -1;
     c->state = H1_TUNNEL;
-    sw_watch_move(&c->watch, &d.watch, NULL);
     sw_qpump_start_dialled(&c->pump, c->s->loop, sw_qcall_stream(&c->call), &d,
                            c->s->c->tunnel_idle_ns, on_pump_done);
     if (c->fin_waits)
@@ -82,15 +79,10 @@ static void start_pump(struct h1c *c)
 
 void side_h1_step_early(struct h1c *c)
 {
-    size_t n = sw_buf_len(&c->in);
-    size_t k = n ? sw_qcall_write(&c->call, sw_buf_data(&c->in), n) : 0;
-
-    c->log.up += k;
-    sw_buf_consume(&c->in, k);
-    if (k == n)
+    if (sw_conn_unused(&c->io))
+        sw_conn_resume(&c->io); /* comes again when they are taken */
+    else if (sw_conn_flush(&c->io))
         start_pump(c);
-    else if (k && c->s->c->tunnel_idle_ns)
-        sw_timer_start(c->s->loop, &c->timer, c->s->c->tunnel_idle_ns, side_h1_on_timer);
 }
 
 static void enter_tunnel(struct h1c *c)
@@ -98,8 +90,7 @@ static void enter_tunnel(struct h1c *c)
     c->state = H1_EARLY;
     if (c->s->c->tunnel_idle_ns)
         sw_timer_start(c->s->loop, &c->timer, c->s->c->tunnel_idle_ns, side_h1_on_timer);
-    if (side_h1_flush(c))
-        side_h1_step_early(c);
+    side_h1_go_on(c);
 }
 
 static struct h1c *of(struct sw_qcall *q)
@@ -156,36 +147,29 @@ static void answer_done(struct h1c *c)
     side_h1_next_request(c);
 }
 
-/* Writes what the client takes; the number of bytes, or SW_ECLOSED when it is gone. */
-static ssize_t write_body(struct h1c *c, const uint8_t *p, size_t n)
+/* How many bytes io took. */
+static size_t write_body(struct h1c *c, const uint8_t *p, size_t n)
 {
     size_t done = 0;
 
     while (done < n && side_h1_flush(c)) {
         size_t k = sw_min(n - done, H1_CHUNK);
-        ssize_t w;
 
-        if (c->chunked) {
-            if (sw_h1_put_chunk(&c->out, sw_slice(p + done, k)) != SW_OK)
-                break;
-            done += k;
-            continue;
+        if (!c->chunked) {
+            size_t w = sw_conn_write(&c->io, sw_slice(p + done, n - done));
+
+            return done + w;
         }
-        w = sw_sock_write(c->fd, p + done, n - done);
-        if (w == SW_EAGAIN)
+        if (sw_h1_put_chunk(&c->out, sw_slice(p + done, k)) != SW_OK)
             break;
-        if (w < 0) {
-            side_h1_kill(c, true, "client_gone");
-            break;
-        }
-        done += (size_t)w;
+        done += k;
     }
-    return c->state == H1_DEAD ? SW_ECLOSED : (ssize_t)done;
+    return done;
 }
 
 static size_t take_answer(struct h1c *c, const uint8_t *p, size_t n, bool fin)
 {
-    ssize_t done = (ssize_t)n;
+    size_t done = n;
 
     if (c->length && !c->no_body && n > c->left) {
         side_h1_kill(c, true, "bad_answer");
@@ -193,13 +177,11 @@ static size_t take_answer(struct h1c *c, const uint8_t *p, size_t n, bool fin)
     }
     if (!c->no_body) {
         done = write_body(c, p, n);
-        if (done < 0)
-            return n;
         if (c->length)
-            c->left -= (uint64_t)done;
+            c->left -= done;
     }
-    c->log.down += (uint64_t)done;
-    if ((size_t)done < n) {
+    c->log.down += done;
+    if (done < n) {
         c->blocked = true;
     } else if (fin && c->length && c->left && !c->no_body) {
         side_h1_kill(c, true, "answer_cut");
@@ -208,21 +190,19 @@ static size_t take_answer(struct h1c *c, const uint8_t *p, size_t n, bool fin)
     } else {
         (void)side_h1_flush(c);
     }
-    return (size_t)done;
+    return done;
 }
 
 /* Capsules of the node: what came too large for a datagram, and the end. */
 static size_t take_capsules(struct h1c *c, const uint8_t *p, size_t n, bool fin)
 {
-    ssize_t done = write_body(c, p, n);
+    size_t done = write_body(c, p, n);
 
-    if (done < 0)
-        return n;
-    c->log.down += (uint64_t)done;
-    c->blocked = (size_t)done < n;
+    c->log.down += done;
+    c->blocked = done < n;
     if (fin && !c->blocked)
         side_h1_say_bye(c);
-    return (size_t)done;
+    return done;
 }
 
 static void on_datagram(struct sw_qcall *q, const uint8_t *p, size_t n)
@@ -231,12 +211,12 @@ static void on_datagram(struct sw_qcall *q, const uint8_t *p, size_t n)
     uint8_t head[SW_CAPSULE_UDP_HEAD];
     size_t k = sw_capsule_udp_head(head, n);
 
-    if (c->state != H1_UDP || c->blocked || sw_buf_len(&c->out) + k + n > H1_OUT_MAX)
+    if (c->state != H1_UDP || c->blocked || !side_h1_flush(c) ||
+        sw_conn_unsent(&c->io) + k + n > H1_OUT_MAX)
         return; /* a slow reader loses it, as with any UDP */
-    (void)!sw_buf_append(&c->out, head, k);
-    (void)!sw_buf_append(&c->out, p, n);
+    sw_conn_put(&c->io, head, k);
+    sw_conn_put(&c->io, p, n);
     c->log.down += n;
-    (void)side_h1_flush(c);
 }
 
 static size_t on_data(struct sw_qcall *q, const uint8_t *p, size_t n, bool fin)
@@ -264,7 +244,7 @@ static void on_writable(struct sw_qcall *q)
     if (c->state == H1_TUNNEL)
         sw_qpump_writable(&c->pump);
     else if (c->state == H1_CALL || c->state == H1_EARLY)
-        side_h1_step(c);
+        sw_conn_resume_now(&c->io); /* an answer right behind finds the request complete */
 }
 
 static void on_stopped(struct sw_qcall *q)

@@ -1063,6 +1063,30 @@ static void test_close_in_every_callback(void **state)
     sw_free(text);
 }
 
+static void test_released_socket_is_anothers(void **state)
+{
+    struct sw_watch watch = {0};
+    char buf[8];
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    unix_pair(fds);
+    e = end_new(fds[0], NULL, false, 0);
+    sw_conn_put(&e->conn, "last", 4);
+    assert_true(sw_conn_flush(&e->conn));
+    sw_conn_release(&e->conn, &watch);
+    assert_int_equal(sw_sock_read(fds[1], buf, sizeof(buf)), 4);
+    peer_write(fds[1], "x", 1);
+    sw_watch_stop(&watch);
+    settle();
+    assert_int_equal(e->calls + e->fails + e->frees, 0);
+    assert_int_equal(sw_sock_read(fds[0], buf, sizeof(buf)), 1); /* open, and not read by us */
+    end_free(e);
+    sw_sock_close(fds[0]);
+    sw_sock_close(fds[1]);
+}
+
 static void test_moves_to_another_loop(void **state)
 {
     SW_BUF_AUTO got = {.max = BIG};
@@ -1169,6 +1193,7 @@ int main(void)
         cmocka_unit_test(test_refusal_is_read_though_writing_failed),
         cmocka_unit_test(test_reset_is_told_once),
         cmocka_unit_test(test_close_in_every_callback),
+        cmocka_unit_test(test_released_socket_is_anothers),
         cmocka_unit_test(test_moves_to_another_loop),
     };
 

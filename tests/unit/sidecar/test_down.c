@@ -250,6 +250,23 @@ static void bytes_behind_a_connect_reach_the_node_first(void **state)
     world_free(w);
 }
 
+/* The body is here before the stream takes any of it, framing between its pieces. */
+static void a_body_that_came_early_is_passed_on_without_framing(void **state)
+{
+    struct world *w = world_new(sw_slice("", 0), false);
+
+    (void)state;
+    put(w->fd, "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n" AT
+               "\r\n5\r\nhello\r\n6;x=y\r\n world\r\n");
+    take(w);
+    put(w->fd, "1\r\n!\r\n0\r\n\r\n");
+    take(w);
+    assert_true(sw_slice_has_suffix(sw_slice(w->node.heard, w->node.n_heard),
+                                    SW_SLICE_LIT("\r\n\r\nhello world!")));
+    assert_false(w->eof);
+    world_free(w);
+}
+
 static void a_head_that_never_ends_is_not_waited_for(void **state)
 {
     struct world *w = world_new(sw_slice("", 0), false);
@@ -279,6 +296,7 @@ int main(void)
         cmocka_unit_test(a_kept_connection_carries_the_next_request),
         cmocka_unit_test(a_node_out_of_reach_is_an_answer),
         cmocka_unit_test(bytes_behind_a_connect_reach_the_node_first),
+        cmocka_unit_test(a_body_that_came_early_is_passed_on_without_framing),
         cmocka_unit_test(a_head_that_never_ends_is_not_waited_for),
     };
 
