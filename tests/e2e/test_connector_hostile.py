@@ -125,7 +125,7 @@ def test_a_flood_of_first_packets_meets_a_retry(target, ports):
         target.dial(peer)
     p.read(0.5)
     assert not amplified(p)
-    until(lambda: "addresses have to be proved" in target.device.log(), 5, "a line about it")
+    until(lambda: "requiring address validation" in target.device.log(), 5, "a line about it")
     bounded(target.pid, before, 30)
 
 
@@ -284,7 +284,7 @@ def test_streams_given_up_in_a_loop(target):
         p.tell(f"churn 20000 GET http://127.0.0.1:{target.web.port}/hello")
         e = p.event("closed")
         assert e["kind"] == "transport" and "resets" in e["text"]
-    until(lambda: "too many streams given up" in target.device.log(), 5, "a line about it")
+    until(lambda: "too many reset streams" in target.device.log(), 5, "a line about it")
     until(lambda: target.event("stream_reset") >= 1000)
     assert ask(target) > 50
 

@@ -394,7 +394,7 @@ def test_a_name_of_another_publisher_is_left_alone(binary, tmp_path):
     server = updating(binary, tmp_path, port)
     try:
         connector(server, "laptop", "a", [("203.0.113.7", 4433)])
-        until(lambda: "published by somebody else" in server.log(), 10)
+        until(lambda: "belongs to another publisher" in server.log(), 10)
         assert kdig(port, name("a"), "TXT").txt() == ["relay=https://theirs.example/"]
     finally:
         server.close()
@@ -436,7 +436,7 @@ def test_two_publishers_share_a_zone(binary, tmp_path):
         connector(two, "laptop", "a", [("203.0.113.2", 2)], relay=None)
         connector(two, "phone", "b", [("203.0.113.3", 3)], relay=None)
         until(lambda: kdig(port, name("b"), "TXT").txt() == ["addr=203.0.113.3:3"], 10)
-        until(lambda: "published by somebody else" in two.log(), 10)
+        until(lambda: "belongs to another publisher" in two.log(), 10)
         time.sleep(1.5)
         assert kdig(port, name("a"), "TXT").txt() == ["addr=203.0.113.1:1"]
         assert kdig(port, name("b"), "TXT").txt() == ["addr=203.0.113.3:3"], "not ours, not wanted: stays"

@@ -56,7 +56,7 @@ def test_the_log_and_a_gauge_say_which_calls_are_made(g):
         return f"\nspanwire_gateway_io_uring {value}" in page
 
     ring = allowed() and g.ring
-    until(lambda: ("many connections share a system call" if ring else "makes its own system calls: ") in g.log())
+    until(lambda: ("io_uring batching enabled" if ring else "io_uring batching disabled: ") in g.log())
     until(lambda: scraped(int(ring)))
     if not g.ring:
         assert "--io-uring is false" in g.log()

@@ -178,12 +178,12 @@ def test_pages_of_the_operator(binary, tmp_path):
         (pages / "default.txt").write_text("oh: {{title}}\n")
         until(lambda: e.ask("/none").text == "oh: Not Found\n", what="the new page")
         (pages / "404.txt").write_text("{{reason}} {{adress}}")
-        until(lambda: "keeping those before" in e.gateway.log(), what="the refusal")
+        until(lambda: "keeping the previous ones" in e.gateway.log(), what="the refusal")
         assert "404.txt" in e.gateway.log() and "unknown placeholder at byte 11" in e.gateway.log()
         assert e.ask("/none").text == "oh: Not Found\n"
         (pages / "404.txt").write_text("x" * 70000)
         os.kill(e.gateway.process.pid, signal.SIGHUP)
-        until(lambda: e.gateway.log().count("keeping those before") > 1, what="the refusal of a long one")
+        until(lambda: e.gateway.log().count("keeping the previous ones") > 1, what="the refusal of a long one")
         assert e.ask("/none").text == "oh: Not Found\n"
     finally:
         e.close()

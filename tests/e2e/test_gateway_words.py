@@ -263,7 +263,7 @@ def test_datagrams_from_everywhere_leave_room_for_connections(binary, tmp_path):
     g = gw.Gateway(few_descriptors(binary, tmp_path), tmp_path,
                    [plain("l", tcp), datagrams("u", udp, "c"), gw.cluster("c", [upstream.getsockname()[1]])])
     from_everywhere(udp, 1500)
-    until(lambda: "the oldest go" in g.log())
+    until(lambda: "evicting the oldest" in g.log())
     assert all(serves(tcp) for _ in range(5))
     assert "Too many open files" not in g.log()
     upstream.close()
@@ -301,7 +301,7 @@ def test_a_flood_at_one_listener_leaves_others_their_sessions(binary, tmp_path):
         return seen
     try:
         from_everywhere(loud, 600)
-        until(lambda: "listener 'loud'" in g.log() and "the oldest go" in g.log())
+        until(lambda: "listener 'loud'" in g.log() and "evicting the oldest" in g.log())
         before = sources()  # there are no free sockets: the loud one gives some
         assert len(set(before.values())) == len(clients)
         from_everywhere(loud, 600)

@@ -522,7 +522,7 @@ def test_a_device_that_dies_and_comes_back(binary, tmp_path, echo):
         assert (a.status, a.reason) == (504, "dial_timeout")
         return dials_failed(s)
     before = fails()
-    until(lambda: "new calls dial again, open ones stay" in s.log())
+    until(lambda: "dialling a new connection for new requests" in s.log())
 
     # And the ones behind it do not dial again, if they come within two seconds.
     def remembered():
