@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/at.h"
 
-static const struct sw_fpath *path_of(const struct sw_at *at)
-{
-    return at->whole ? NULL : &at->path;
-}
-
 struct sw_at sw_at_field(const struct sw_at *up, const char *keys)
 {
     struct sw_slice rest = sw_slice_str(keys);
@@ -13,12 +8,13 @@ struct sw_at sw_at_field(const struct sw_at *up, const char *keys)
 
     while (rest.p && v)
         v = sw_json_get(v, sw_slice_cut(&rest, '.'));
-    return (struct sw_at){v, sw_fpath_str(path_of(up), keys), up->e, false};
+    return (struct sw_at){v, sw_fpath_str(sw_at_fpath(up), keys), up->e, false};
 }
 
 struct sw_at sw_at_key(const struct sw_at *up, struct sw_slice key)
 {
-    return (struct sw_at){sw_json_get(up->v, key), sw_fpath_key(path_of(up), key), up->e, false};
+    return (struct sw_at){sw_json_get(up->v, key), sw_fpath_key(sw_at_fpath(up), key), up->e,
+                          false};
 }
 
 bool sw_at_is_any(const struct sw_at *at, const char *const *list)

@@ -21,11 +21,11 @@ static inline struct sw_at sw_at_whole(const struct sw_json *obj, struct sw_fiel
 {
     return (struct sw_at){.v = obj, .e = e, .whole = true};
 }
-/* A value whose path is known. */
+/* A value whose path is known; NULL is that of the object itself. */
 static inline struct sw_at sw_at_path(const struct sw_json *v, const struct sw_fpath *path,
                                       struct sw_field_errs *e)
 {
-    return (struct sw_at){.v = v, .path = *path, .e = e};
+    return (struct sw_at){v, path ? *path : (struct sw_fpath){0}, e, !path};
 }
 /* A member, or one of a member: "template.spec". */
 struct sw_at sw_at_field(const struct sw_at *up, const char *keys);
@@ -72,26 +72,31 @@ bool sw_at_empty(const struct sw_at *at);
 
 /* ---- errors ---- */
 
+static inline const struct sw_fpath *sw_at_fpath(const struct sw_at *at)
+{
+    return at->whole ? NULL : &at->path;
+}
+
 static inline void sw_at_required(const struct sw_at *at, const char *detail)
 {
-    sw_ferr_required(at->e, &at->path, detail);
+    sw_ferr_required(at->e, sw_at_fpath(at), detail);
 }
 static inline void sw_at_forbidden(const struct sw_at *at, const char *detail)
 {
-    sw_ferr_forbidden(at->e, &at->path, detail);
+    sw_ferr_forbidden(at->e, sw_at_fpath(at), detail);
 }
 static inline void sw_at_invalid(const struct sw_at *at, const char *detail)
 {
-    sw_ferr_invalid(at->e, &at->path, at->v, detail);
+    sw_ferr_invalid(at->e, sw_at_fpath(at), at->v, detail);
 }
 /* The value is shown as text, "" when there is none. */
 static inline void sw_at_invalid_text(const struct sw_at *at, const char *detail)
 {
-    sw_ferr_invalid_str(at->e, &at->path, sw_at_text(at), detail);
+    sw_ferr_invalid_str(at->e, sw_at_fpath(at), sw_at_text(at), detail);
 }
 static inline void sw_at_duplicate(const struct sw_at *at)
 {
-    sw_ferr_duplicate(at->e, &at->path, at->v);
+    sw_ferr_duplicate(at->e, sw_at_fpath(at), at->v);
 }
 
 /* ---- checks: an error unless they hold; those that answer, answer true when they do ---- */

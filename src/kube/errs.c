@@ -50,6 +50,15 @@ void sw_ferr(struct sw_field_errs *e, enum sw_cause cause, const struct sw_fpath
     e->p[e->n++] = (struct sw_field_err){cause, sw_fpath_text(e->arena, path), text};
 }
 
+void sw_ferr_append(struct sw_field_errs *to, const struct sw_field_errs *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        struct sw_fpath at = sw_fpath_str(NULL, from->p[i].field);
+
+        sw_ferr(to, from->p[i].cause, &at, from->p[i].text);
+    }
+}
+
 void sw_ferr_required(struct sw_field_errs *e, const struct sw_fpath *path, const char *detail)
 {
     sw_ferr(e, SW_CAUSE_REQUIRED, path,

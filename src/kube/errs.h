@@ -79,6 +79,8 @@ static inline void sw_field_errs_init(struct sw_field_errs *e, struct sw_arena *
 /* The general form: text is the whole text behind "field: ". */
 void sw_ferr(struct sw_field_errs *e, enum sw_cause cause, const struct sw_fpath *path,
              const char *text);
+/* Adds all errors of a list. */
+void sw_ferr_append(struct sw_field_errs *to, const struct sw_field_errs *from);
 /* detail may be NULL or empty. */
 void sw_ferr_required(struct sw_field_errs *e, const struct sw_fpath *path, const char *detail);
 void sw_ferr_forbidden(struct sw_field_errs *e, const struct sw_fpath *path, const char *detail);

@@ -6,15 +6,6 @@
 #include "kube/crd/crd_int.h"
 #include "kube/crd/schema.h"
 
-void sw_crd_append(struct sw_field_errs *to, const struct sw_field_errs *from)
-{
-    for (size_t i = 0; i < from->n; i++) {
-        struct sw_fpath at = sw_fpath_str(NULL, from->p[i].field);
-
-        sw_ferr(to, from->p[i].cause, &at, from->p[i].text);
-    }
-}
-
 /* ---- versions ---- */
 
 /* With a status subresource the root may only say what can be said about the parts, too. */
@@ -76,7 +67,7 @@ static const struct sw_json *old_schema(const struct sw_json *old, struct sw_sli
     const struct sw_json *list = sw_json_walk(old, "spec", "versions", NULL);
 
     for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(crd_text(sw_json_at(list, i), "name"), name))
+        if (sw_slice_eq(sw_field_text(sw_json_at(list, i), "name"), name))
             return schema_of(sw_json_at(list, i));
     }
     return NULL;
@@ -87,7 +78,7 @@ static void compile_version(const struct sw_json *v, const struct sw_json *old,
                             struct sw_field_errs *e)
 {
     const struct sw_json *schema = schema_of(v);
-    const struct sw_json *was = old_schema(old, crd_text(v, "name"));
+    const struct sw_json *was = old_schema(old, sw_field_text(v, "name"));
     struct sw_schema_opts o = {.unchanged =
                                    schema && was && sw_json_equal(schema, was, SW_JSON_EQ_VALUE),
                                .rules = sw_json_walk(old, "spec", "versions", NULL)};
@@ -95,7 +86,7 @@ static void compile_version(const struct sw_json *v, const struct sw_json *old,
     struct sw_fpath at_own = sw_fpath_str(&at_schema, "openAPIV3Schema");
     struct sw_fpath at = shared ? sw_fpath_str(NULL, "spec.validation.openAPIV3Schema") : at_own;
 
-    out->name = crd_text(v, "name");
+    out->name = sw_field_text(v, "name");
     out->served = sw_json_true(sw_json_find(v, "served"));
     out->deprecated = sw_json_true(sw_json_find(v, "deprecated"));
     out->status = sw_json_walk(v, "subresources", "status", NULL);
@@ -151,9 +142,9 @@ struct sw_crd *sw_crd_compile(const struct sw_json *obj, const struct sw_json *o
     spec = sw_json_find(c->object, "spec");
     names = sw_json_find(spec, "names");
     versions = sw_json_find(spec, "versions");
-    c->group = crd_text(spec, "group");
-    c->kind = crd_text(names, "kind");
-    c->plural = crd_text(names, "plural");
+    c->group = sw_field_text(spec, "group");
+    c->kind = sw_field_text(names, "kind");
+    c->plural = sw_field_text(names, "plural");
     c->versions = sw_arena_array(&c->arena, sw_json_len(versions) + 1, sizeof(*c->versions));
     one = sw_crd_common_schema(versions);
     sw_field_errs_init(&own, e->arena);

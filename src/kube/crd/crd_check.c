@@ -6,7 +6,6 @@
  */
 #include "kube/crd/crd_int.h"
 
-#include "kube/names.h"
 #include "kube/schema/meta.h"
 #include "kube/text.h"
 
@@ -21,98 +20,77 @@ static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)
 
 /* ---- names ---- */
 
-static void check_name(const struct sw_json *names, const char *key, bool mixed_case,
-                       const struct sw_fpath *path, struct sw_field_errs *e)
+/* All that is wrong with a name, in one error. */
+static void check_label(const struct sw_at *at, sw_name_fn check)
 {
-    struct sw_fpath at = sw_fpath_str(path, key);
-    struct sw_slice s = crd_text(names, key);
-    struct sw_name_msgs m;
+    struct sw_name_msgs m = check(sw_at_text(at));
 
-    if (!s.n)
-        return;
-    m = sw_name_dns1035_label(mixed_case ? lower(e->arena, s) : s);
     if (m.n)
-        sw_ferr_invalid_str(e, &at, s,
-                            sw_arena_printf(e->arena, "%s%s",
-                                            mixed_case ? "may have mixed case, but should "
-                                                         "otherwise match: "
-                                                       : "",
-                                            sw_name_join(e->arena, m, ",")));
+        sw_at_invalid_text(at, sw_name_join(at->e->arena, m, ","));
 }
 
-static void check_name_list(const struct sw_json *names, const char *key,
-                            const struct sw_fpath *path, struct sw_field_errs *e)
+static void check_kind(const struct sw_at *at)
 {
-    const struct sw_json *list = sw_json_find(names, key);
-    struct sw_fpath up = sw_fpath_str(path, key);
+    struct sw_name_msgs m = sw_name_dns1035_label(lower(at->e->arena, sw_at_text(at)));
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(list, i));
-        struct sw_name_msgs m = sw_name_dns1035_label(s.p ? s : sw_slice("", 0));
-        struct sw_fpath at = sw_fpath_index(&up, i);
-
-        if (m.n)
-            sw_ferr_invalid_str(e, &at, s, sw_name_join(e->arena, m, ","));
-    }
+    if (sw_at_text(at).n && m.n)
+        sw_at_invalid(at, sw_arena_printf(at->e->arena,
+                                          "may have mixed case, but should otherwise match: %s",
+                                          sw_name_join(at->e->arena, m, ",")));
 }
 
-static void check_names(const struct sw_json *names, const struct sw_fpath *at, bool required,
-                        struct sw_field_errs *e)
+static void check_labels(const struct sw_at *list)
+{
+    SW_AT_FOREACH (at, list)
+        check_label(&at, sw_name_dns1035_label);
+}
+
+static void check_names(const struct sw_at *names, bool required)
 {
     static const char *const keys[] = {"plural", "singular", "kind", "listKind"};
-    struct sw_fpath at_list = sw_fpath_str(at, "listKind");
+    const struct sw_at *kind = SW_IN(names, "kind");
+    const struct sw_at *list_kind = SW_IN(names, "listKind");
 
-    for (size_t i = 0; required && i < SW_ARRAY_LEN(keys); i++) {
-        struct sw_fpath at_key = sw_fpath_str(at, keys[i]);
-
-        if (!crd_text(names, keys[i]).n)
-            sw_ferr_required(e, &at_key, NULL);
+    for (size_t i = 0; required && i < SW_ARRAY_LEN(keys); i++)
+        (void)sw_at_need(SW_IN(names, keys[i]), NULL);
+    for (size_t i = 0; i < 2; i++) {
+        if (sw_at_text(SW_IN(names, keys[i])).n)
+            check_label(SW_IN(names, keys[i]), sw_name_dns1035_label);
     }
-    for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++)
-        check_name(names, keys[i], i >= 2, at, e);
-    check_name_list(names, "shortNames", at, e);
-    if (crd_text(names, "kind").n &&
-        sw_slice_eq(crd_text(names, "kind"), crd_text(names, "listKind")))
-        sw_ferr_invalid_str(e, &at_list, crd_text(names, "listKind"),
-                            "kind and listKind may not be the same");
-    check_name_list(names, "categories", at, e);
+    check_kind(kind);
+    check_kind(list_kind);
+    check_labels(SW_IN(names, "shortNames"));
+    if (sw_at_text(kind).n && sw_slice_eq(sw_at_text(kind), sw_at_text(list_kind)))
+        sw_at_invalid(list_kind, "kind and listKind may not be the same");
+    check_labels(SW_IN(names, "categories"));
 }
 
-static void check_group_and_scope(const struct sw_json *spec, const struct sw_fpath *path,
-                                  struct sw_field_errs *e)
+static void check_group_and_scope(const struct sw_at *spec)
 {
     static const char *const scopes[] = {"Cluster", "Namespaced", NULL};
-    struct sw_fpath at_group = sw_fpath_str(path, "group");
-    struct sw_fpath at_scope = sw_fpath_str(path, "scope");
-    struct sw_slice group = crd_text(spec, "group");
-    struct sw_name_msgs m = sw_name_dns1123_subdomain(group);
-    const struct sw_json *scope = sw_json_find(spec, "scope");
+    const struct sw_at *group = SW_IN(spec, "group");
+    const struct sw_at *scope = SW_IN(spec, "scope");
 
-    if (!group.n)
-        sw_ferr_required(e, &at_group, NULL);
-    else if (m.n)
-        sw_ferr_invalid_str(e, &at_group, group, sw_name_join(e->arena, m, ","));
-    else if (sw_slice_find(group, '.') < 0)
-        sw_ferr_invalid_str(e, &at_group, group, "should be a domain with at least one dot");
-    if (!crd_text(spec, "scope").n)
-        sw_ferr_required(e, &at_scope, NULL);
-    else if (!sw_json_str_eq(scope, scopes[0]) && !sw_json_str_eq(scope, scopes[1]))
-        sw_ferr_unsupported(e, &at_scope, scope, scopes);
+    if (sw_at_need(group, NULL)) {
+        check_label(group, sw_name_dns1123_subdomain);
+        if (!sw_name_dns1123_subdomain(sw_at_text(group)).n &&
+            sw_slice_find(sw_at_text(group), '.') < 0)
+            sw_at_invalid(group, "should be a domain with at least one dot");
+    }
+    if (sw_at_need(scope, NULL))
+        sw_at_one_of(scope, scopes);
 }
 
-static void check_object_name(const struct sw_json *obj, struct sw_field_errs *e)
+static void check_object_name(const struct sw_at *obj)
 {
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_fpath path = sw_fpath_str(NULL, "metadata");
-    struct sw_fpath at = sw_fpath_str(&path, "name");
-    struct sw_slice name = crd_text(sw_json_find(obj, "metadata"), "name");
-    const char *want = sw_arena_printf(
-        e->arena, "%.*s.%.*s", SW_SLICE_ARG(crd_text(sw_json_find(spec, "names"), "plural")),
-        SW_SLICE_ARG(crd_text(spec, "group")));
+    const struct sw_at *name = SW_IN(obj, "metadata.name");
+    const char *want = sw_arena_printf(obj->e->arena, "%.*s.%.*s",
+                                       SW_SLICE_ARG(sw_at_text(SW_IN(obj, "spec.names.plural"))),
+                                       SW_SLICE_ARG(sw_at_text(SW_IN(obj, "spec.group"))));
 
-    sw_meta_validate(obj, false, sw_name_dns1123_subdomain, e);
-    if (name.n && !sw_slice_eq_str(name, want))
-        sw_ferr_invalid_str(e, &at, name, "must be spec.names.plural+\".\"+spec.group");
+    sw_meta_validate(obj->v, false, sw_name_dns1123_subdomain, obj->e);
+    if (sw_at_text(name).n && !sw_at_is(name, want))
+        sw_at_invalid(name, "must be spec.names.plural+\".\"+spec.group");
 }
 
 /* ---- versions ---- */
@@ -136,84 +114,68 @@ bool sw_crd_common_schema(const struct sw_json *versions)
     return common(versions, "schema");
 }
 
-static void check_parts(const struct sw_json *v, const struct sw_schema *schema,
-                        const struct sw_json *versions, bool shared, const struct sw_fpath *path,
-                        struct sw_field_errs *e)
+/* Those parts of a version that are, or are not, the same in all of them. */
+static void check_parts(const struct sw_at *at, const struct sw_schema *schema,
+                        const struct sw_json *versions, bool shared)
 {
-    struct sw_fpath at_subs = sw_fpath_str(path, "subresources");
-    struct sw_fpath at_cols = sw_fpath_str(path, "additionalPrinterColumns");
-    struct sw_fpath at_sel = sw_fpath_str(path, "selectableFields");
-
     if (common(versions, "subresources") == shared)
-        sw_crd_check_subresources(sw_json_find(v, "subresources"), &at_subs, e);
+        sw_crd_check_subresources(SW_IN(at, "subresources"));
     if (common(versions, "additionalPrinterColumns") == shared)
-        sw_crd_check_columns(sw_json_find(v, "additionalPrinterColumns"), &at_cols, e);
+        sw_crd_check_columns(SW_IN(at, "additionalPrinterColumns"));
     if (common(versions, "selectableFields") == shared)
-        sw_crd_check_selectable(sw_json_find(v, "selectableFields"), schema, &at_sel, e);
+        sw_crd_check_selectable(SW_IN(at, "selectableFields"), schema);
 }
 
-static void check_versions(const struct sw_json *spec, const struct sw_crd *c,
-                           const struct sw_fpath *path, struct sw_field_errs *e)
+static void check_versions(const struct sw_at *spec, const struct sw_crd *c)
 {
-    const struct sw_json *list = sw_json_find(spec, "versions");
-    struct sw_fpath up = sw_fpath_str(path, "versions");
+    struct sw_at list = sw_at_field(spec, "versions");
     size_t storage = 0;
     bool unique = true;
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *v = sw_json_at(list, i);
-        struct sw_fpath at = sw_fpath_index(&up, i);
-        struct sw_fpath at_name = sw_fpath_str(&at, "name");
-        struct sw_fpath at_first = sw_fpath_str(path, "version");
-        struct sw_name_msgs m = sw_name_dns1035_label(crd_text(v, "name"));
+    SW_AT_FOREACH (v, &list) {
+        const struct sw_at *name = SW_IN(&v, "name");
+        size_t i = v.path.index;
 
-        storage += sw_json_true(sw_json_find(v, "storage"));
-        if (m.n)
-            sw_ferr_invalid_str(e, &at_name, crd_text(v, "name"), sw_name_join(e->arena, m, ","));
-        if (m.n && i == 0 && crd_text(v, "name").n)
-            sw_ferr_invalid_str(e, &at_first, crd_text(v, "name"), sw_name_join(e->arena, m, ","));
-        sw_crd_check_warning(v, &at, e);
-        check_parts(v, c->versions[i].schema.root, list, false, &at, e);
+        storage += sw_json_true(sw_json_find(v.v, "storage"));
+        check_label(name, sw_name_dns1035_label);
+        if (i == 0 && sw_at_text(name).n) {
+            struct sw_at first = sw_at_field(spec, "version");
+
+            first.v = name->v;
+            check_label(&first, sw_name_dns1035_label);
+        }
+        sw_crd_check_warning(&v);
+        check_parts(&v, c->versions[i].schema.root, list.v, false);
         for (size_t j = 0; j < i; j++)
-            unique =
-                unique && !sw_slice_eq(crd_text(sw_json_at(list, j), "name"), crd_text(v, "name"));
+            unique = unique &&
+                     !sw_slice_eq(sw_field_text(sw_json_at(list.v, j), "name"), sw_at_text(name));
     }
     if (!unique)
-        sw_ferr_invalid(e, &up, list, "must contain unique version names");
+        sw_at_invalid(&list, "must contain unique version names");
+    if (!list.v)
+        list.v = sw_json_new_array(list.e->arena);
     if (storage != 1)
-        sw_ferr_invalid(e, &up, list ? list : sw_json_new_array(e->arena),
-                        "must have exactly one version marked as storage version");
+        sw_at_invalid(&list, "must have exactly one version marked as storage version");
 }
 
 /* ---- conversion ---- */
 
-static void check_review_versions(const struct sw_json *list, const struct sw_fpath *up,
-                                  struct sw_field_errs *e)
+static void check_review_versions(const struct sw_at *list)
 {
-    bool known = false;
-
-    if (!sw_json_len(list)) {
-        sw_ferr_required(e, up, NULL);
+    if (!sw_at_need(list, NULL))
         return;
-    }
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *v = sw_json_at(list, i);
-        struct sw_fpath at = sw_fpath_index(up, i);
-        struct sw_name_msgs m = sw_name_dns1035_label(sw_json_str(v));
+    SW_AT_FOREACH (v, list) {
         bool again = false;
 
-        for (size_t k = 0; k < i; k++)
-            again = again || sw_json_equal(sw_json_at(list, k), v, SW_JSON_EQ_VALUE);
-        if (again) {
-            sw_ferr_invalid(e, &at, v, "duplicate version");
-            continue;
-        }
-        for (size_t k = 0; k < m.n; k++)
-            sw_ferr_invalid(e, &at, v, m.p[k]);
-        known = known || sw_json_str_eq(v, "v1") || sw_json_str_eq(v, "v1beta1");
+        for (size_t k = 0; k < v.path.index; k++)
+            again = again || sw_json_equal(sw_json_at(list->v, k), v.v, SW_JSON_EQ_VALUE);
+        if (again)
+            sw_at_invalid(&v, "duplicate version");
+        else
+            sw_at_set_name(&v, sw_name_dns1035_label);
     }
-    if (!known)
-        sw_ferr_invalid(e, up, list, "must include at least one of v1, v1beta1");
+    if (!sw_field_list_has(list->v, "v1") && !sw_field_list_has(list->v, "v1beta1"))
+        sw_at_invalid(list, "must include at least one of v1, v1beta1");
 }
 
 /* A version that objects may be stored in and that is not the storage version; or empty. */
@@ -225,7 +187,7 @@ static struct sw_slice other_stored(const struct sw_json *obj)
 
     for (size_t i = 0; i < sw_json_len(versions); i++) {
         if (sw_json_true(sw_json_find(sw_json_at(versions, i), "storage")))
-            storage = crd_text(sw_json_at(versions, i), "name");
+            storage = sw_field_text(sw_json_at(versions, i), "name");
     }
     for (size_t i = 0; i < sw_json_len(stored); i++) {
         struct sw_slice s = sw_json_str(sw_json_at(stored, i));
@@ -250,63 +212,59 @@ static void warn_unserved(const struct sw_json *obj, struct sw_field_errs *e)
                                          "spec.conversion.strategy: this server calls no "
                                          "conversion webhooks; requests for version %.*s, which is "
                                          "not the storage version, will fail",
-                                         SW_SLICE_ARG(crd_text(v, "name"))));
+                                         SW_SLICE_ARG(sw_field_text(v, "name"))));
     }
 }
 
-static void check_webhook(const struct sw_json *obj, const struct sw_json *hook,
-                          const struct sw_fpath *path, struct sw_field_errs *e)
+static void check_webhook(const struct sw_at *obj, const struct sw_at *conversion,
+                          const struct sw_at *client, const struct sw_at *versions)
 {
-    const struct sw_json *cc = sw_json_find(hook, "clientConfig");
-    struct sw_slice other = other_stored(obj);
-    struct sw_fpath at_cc = sw_fpath_str(path, "webhookClientConfig");
-    struct sw_fpath at_rv = sw_fpath_str(path, "conversionReviewVersions");
-    struct sw_fpath at_st = sw_fpath_str(path, "strategy");
+    struct sw_field_errs *e = obj->e;
+    struct sw_slice other = other_stored(obj->v);
     size_t before = e->n;
 
-    if (!cc)
-        sw_ferr_required(e, &at_cc, "required when strategy is set to Webhook");
-    else if (!sw_json_find(cc, "url") == !sw_json_find(cc, "service"))
-        sw_ferr_required(e, &at_cc, "exactly one of url or service is required");
-    check_review_versions(sw_json_find(hook, "conversionReviewVersions"), &at_rv, e);
+    if (!client->v)
+        sw_at_required(client, "required when strategy is set to Webhook");
+    else if (!sw_json_find(client->v, "url") == !sw_json_find(client->v, "service"))
+        sw_at_required(client, "exactly one of url or service is required");
+    check_review_versions(versions);
     /* Requests for other versions are refused; what is stored must need no conversion either. */
     if (e->n == before && other.n)
-        sw_ferr_forbidden(
-            e, &at_st,
-            sw_arena_printf(e->arena,
-                            "this server calls no conversion webhooks, and objects stored as %.*s "
-                            "would need one; use strategy None, or keep the storage version",
-                            SW_SLICE_ARG(other)));
+        sw_at_forbidden(SW_IN(conversion, "strategy"),
+                        sw_arena_printf(e->arena,
+                                        "this server calls no conversion webhooks, and objects "
+                                        "stored as %.*s would need one; use strategy None, or keep "
+                                        "the storage version",
+                                        SW_SLICE_ARG(other)));
     else if (e->n == before)
-        warn_unserved(obj, e);
+        warn_unserved(obj->v, e);
 }
 
-static void check_conversion(const struct sw_json *obj, const struct sw_fpath *up,
-                             struct sw_field_errs *e)
+static void check_conversion(const struct sw_at *obj)
 {
     static const char *const strategies[] = {"None", "Webhook", NULL};
-    const struct sw_json *c = sw_json_walk(obj, "spec", "conversion", NULL);
-    const struct sw_json *hook = sw_json_find(c, "webhook");
-    struct sw_fpath path = sw_fpath_str(up, "conversion");
-    struct sw_fpath at = sw_fpath_str(&path, "strategy");
-    struct sw_fpath at_cc = sw_fpath_str(&path, "webhookClientConfig");
-    struct sw_fpath at_rv = sw_fpath_str(&path, "conversionReviewVersions");
-    struct sw_slice strategy = crd_text(c, "strategy");
+    static const char unset[] = "should not be set when strategy is not set to Webhook";
+    const struct sw_at *c = SW_IN(obj, "spec.conversion");
+    const struct sw_json *hook = sw_json_find(c->v, "webhook");
+    const struct sw_at *strategy = SW_IN(c, "strategy");
+    /* The old form of a CRD had these one level higher. */
+    struct sw_at client = sw_at_field(c, "webhookClientConfig");
+    struct sw_at versions = sw_at_field(c, "conversionReviewVersions");
 
-    if (!c)
+    client.v = sw_json_find(hook, "clientConfig");
+    versions.v = sw_json_find(hook, "conversionReviewVersions");
+    if (!c->v)
         return;
-    if (!strategy.n)
-        sw_ferr_required(e, &at, NULL);
-    else if (!crd_one_of(strategy, strategies))
-        sw_ferr_unsupported(e, &at, sw_json_find(c, "strategy"), strategies);
-    if (sw_slice_eq_str(strategy, "Webhook")) {
-        check_webhook(obj, hook, &path, e);
+    if (sw_at_need(strategy, NULL))
+        sw_at_one_of(strategy, strategies);
+    if (sw_at_is(strategy, "Webhook")) {
+        check_webhook(obj, c, &client, &versions);
         return;
     }
-    if (sw_json_find(hook, "clientConfig"))
-        sw_ferr_forbidden(e, &at_cc, "should not be set when strategy is not set to Webhook");
-    if (sw_json_len(sw_json_find(hook, "conversionReviewVersions")))
-        sw_ferr_forbidden(e, &at_rv, "should not be set when strategy is not set to Webhook");
+    if (client.v)
+        sw_at_forbidden(&client, unset);
+    if (sw_at_len(&versions))
+        sw_at_forbidden(&versions, unset);
 }
 
 /* ---- updates, status, the rest ---- */
@@ -324,57 +282,47 @@ static bool established(const struct sw_json *crd)
     return false;
 }
 
-static void check_fixed(const struct sw_json *obj, const struct sw_json *old,
-                        struct sw_field_errs *e)
+static void check_fixed(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const fixed[][2] = {
-        {"scope", NULL}, {"names", "kind"}, {"group", NULL}, {"names", "plural"}};
-    struct sw_fpath spec = sw_fpath_str(NULL, "spec");
+    static const char *const fixed[] = {"spec.scope", "spec.names.kind", "spec.group",
+                                        "spec.names.plural"};
 
-    for (size_t i = established(old) ? 0 : 2; i < SW_ARRAY_LEN(fixed); i++) {
-        struct sw_fpath at = sw_fpath_str(&spec, fixed[i][0]);
-        struct sw_fpath at2 = sw_fpath_str(&at, fixed[i][1] ? fixed[i][1] : "");
-        const struct sw_json *x = sw_json_walk(obj, "spec", fixed[i][0], fixed[i][1], NULL);
-        const struct sw_json *y = sw_json_walk(old, "spec", fixed[i][0], fixed[i][1], NULL);
-
-        if (!sw_json_equal(x, y, SW_JSON_EQ_VALUE))
-            sw_ferr_invalid(e, fixed[i][1] ? &at2 : &at, x, "field is immutable");
-    }
+    for (size_t i = established(old) ? 0 : 2; i < SW_ARRAY_LEN(fixed); i++)
+        sw_at_same(SW_IN(obj, fixed[i]), SW_IN(SW_WHOLE(old, obj->e), fixed[i])->v);
 }
 
-static void check_stored(const struct sw_json *obj, struct sw_field_errs *e)
+static void check_stored(const struct sw_at *obj)
 {
-    const struct sw_json *stored = sw_json_walk(obj, "status", "storedVersions", NULL);
-    const struct sw_json *versions = sw_json_walk(obj, "spec", "versions", NULL);
-    struct sw_fpath up = sw_fpath_str(NULL, "status.storedVersions");
+    struct sw_at stored = sw_at_field(obj, "status.storedVersions");
+    const struct sw_json *versions = sw_json_walk(obj->v, "spec", "versions", NULL);
 
-    if (!sw_json_len(stored))
-        sw_ferr_invalid(e, &up, sw_json_new_array(e->arena),
-                        "must have at least one stored version");
-    for (size_t i = 0; i < sw_json_len(stored); i++) {
-        struct sw_slice name = sw_json_str(sw_json_at(stored, i));
-        struct sw_fpath at = sw_fpath_index(&up, i);
+    SW_AT_FOREACH (at, &stored) {
+        struct sw_slice name = sw_at_text(&at);
         bool there = false;
 
         for (size_t k = 0; k < sw_json_len(versions); k++)
-            there = there || sw_slice_eq(crd_text(sw_json_at(versions, k), "name"), name);
+            there = there || sw_slice_eq(sw_field_text(sw_json_at(versions, k), "name"), name);
         if (!there)
-            sw_ferr_invalid_str(
-                e, &at, name,
-                sw_arena_printf(e->arena,
+            sw_at_invalid_text(
+                &at,
+                sw_arena_printf(obj->e->arena,
                                 "missing from spec.versions; %.*s was previously a storage "
                                 "version, and must remain in spec.versions until a storage "
                                 "migration ensures no data remains persisted in %.*s and removes "
                                 "%.*s from status.storedVersions",
                                 SW_SLICE_ARG(name), SW_SLICE_ARG(name), SW_SLICE_ARG(name)));
     }
+    if (sw_at_len(&stored))
+        return;
+    stored.v = sw_json_new_array(obj->e->arena);
+    sw_at_invalid(&stored, "must have at least one stored version");
 }
 
 /* 0 missing, 1 invalid, 2 approved or bypassed; the reason for the first two. */
 static int approval(struct sw_arena *a, const struct sw_json *crd, const char **ret_why)
 {
-    struct sw_slice v =
-        crd_text(sw_json_walk(crd, "metadata", "annotations", NULL), "api-approved.kubernetes.io");
+    struct sw_slice v = sw_field_text(sw_json_walk(crd, "metadata", "annotations", NULL),
+                                      "api-approved.kubernetes.io");
     size_t i = 0;
 
     if (!v.n) {
@@ -396,13 +344,11 @@ static int approval(struct sw_arena *a, const struct sw_json *crd, const char **
     return 1;
 }
 
-static void check_approval(const struct sw_json *obj, const struct sw_json *old,
-                           struct sw_field_errs *e)
+static void check_approval(const struct sw_at *obj, const struct sw_json *old)
 {
-    struct sw_slice group = crd_text(sw_json_find(obj, "spec"), "group");
-    struct sw_fpath meta = sw_fpath_str(NULL, "metadata");
-    struct sw_fpath up = sw_fpath_str(&meta, "annotations");
-    struct sw_fpath at = sw_fpath_key(&up, SW_SLICE_LIT("api-approved.kubernetes.io"));
+    struct sw_slice group = sw_at_text(SW_IN(obj, "spec.group"));
+    const struct sw_at *at =
+        SW_KEY(SW_IN(obj, "metadata.annotations"), SW_SLICE_LIT("api-approved.kubernetes.io"));
     const char *why = "";
     const char *was;
     int state;
@@ -411,50 +357,46 @@ static void check_approval(const struct sw_json *obj, const struct sw_json *old,
         !sw_slice_has_suffix(group, SW_SLICE_LIT(".k8s.io")) &&
         !sw_slice_has_suffix(group, SW_SLICE_LIT(".kubernetes.io")))
         return;
-    state = approval(e->arena, obj, &why);
-    if (state == 2 || (old && approval(e->arena, old, &was) == state))
+    state = approval(at->e->arena, obj->v, &why);
+    if (state == 2 || (old && approval(at->e->arena, old, &was) == state))
         return;
     if (state == 0)
-        sw_ferr_required(e, &at, why);
+        sw_at_required(at, why);
     else
-        sw_ferr_invalid(e, &at,
-                        sw_json_find(sw_json_walk(obj, "metadata", "annotations", NULL),
-                                     "api-approved.kubernetes.io"),
-                        why);
+        sw_at_invalid(at, why);
 }
 
 void sw_crd_check(const struct sw_crd *c, const struct sw_json *old,
                   const struct sw_field_errs *own, const struct sw_field_errs *shared,
                   struct sw_field_errs *e)
 {
-    const struct sw_json *obj = c->object;
-    const struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *versions = sw_json_find(spec, "versions");
-    const struct sw_json *preserve = sw_json_find(spec, "preserveUnknownFields");
-    struct sw_fpath path = sw_fpath_str(NULL, "spec");
-    struct sw_fpath at_names = sw_fpath_str(&path, "names");
-    struct sw_fpath at_preserve = sw_fpath_str(&path, "preserveUnknownFields");
-    struct sw_fpath at_accepted = sw_fpath_str(NULL, "status.acceptedNames");
+    const struct sw_at *obj = SW_WHOLE(c->object, e);
+    const struct sw_at *spec = SW_IN(obj, "spec");
+    const struct sw_json *versions = sw_json_find(spec->v, "versions");
+    const struct sw_at *preserve = SW_IN(spec, "preserveUnknownFields");
 
     if (!old)
-        check_object_name(obj, e);
-    check_group_and_scope(spec, &path, e);
-    sw_crd_append(e, own);
-    check_versions(spec, c, &path, e);
-    check_names(sw_json_find(spec, "names"), &at_names, true, e);
-    sw_crd_append(e, shared);
-    if (c->nversions)
-        check_parts(sw_json_at(versions, 0), c->versions[0].schema.root, versions, true, &path, e);
-    check_conversion(obj, &path, e);
-    if (old) {
-        check_fixed(obj, old, e);
-        check_names(sw_json_walk(obj, "status", "acceptedNames", NULL), &at_accepted, false, e);
+        check_object_name(obj);
+    check_group_and_scope(spec);
+    sw_ferr_append(e, own);
+    check_versions(spec, c);
+    check_names(SW_IN(spec, "names"), true);
+    sw_ferr_append(e, shared);
+    if (c->nversions) {
+        struct sw_at first = sw_at_path(sw_json_at(versions, 0), &spec->path, e);
+
+        check_parts(&first, c->versions[0].schema.root, versions, true);
     }
-    check_stored(obj, e);
-    check_approval(obj, old, e);
-    if (sw_json_true(preserve) &&
+    check_conversion(obj);
+    if (old) {
+        check_fixed(obj, old);
+        check_names(SW_IN(obj, "status.acceptedNames"), false);
+    }
+    check_stored(obj);
+    check_approval(obj, old);
+    if (sw_json_true(preserve->v) &&
         !sw_json_true(sw_json_walk(old, "spec", "preserveUnknownFields", NULL)))
-        sw_ferr_invalid(e, &at_preserve, preserve,
-                        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
-                        "spec.versions[*].schema instead");
+        sw_at_invalid(preserve,
+                      "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+                      "spec.versions[*].schema instead");
 }

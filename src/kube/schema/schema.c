@@ -307,6 +307,7 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
 {
     struct sw_schema *s = sw_schema_blank(&r->set->arena);
     const struct sw_json *enums = sw_json_find(v, "enum");
+    struct sw_at at = sw_at_path(v, path, r->e);
 
     if (!sw_json_is(v, SW_JSON_OBJECT)) {
         sw_ferr_invalid(r->e, path, v, "must be a schema object");
@@ -317,7 +318,7 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
         return NULL;
     }
     r->depth++;
-    if (!sw_structural_keywords(v, path, r->e))
+    if (!sw_structural_keywords(&at))
         r->foreign = true;
     read_type(r, s, sw_json_find(v, "type"), path);
     s->nullable = sw_json_true(sw_json_find(v, "nullable"));
@@ -336,21 +337,13 @@ static struct sw_schema *read_schema(struct reader *r, const struct sw_json *v,
     return s;
 }
 
-static void append(struct sw_field_errs *to, const struct sw_field_errs *from)
-{
-    for (size_t i = 0; i < from->n; i++) {
-        struct sw_fpath at = sw_fpath_str(NULL, from->p[i].field);
-
-        sw_ferr(to, from->p[i].cause, &at, from->p[i].text);
-    }
-}
-
 int sw_schema_read(struct sw_schema_set *set, const struct sw_json *v, const struct sw_fpath *path,
                    struct sw_field_errs *e)
 {
     struct sw_field_errs general, structural;
     struct reader r = {.set = set, .e = &general, .structural = &structural};
     struct sw_json *copy = sw_json_copy(&set->arena, v);
+    struct sw_at at = sw_at_path(copy, path, &structural);
     size_t before = e->n;
 
     sw_field_errs_init(&general, e->arena);
@@ -358,14 +351,15 @@ int sw_schema_read(struct sw_schema_set *set, const struct sw_json *v, const str
     general.budget = e->budget;
     set->root = read_schema(&r, copy, path);
     if (set->root && !r.foreign) {
-        sw_structural_check(set->root, copy, path, &structural);
+        sw_structural_check(set->root, &at);
         if (!structural.n)
-            sw_structural_defaults(set->root, path, &structural);
-        append(e, &structural);
+            sw_structural_defaults(set->root, &at);
+        sw_ferr_append(e, &structural);
     }
+    at.e = &general;
     if (set->root)
-        sw_structural_general(set->root, copy, path, &general);
-    append(e, &general);
+        sw_structural_general(set->root, &at);
+    sw_ferr_append(e, &general);
     return e->n == before ? SW_OK : SW_EINVAL;
 }
 
