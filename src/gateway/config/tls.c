@@ -250,14 +250,6 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
 
 /* ---- transport sockets ---- */
 
-static struct sw_gw_tls *tls_new(void)
-{
-    struct sw_gw_tls *t = SW_NEW(struct sw_gw_tls);
-
-    atomic_init(&t->refs, 1);
-    return t;
-}
-
 /* The expressions made since 'first' belong to t. */
 static void take_regexes(struct sw_gw_build *b, struct sw_gw_tls *t, size_t first)
 {
@@ -269,9 +261,10 @@ static void take_regexes(struct sw_gw_build *b, struct sw_gw_tls *t, size_t firs
     b->regexes.n = first;
 }
 
-static int build_down(struct sw_gw_build *b, const Sw__DownstreamTlsContext *in,
-                      struct sw_gw_tls *t)
+static int build_down(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *t,
+                      const struct sw_gw_up_names *names)
 {
+    const Sw__DownstreamTlsContext *in = msg;
     int rc;
 
     if (!in->common_tls_context)
@@ -291,38 +284,10 @@ static int build_down(struct sw_gw_build *b, const Sw__DownstreamTlsContext *in,
     return rc;
 }
 
-int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
-                         struct sw_gw_tls **ret)
-{
-    const Sw__DownstreamTlsContext *in;
-    struct sw_arena *outer = b->arena;
-    size_t first = b->regexes.n;
-    struct sw_gw_tls *t;
-    int rc;
-
-    *ret = NULL;
-    if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
-        return SW_OK;
-    if (!sw_pb_any_is(s->typed_config, &sw__downstream_tls_context__descriptor))
-        return sw_err_set(b->err, SW_EINVAL, "transport_socket '%.*s': type not supported",
-                          (int)sw_min(s->name.len, 60), (const char *)s->name.data);
-    in = sw_gw_open_any(b, s->typed_config, &sw__downstream_tls_context__descriptor);
-    if (!in)
-        return SW_EINVAL;
-    t = tls_new();
-    b->arena = &t->arena;
-    rc = build_down(b, in, t);
-    b->arena = outer;
-    take_regexes(b, t, first);
-    if (rc == SW_OK)
-        t->hash = sw_siphash13(1, 2, s->typed_config->value.data, s->typed_config->value.len);
-    *ret = rc == SW_OK ? t : sw_gw_tls_unref(t);
-    return rc;
-}
-
-static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, struct sw_gw_tls *t,
+static int build_up(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *t,
                     const struct sw_gw_up_names *names)
 {
+    const Sw__UpstreamTlsContext *in = msg;
     int rc;
 
     if (!in->common_tls_context)
@@ -337,33 +302,59 @@ static int build_up(struct sw_gw_build *b, const Sw__UpstreamTlsContext *in, str
     return rc;
 }
 
-int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
-                       const struct sw_gw_up_names *names, struct sw_gw_tls **ret)
+/* The TLS of one side of the gateway: the message that configures it, and what it becomes. */
+struct side {
+    const ProtobufCMessageDescriptor *type;
+    int (*build)(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *t,
+                 const struct sw_gw_up_names *names);
+    uint64_t key[2]; /* of the hash: the same bytes differ between the sides */
+};
+
+static int build_side(struct sw_gw_build *b, const Sw__TransportSocket *s, const struct side *side,
+                      const struct sw_gw_up_names *names, struct sw_gw_tls **ret)
 {
-    const Sw__UpstreamTlsContext *in;
     struct sw_arena *outer = b->arena;
     size_t first = b->regexes.n;
     struct sw_gw_tls *t;
+    const void *in;
     int rc;
 
     *ret = NULL;
     if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
         return SW_OK;
-    if (!sw_pb_any_is(s->typed_config, &sw__upstream_tls_context__descriptor))
+    if (!sw_pb_any_is(s->typed_config, side->type))
         return sw_err_set(b->err, SW_EINVAL, "transport_socket '%.*s': type not supported",
                           (int)sw_min(s->name.len, 60), (const char *)s->name.data);
-    in = sw_gw_open_any(b, s->typed_config, &sw__upstream_tls_context__descriptor);
+    in = sw_gw_open_any(b, s->typed_config, side->type);
     if (!in)
         return SW_EINVAL;
-    t = tls_new();
+    t = SW_NEW(struct sw_gw_tls);
+    atomic_init(&t->refs, 1);
     b->arena = &t->arena;
-    rc = build_up(b, in, t, names);
+    rc = side->build(b, in, t, names);
     b->arena = outer;
     take_regexes(b, t, first);
     if (rc == SW_OK)
-        t->hash = sw_siphash13(3, 4, s->typed_config->value.data, s->typed_config->value.len);
+        t->hash = sw_siphash13(side->key[0], side->key[1], s->typed_config->value.data,
+                               s->typed_config->value.len);
     *ret = rc == SW_OK ? t : sw_gw_tls_unref(t);
     return rc;
+}
+
+int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                         struct sw_gw_tls **ret)
+{
+    static const struct side down = {&sw__downstream_tls_context__descriptor, build_down, {1, 2}};
+
+    return build_side(b, s, &down, NULL, ret);
+}
+
+int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
+                       const struct sw_gw_up_names *names, struct sw_gw_tls **ret)
+{
+    static const struct side up = {&sw__upstream_tls_context__descriptor, build_up, {3, 4}};
+
+    return build_side(b, s, &up, names, ret);
 }
 
 /* ---- secrets ---- */
