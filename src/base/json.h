@@ -280,5 +280,10 @@ void sw_jw_double(struct sw_jw *w, double d);
 void sw_jw_string(struct sw_jw *w, struct sw_slice s);
 void sw_jw_str(struct sw_jw *w, const char *s);
 void sw_jw_value(struct sw_jw *w, const struct sw_json *v);
+/* A member with its value. */
+void sw_jw_put_bool(struct sw_jw *w, const char *key, bool b);
+void sw_jw_put_u64(struct sw_jw *w, const char *key, uint64_t n);
+void sw_jw_put_str(struct sw_jw *w, const char *key, const char *s);
+void sw_jw_put_string(struct sw_jw *w, const char *key, struct sw_slice s);
 /* A value already serialised; copied as it is, not checked. */
 void sw_jw_raw(struct sw_jw *w, struct sw_slice json);

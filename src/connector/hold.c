@@ -182,16 +182,22 @@ static void failed(struct sw_hold *h, struct sw_kube_reply *r)
                    on_timer);
 }
 
+/* What every answer does; false: the call failed, and the timer tries again. */
+static bool answered(struct sw_hold *h, struct sw_kube_reply *r)
+{
+    h->call = NULL;
+    note_clock(h, r);
+    if (r->rc != SW_OK)
+        failed(h, r);
+    return r->rc == SW_OK;
+}
+
 static void on_renewed(void *arg, struct sw_kube_reply *r)
 {
     struct sw_hold *h = arg;
 
-    h->call = NULL;
-    note_clock(h, r);
-    if (r->rc != SW_OK) {
-        failed(h, r);
+    if (!answered(h, r))
         return;
-    }
     h->failures = 0;
     h->hurry = false;
     h->duration_s = sw_hold_duration_s(r->object);
@@ -278,12 +284,8 @@ static void on_looked(void *arg, struct sw_kube_reply *r)
 {
     struct sw_hold *h = arg;
 
-    h->call = NULL;
-    note_clock(h, r);
-    if (r->rc != SW_OK) {
-        failed(h, r);
+    if (!answered(h, r))
         return;
-    }
     set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
     if (sw_hold_foreign(r->object, sw_slice_str(h->identity), api_now(h))) {
         on_foreign(h, r->object);

@@ -62,40 +62,22 @@ void connector_scrape(void *arg)
 
 /* ---- JSON ---- */
 
-static void put_str(struct sw_jw *w, const char *key, const char *value)
-{
-    sw_jw_name(w, key);
-    sw_jw_str(w, value);
-}
-
-static void put_u64(struct sw_jw *w, const char *key, uint64_t value)
-{
-    sw_jw_name(w, key);
-    sw_jw_u64(w, value);
-}
-
-static void put_bool(struct sw_jw *w, const char *key, bool value)
-{
-    sw_jw_name(w, key);
-    sw_jw_bool(w, value);
-}
-
 static void put_time(struct sw_jw *w, const char *key, uint64_t wall_ns)
 {
     char text[SW_RFC3339_LEN];
 
     if (wall_ns)
-        put_str(w, key, sw_rfc3339(wall_ns, 0, text));
+        sw_jw_put_str(w, key, sw_rfc3339(wall_ns, 0, text));
 }
 
 static void put_api(struct sw_jw *w, const struct sw_connector *c)
 {
     sw_jw_name(w, "api");
     sw_jw_object(w);
-    put_bool(w, "up", c->api_up);
-    put_str(w, "step", sw_reg_step(c->reg));
-    put_u64(w, "code", (uint64_t)c->api_code);
-    put_str(w, "message", c->api_message);
+    sw_jw_put_bool(w, "up", c->api_up);
+    sw_jw_put_str(w, "step", sw_reg_step(c->reg));
+    sw_jw_put_u64(w, "code", (uint64_t)c->api_code);
+    sw_jw_put_str(w, "message", c->api_message);
     put_time(w, "since", c->api_since_ns);
     sw_jw_object_end(w);
 }
@@ -115,14 +97,14 @@ static void put_conns(struct sw_jw *w, const struct sw_connector *c)
         if (left-- == 0)
             break;
         sw_jw_object(w);
-        put_str(w, "peer", sw_nodeid_hex(sw_qconn_peer(k->q), hex));
-        put_str(w, "path", sw_qconn_path(k->q) == SW_QPATH_RELAY ? "relay" : "direct");
+        sw_jw_put_str(w, "peer", sw_nodeid_hex(sw_qconn_peer(k->q), hex));
+        sw_jw_put_str(w, "path", sw_qconn_path(k->q) == SW_QPATH_RELAY ? "relay" : "direct");
         if (at.ip.family)
-            put_str(w, "address", sw_addr_text(&at, text));
+            sw_jw_put_str(w, "address", sw_addr_text(&at, text));
         else if (sw_qconn_path_note(k->q)[0])
-            put_str(w, "note", sw_qconn_path_note(k->q));
-        put_u64(w, "rttUs", sw_qconn_rtt_ns(k->q) / SW_NS_PER_US);
-        put_u64(w, "streams", sw_qconn_streams(k->q));
+            sw_jw_put_str(w, "note", sw_qconn_path_note(k->q));
+        sw_jw_put_u64(w, "rttUs", sw_qconn_rtt_ns(k->q) / SW_NS_PER_US);
+        sw_jw_put_u64(w, "streams", sw_qconn_streams(k->q));
         put_time(w, "since", k->since_ns);
         sw_jw_object_end(w);
     }
@@ -141,8 +123,8 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
         sw_jw_str(w, sw_addr_text(&c->addrs.a[i], text));
     }
     sw_jw_array_end(w);
-    put_bool(w, "symmetricNat",
-             sw_quic_mapping_varies(c->quic, 4) || sw_quic_mapping_varies(c->quic, 6));
+    sw_jw_put_bool(w, "symmetricNat",
+                   sw_quic_mapping_varies(c->quic, 4) || sw_quic_mapping_varies(c->quic, 6));
     sw_jw_name(w, "gateways");
     sw_jw_array(w);
     for (size_t i = 0; i < sw_min(c->peers.ids.n, LISTED_MAX); i++) {
@@ -155,9 +137,8 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
     sw_jw_array(w);
     for (size_t i = 0; i < sw_min(c->allow.entries.n, LISTED_MAX); i++) {
         sw_jw_object(w);
-        put_str(w, "to", sw_allow_text(&a, &c->allow.entries.p[i]));
-        sw_jw_name(w, "from");
-        sw_jw_string(w, c->allow.entries.p[i].from);
+        sw_jw_put_str(w, "to", sw_allow_text(&a, &c->allow.entries.p[i]));
+        sw_jw_put_string(w, "from", c->allow.entries.p[i].from);
         sw_jw_object_end(w);
     }
     sw_jw_array_end(w);
@@ -170,16 +151,16 @@ static void put_totals(struct sw_jw *w, const struct sw_connector *c)
     sw_qserve_stats(c->serve, &s);
     sw_jw_name(w, "exchanges");
     sw_jw_object(w);
-    put_u64(w, "active", s.streams);
-    put_u64(w, "accepted", s.accepted);
-    put_u64(w, "denied", s.denied);
-    put_u64(w, "failed", s.failed);
-    put_u64(w, "completed", s.completed);
-    put_u64(w, "malformed", s.malformed);
-    put_u64(w, "bytesIn", s.bytes_in);
-    put_u64(w, "bytesOut", s.bytes_out);
-    put_u64(w, "originsReused", s.reused);
-    put_u64(w, "originsStale", s.stale);
+    sw_jw_put_u64(w, "active", s.streams);
+    sw_jw_put_u64(w, "accepted", s.accepted);
+    sw_jw_put_u64(w, "denied", s.denied);
+    sw_jw_put_u64(w, "failed", s.failed);
+    sw_jw_put_u64(w, "completed", s.completed);
+    sw_jw_put_u64(w, "malformed", s.malformed);
+    sw_jw_put_u64(w, "bytesIn", s.bytes_in);
+    sw_jw_put_u64(w, "bytesOut", s.bytes_out);
+    sw_jw_put_u64(w, "originsReused", s.reused);
+    sw_jw_put_u64(w, "originsStale", s.stale);
     sw_jw_object_end(w);
 }
 
@@ -191,14 +172,13 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
 
     sw_jw_begin(&w, out, &pretty);
     sw_jw_object(&w);
-    put_str(&w, "id", c->id);
-    put_str(&w, "version", SW_VERSION);
-    put_str(&w, "namespace", c->ns);
-    sw_jw_name(&w, "connector");
-    sw_jw_string(&w, c->name ? sw_slice_str(c->name) : SW_SLICE_LIT(""));
-    put_bool(&w, "live", sw_reg_live(c->reg));
-    put_bool(&w, "draining", c->draining);
-    put_bool(&w, "open", c->config->open);
+    sw_jw_put_str(&w, "id", c->id);
+    sw_jw_put_str(&w, "version", SW_VERSION);
+    sw_jw_put_str(&w, "namespace", c->ns);
+    sw_jw_put_string(&w, "connector", c->name ? sw_slice_str(c->name) : SW_SLICE_LIT(""));
+    sw_jw_put_bool(&w, "live", sw_reg_live(c->reg));
+    sw_jw_put_bool(&w, "draining", c->draining);
+    sw_jw_put_bool(&w, "open", c->config->open);
     put_time(&w, "started", c->started_ns);
     put_api(&w, c);
     sw_jw_name(&w, "conditions");
@@ -208,8 +188,8 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
         sw_jw_null(&w);
     sw_jw_name(&w, "relay");
     sw_jw_object(&w);
-    put_str(&w, "url", c->relay ? c->relay : "");
-    put_bool(&w, "up", c->relay_up);
+    sw_jw_put_str(&w, "url", c->relay ? c->relay : "");
+    sw_jw_put_bool(&w, "up", c->relay_up);
     sw_jw_object_end(&w);
     put_lists(&w, c);
     put_conns(&w, c);

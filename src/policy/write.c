@@ -33,10 +33,8 @@ static void put_accounts(struct sw_jw *j, const char *key, const struct sw_sa_ma
     sw_jw_array(j);
     for (size_t i = 0; i < l->n; i++) {
         sw_jw_object(j);
-        sw_jw_name(j, "namespace");
-        sw_jw_string(j, l->p[i].ns);
-        sw_jw_name(j, "serviceAccount");
-        sw_jw_string(j, l->p[i].sa);
+        sw_jw_put_string(j, "namespace", l->p[i].ns);
+        sw_jw_put_string(j, "serviceAccount", l->p[i].sa);
         sw_jw_object_end(j);
     }
     sw_jw_array_end(j);

@@ -18,12 +18,10 @@ static void put_users(struct sw_jw *w, const struct api_req *r)
 {
     const struct api_user *real = r->real_user.name.n ? &r->real_user : &r->user;
 
-    sw_jw_name(w, "user");
-    sw_jw_string(w, sw_slice_head(real->name, 512));
+    sw_jw_put_string(w, "user", sw_slice_head(real->name, 512));
     if (real == &r->user)
         return;
-    sw_jw_name(w, "impersonatedUser");
-    sw_jw_string(w, sw_slice_head(r->user.name, 512));
+    sw_jw_put_string(w, "impersonatedUser", sw_slice_head(r->user.name, 512));
     sw_jw_name(w, "impersonatedGroups");
     sw_jw_array(w);
     for (size_t i = 0; i < r->user.ngroups; i++)
@@ -40,29 +38,21 @@ static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool
 
     sw_jw_begin(&w, b, NULL);
     sw_jw_object(&w);
-    sw_jw_name(&w, "time");
-    sw_jw_str(&w, sw_rfc3339(sw_wall_ns(), 1, now));
-    sw_jw_name(&w, "auditID");
-    sw_jw_str(&w, r->audit_id);
-    sw_jw_name(&w, "verb");
-    sw_jw_str(&w, r->is_resource ? api_verb_name(r->verb) : "get");
-    sw_jw_name(&w, "method");
-    sw_jw_string(&w, sw_slice_head(r->method, 16));
-    sw_jw_name(&w, "path");
-    sw_jw_string(&w, sw_slice_head(r->path, 2048));
+    sw_jw_put_str(&w, "time", sw_rfc3339(sw_wall_ns(), 1, now));
+    sw_jw_put_str(&w, "auditID", r->audit_id);
+    sw_jw_put_str(&w, "verb", r->is_resource ? api_verb_name(r->verb) : "get");
+    sw_jw_put_string(&w, "method", sw_slice_head(r->method, 16));
+    sw_jw_put_string(&w, "path", sw_slice_head(r->path, 2048));
     put_users(&w, r);
-    sw_jw_name(&w, "source");
-    sw_jw_str(&w, sw_addr_text(&r->x->peer, peer));
+    sw_jw_put_str(&w, "source", sw_addr_text(&r->x->peer, peer));
     sw_jw_name(&w, "code");
     sw_jw_i64(&w, code);
-    sw_jw_name(&w, "micros");
-    sw_jw_u64(&w, (sw_now_ns() - r->begin_ns) / 1000);
+    sw_jw_put_u64(&w, "micros", (sw_now_ns() - r->begin_ns) / 1000);
     if (r->audit_notes && notes) {
         sw_jw_name(&w, "annotations");
         sw_jw_value(&w, r->audit_notes);
     } else if (r->audit_notes) {
-        sw_jw_name(&w, "annotationsDropped");
-        sw_jw_bool(&w, true);
+        sw_jw_put_bool(&w, "annotationsDropped", true);
     }
     sw_jw_object_end(&w);
     return sw_jw_end(&w) == SW_OK && sw_buf_putc(b, '\n') == SW_OK;

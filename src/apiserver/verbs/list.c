@@ -181,12 +181,10 @@ static const char *continue_token(struct sw_arena *a, int64_t rv, struct sw_slic
     start[n + 1] = 0; /* part of the key: the first one after it */
     sw_jw_begin(&w, &json, NULL);
     sw_jw_object(&w);
-    sw_jw_name(&w, "v");
-    sw_jw_str(&w, "meta.k8s.io/v1");
+    sw_jw_put_str(&w, "v", "meta.k8s.io/v1");
     sw_jw_name(&w, "rv");
     sw_jw_i64(&w, rv);
-    sw_jw_name(&w, "start");
-    sw_jw_string(&w, sw_slice(start, n + 2));
+    sw_jw_put_string(&w, "start", sw_slice(start, n + 2));
     sw_jw_object_end(&w);
     if (sw_jw_end(&w) != SW_OK || sw_base64url_append(&out, sw_buf_slice(&json)) != SW_OK)
         return "";
@@ -315,15 +313,11 @@ static void put_list_meta(struct sw_jw *w, const struct page *p, uint64_t rv, co
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)rv);
     sw_jw_object(w);
-    sw_jw_name(w, "resourceVersion");
-    sw_jw_str(w, text);
+    sw_jw_put_str(w, "resourceVersion", text);
     if (p->more) {
-        sw_jw_name(w, "continue");
-        sw_jw_str(w, token);
-        if (p->remaining) {
-            sw_jw_name(w, "remainingItemCount");
-            sw_jw_u64(w, p->remaining);
-        }
+        sw_jw_put_str(w, "continue", token);
+        if (p->remaining)
+            sw_jw_put_u64(w, "remainingItemCount", p->remaining);
     }
     sw_jw_object_end(w);
 }
@@ -335,12 +329,11 @@ static void put_list_head(struct api_req *r, struct sw_jw *w, const struct page 
     const char *meta_version = sw_arena_printf(r->arena, "meta.k8s.io/%s", r->as_version);
     bool table = r->as == API_AS_TABLE;
 
-    sw_jw_name(w, "kind");
-    sw_jw_str(w, table                     ? "Table"
-                 : r->as == API_AS_PARTIAL ? "PartialObjectMetadataList"
-                                           : r->res->list_kind);
-    sw_jw_name(w, "apiVersion");
-    sw_jw_str(w, r->as == API_AS_OBJECT ? r->res->api_version : meta_version);
+    sw_jw_put_str(w, "kind",
+                  table                     ? "Table"
+                  : r->as == API_AS_PARTIAL ? "PartialObjectMetadataList"
+                                            : r->res->list_kind);
+    sw_jw_put_str(w, "apiVersion", r->as == API_AS_OBJECT ? r->res->api_version : meta_version);
     sw_jw_name(w, "metadata");
     put_list_meta(w, p, rv, token);
     if (table) {

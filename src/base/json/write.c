@@ -360,6 +360,30 @@ void sw_jw_value(struct sw_jw *w, const struct sw_json *v)
     }
 }
 
+void sw_jw_put_bool(struct sw_jw *w, const char *key, bool b)
+{
+    sw_jw_name(w, key);
+    sw_jw_bool(w, b);
+}
+
+void sw_jw_put_u64(struct sw_jw *w, const char *key, uint64_t n)
+{
+    sw_jw_name(w, key);
+    sw_jw_u64(w, n);
+}
+
+void sw_jw_put_str(struct sw_jw *w, const char *key, const char *s)
+{
+    sw_jw_name(w, key);
+    sw_jw_str(w, s);
+}
+
+void sw_jw_put_string(struct sw_jw *w, const char *key, struct sw_slice s)
+{
+    sw_jw_name(w, key);
+    sw_jw_string(w, s);
+}
+
 int sw_json_write(struct sw_buf *out, const struct sw_json *v,
                   const struct sw_json_write_opts *opts)
 {

@@ -102,34 +102,20 @@ static void put_status(const struct sw_xds_status *st, void *arg)
     char addr[SW_ADDR_TEXT];
 
     sw_jw_object(w);
-    sw_jw_name(w, "node");
-    sw_jw_string(w, st->node_id);
-    sw_jw_name(w, "cluster");
-    sw_jw_string(w, st->node_cluster);
-    sw_jw_name(w, "address");
-    sw_jw_str(w, sw_addr_text(&st->addr, addr));
-    sw_jw_name(w, "type");
-    sw_jw_string(w, st->type);
-    sw_jw_name(w, "protocol");
-    sw_jw_str(w, st->delta ? "delta" : "sotw");
-    sw_jw_name(w, "wildcard");
-    sw_jw_bool(w, st->wildcard);
-    sw_jw_name(w, "names");
-    sw_jw_u64(w, st->names);
-    sw_jw_name(w, "sent");
-    sw_jw_string(w, st->sent);
-    sw_jw_name(w, "acked");
-    sw_jw_string(w, st->acked);
-    sw_jw_name(w, "pending");
-    sw_jw_bool(w, st->pending);
-    sw_jw_name(w, "acks");
-    sw_jw_u64(w, st->acks);
-    sw_jw_name(w, "nacks");
-    sw_jw_u64(w, st->nacks);
-    sw_jw_name(w, "nack");
-    sw_jw_string(w, st->nack);
-    sw_jw_name(w, "connectedSeconds");
-    sw_jw_u64(w, st->connected_ns / SW_NS_PER_S);
+    sw_jw_put_string(w, "node", st->node_id);
+    sw_jw_put_string(w, "cluster", st->node_cluster);
+    sw_jw_put_str(w, "address", sw_addr_text(&st->addr, addr));
+    sw_jw_put_string(w, "type", st->type);
+    sw_jw_put_str(w, "protocol", st->delta ? "delta" : "sotw");
+    sw_jw_put_bool(w, "wildcard", st->wildcard);
+    sw_jw_put_u64(w, "names", st->names);
+    sw_jw_put_string(w, "sent", st->sent);
+    sw_jw_put_string(w, "acked", st->acked);
+    sw_jw_put_bool(w, "pending", st->pending);
+    sw_jw_put_u64(w, "acks", st->acks);
+    sw_jw_put_u64(w, "nacks", st->nacks);
+    sw_jw_put_string(w, "nack", st->nack);
+    sw_jw_put_u64(w, "connectedSeconds", st->connected_ns / SW_NS_PER_S);
     sw_jw_object_end(w);
 }
 
@@ -139,28 +125,17 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
 
     sw_jw_name(w, name);
     sw_jw_object(w);
-    sw_jw_name(w, "synced");
-    sw_jw_bool(w, sw_control_synced(c));
-    sw_jw_name(w, "leading");
-    sw_jw_bool(w, sw_control_leading(c));
-    sw_jw_name(w, "builds");
-    sw_jw_u64(w, s.builds);
-    sw_jw_name(w, "lastBuildMicroseconds");
-    sw_jw_u64(w, s.build_ns / SW_NS_PER_US);
-    sw_jw_name(w, "published");
-    sw_jw_u64(w, s.published);
-    sw_jw_name(w, "writes");
-    sw_jw_u64(w, s.writes);
-    sw_jw_name(w, "conflicts");
-    sw_jw_u64(w, s.conflicts);
-    sw_jw_name(w, "events");
-    sw_jw_u64(w, s.events);
-    sw_jw_name(w, "eventsDropped");
-    sw_jw_u64(w, s.events_dropped);
-    sw_jw_name(w, "heldBack");
-    sw_jw_u64(w, s.held_back);
-    sw_jw_name(w, "failures");
-    sw_jw_u64(w, s.failures);
+    sw_jw_put_bool(w, "synced", sw_control_synced(c));
+    sw_jw_put_bool(w, "leading", sw_control_leading(c));
+    sw_jw_put_u64(w, "builds", s.builds);
+    sw_jw_put_u64(w, "lastBuildMicroseconds", s.build_ns / SW_NS_PER_US);
+    sw_jw_put_u64(w, "published", s.published);
+    sw_jw_put_u64(w, "writes", s.writes);
+    sw_jw_put_u64(w, "conflicts", s.conflicts);
+    sw_jw_put_u64(w, "events", s.events);
+    sw_jw_put_u64(w, "eventsDropped", s.events_dropped);
+    sw_jw_put_u64(w, "heldBack", s.held_back);
+    sw_jw_put_u64(w, "failures", s.failures);
     sw_jw_object_end(w);
 }
 
@@ -171,8 +146,7 @@ static void status_page(void *arg, struct sw_buf *out)
 
     sw_jw_begin(&w, out, NULL);
     sw_jw_object(&w);
-    sw_jw_name(&w, "synced");
-    sw_jw_bool(&w, sw_xds_server_synced(g->server));
+    sw_jw_put_bool(&w, "synced", sw_xds_server_synced(g->server));
     sw_jw_name(&w, "controllers");
     sw_jw_object(&w);
     put_runtime(&w, "gateway", sw_gateway_controller_main(g->controller));

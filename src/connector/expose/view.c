@@ -26,12 +26,6 @@ static void begin(struct sw_expose_view *v, struct event *e, const char *name)
     sw_jw_string(&e->w, v->id);
 }
 
-static void put(struct event *e, const char *key, const char *value)
-{
-    sw_jw_name(&e->w, key);
-    sw_jw_str(&e->w, value);
-}
-
 static void put_names(struct event *e, const struct sw_json *hostnames)
 {
     sw_jw_name(&e->w, "hostnames");
@@ -74,7 +68,7 @@ void sw_view_objects(struct sw_expose_view *v, bool created, const char *target,
         return;
     begin(v, &e, created ? "tunnel_created" : "tunnel_updated");
     if (!created) {
-        put(&e, "endpoint", target);
+        sw_jw_put_str(&e.w, "endpoint", target);
         put_names(&e, hostnames);
     }
     end(v, &e);
@@ -110,11 +104,12 @@ void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
             struct event e;
 
             begin(v, &e, "tunnel_progress");
-            put(&e, "step", sw_expose_step_name((enum sw_expose_step)i));
-            put(&e, "status", "done");
-            put(&e, "resource",
-                i == SW_EXPOSE_CONNECTOR_READY || i == SW_EXPOSE_DNS_PUBLISHED ? "Connector"
-                                                                               : "HTTPProxy");
+            sw_jw_put_str(&e.w, "step", sw_expose_step_name((enum sw_expose_step)i));
+            sw_jw_put_str(&e.w, "status", "done");
+            sw_jw_put_str(&e.w, "resource",
+                          i == SW_EXPOSE_CONNECTOR_READY || i == SW_EXPOSE_DNS_PUBLISHED
+                              ? "Connector"
+                              : "HTTPProxy");
             end(v, &e);
         } else if (step_text((enum sw_expose_step)i)) {
             (void)fprintf(v->out, "  %s\n", step_text((enum sw_expose_step)i));
@@ -147,8 +142,8 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
     sw_jw_name(&e.w, "label");
     sw_jw_string(&e.w, sw_json_str(sw_json_walk(proxy, "metadata", "annotations",
                                                 "app.kubernetes.io/name", NULL)));
-    put(&e, "endpoint", target);
-    put(&e, "url", url);
+    sw_jw_put_str(&e.w, "endpoint", target);
+    sw_jw_put_str(&e.w, "url", url);
     sw_jw_name(&e.w, "hostnames");
     sw_jw_array(&e.w);
     for (size_t i = 0; i < sw_json_len(names); i++)
@@ -156,10 +151,10 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
     if (sw_json_walk(proxy, "status", "canonicalHostname", NULL))
         sw_jw_value(&e.w, sw_json_walk(proxy, "status", "canonicalHostname", NULL));
     sw_jw_array_end(&e.w);
-    put(&e, "endpoint_id", node_id);
+    sw_jw_put_str(&e.w, "endpoint_id", node_id);
     if (v->inspector)
-        put(&e, "inspector", v->inspector);
-    put(&e, "status", "ready");
+        sw_jw_put_str(&e.w, "inspector", v->inspector);
+    sw_jw_put_str(&e.w, "status", "ready");
     sw_jw_name(&e.w, "elapsed_secs");
     sw_jw_double(&e.w, (double)elapsed_ms / 1000.0);
     end(v, &e);
@@ -178,7 +173,7 @@ void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const 
     if (why)
         return;
     begin(v, &e, done ? "tunnel_verified" : "tunnel_verifying");
-    put(&e, "url", url);
+    sw_jw_put_str(&e.w, "url", url);
     end(v, &e);
 }
 
@@ -196,7 +191,7 @@ void sw_view_no_origin(struct sw_expose_view *v, const char *target)
         return;
     }
     begin(v, &e, "tunnel_origin_unreachable");
-    put(&e, "endpoint", target);
+    sw_jw_put_str(&e.w, "endpoint", target);
     end(v, &e);
 }
 
@@ -218,9 +213,9 @@ void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char
         return;
     }
     begin(v, &e, now[0] ? "tunnel_origin_tls_failed" : "tunnel_origin_tls_ok");
-    put(&e, "endpoint", target);
+    sw_jw_put_str(&e.w, "endpoint", target);
     if (now[0])
-        put(&e, "message", now);
+        sw_jw_put_str(&e.w, "message", now);
     end(v, &e);
 }
 
@@ -241,7 +236,7 @@ void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message)
     }
     begin(v, &e, now[0] ? "tunnel_degraded" : "tunnel_recovered");
     if (now[0])
-        put(&e, "message", now);
+        sw_jw_put_str(&e.w, "message", now);
     end(v, &e);
 }
 
@@ -321,7 +316,7 @@ static void put_resource(struct event *e, const char *type, struct sw_slice name
     if (!name.n)
         return;
     sw_jw_object(&e->w);
-    put(e, "type", type);
+    sw_jw_put_str(&e->w, "type", type);
     sw_jw_name(&e->w, "name");
     sw_jw_string(&e->w, name);
     sw_jw_object_end(&e->w);

@@ -44,37 +44,22 @@ void sw_request_json(struct sw_jw *w, const struct sw_inspect_request *r)
     uint64_t duration_us = r->duration_ns / 1000;
 
     sw_jw_object(w);
-    sw_jw_name(w, "time");
-    sw_jw_str(w, sw_rfc3339(r->wall_ns, 1, when));
-    sw_jw_name(w, "kind");
-    sw_jw_str(w, r->kind);
-    sw_jw_name(w, "method");
-    sw_jw_str(w, r->method);
-    sw_jw_name(w, "host");
-    sw_jw_str(w, r->host);
-    sw_jw_name(w, "path");
-    sw_jw_str(w, r->path);
-    sw_jw_name(w, "status");
-    sw_jw_u64(w, r->status);
-    if (r->reason) {
-        sw_jw_name(w, "reason");
-        sw_jw_str(w, r->reason);
-    }
-    if (r->target[0]) {
-        sw_jw_name(w, "target");
-        sw_jw_str(w, r->target);
-    }
-    if (r->id[0]) {
-        sw_jw_name(w, "requestId");
-        sw_jw_str(w, r->id);
-    }
+    sw_jw_put_str(w, "time", sw_rfc3339(r->wall_ns, 1, when));
+    sw_jw_put_str(w, "kind", r->kind);
+    sw_jw_put_str(w, "method", r->method);
+    sw_jw_put_str(w, "host", r->host);
+    sw_jw_put_str(w, "path", r->path);
+    sw_jw_put_u64(w, "status", r->status);
+    if (r->reason)
+        sw_jw_put_str(w, "reason", r->reason);
+    if (r->target[0])
+        sw_jw_put_str(w, "target", r->target);
+    if (r->id[0])
+        sw_jw_put_str(w, "requestId", r->id);
     sw_jw_name(w, "durationMs");
     sw_jw_double(w, (double)duration_us / 1000.0);
-    sw_jw_name(w, "bytesIn");
-    sw_jw_u64(w, r->bytes_in);
-    sw_jw_name(w, "bytesOut");
-    sw_jw_u64(w, r->bytes_out);
-    sw_jw_name(w, "peer");
-    sw_jw_str(w, r->peer);
+    sw_jw_put_u64(w, "bytesIn", r->bytes_in);
+    sw_jw_put_u64(w, "bytesOut", r->bytes_out);
+    sw_jw_put_str(w, "peer", r->peer);
     sw_jw_object_end(w);
 }

@@ -72,12 +72,9 @@ static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
     const struct ProtobufCMessage *m = sw_pb_unpack(&tmp, d, r->bytes, NULL, NULL);
 
     sw_jw_object(w);
-    sw_jw_name(w, "name");
-    sw_jw_string(w, r->name);
-    sw_jw_name(w, "version_info");
-    sw_jw_string(w, r->version);
-    sw_jw_name(w, "state");
-    sw_jw_str(w, state_of(r));
+    sw_jw_put_string(w, "name", r->name);
+    sw_jw_put_string(w, "version_info", r->version);
+    sw_jw_put_str(w, "state", state_of(r));
     if (r->routes && r->routes->n_invalid)
         dump_invalid(w, r->routes);
     sw_jw_name(w, "resource");
@@ -98,8 +95,7 @@ int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out)
 
     sw_jw_begin(&w, out, &opts);
     sw_jw_object(&w);
-    sw_jw_name(&w, "version");
-    sw_jw_u64(&w, s->version);
+    sw_jw_put_u64(&w, "version", s->version);
     for (int t = 0; t < SW_GW_TYPES; t++) {
         size_t n;
         struct sw_gw_res **list = sorted(&tmp, s, (enum sw_gw_type)t, &n);
