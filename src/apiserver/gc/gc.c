@@ -8,6 +8,7 @@
 #include "apiserver/admission/quota.h"
 #include "apiserver/gc/gc.h"
 #include "apiserver/gc/gc_int.h"
+#include "apiserver/gc/pods.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -275,6 +276,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
     gc_quota_changed(g, o->key);
     if (is_prefix(o->key, "/secrets/") && mentions(o->value, GC_TOKEN_TYPE))
         gc_queue(g, GC_TOKEN, o->key);
+    gc_endpoints_seen(g, o);
     if (!owned && d)
         dep_drop(g, d);
     if (!owned && !going)
@@ -312,6 +314,7 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
     if (d)
         dep_drop(g, d);
     gc_quota_changed(g, key);
+    gc_endpoints_gone(g, ev);
     if (is_prefix(key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
     if (ev->prev && sw_json_parse(&a, ev->prev->value, &(struct sw_json_opts){.borrow = true}, &obj,
@@ -337,6 +340,8 @@ static void scan(struct api_gc *g, struct sw_store_snap *snap)
     struct sw_store_iter it;
     struct sw_store_obj *o;
 
+    gc_pods_free(g->pods); /* some may be gone, and all Services are looked at */
+    g->pods = gc_pods_new();
     sw_store_iter_init(&it, snap, sw_slice("", 0), sw_slice("", 0));
     while ((o = sw_store_iter_next(&it)))
         look_at(g, o);
@@ -484,5 +489,6 @@ void api_gc_free(struct api_gc *g)
         sw_free(o);
     }
     sw_map_done(&g->owners);
+    gc_pods_free(g->pods);
     sw_free(g);
 }

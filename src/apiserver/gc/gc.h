@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Controllers inside the server: garbage collection, namespaces, quotas, tokens. */
+/* Controllers inside the server: garbage collection, namespaces, quotas, tokens, endpoints. */
 #pragma once
 
 struct api_gc;

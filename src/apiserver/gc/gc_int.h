@@ -14,6 +14,7 @@ enum gc_kind {
     GC_AGGREGATE,  /* cluster roles made of others */
     GC_TOKEN,      /* a Secret that shall hold a token of a service account */
     GC_QUOTA,      /* a ResourceQuota: what is used of it */
+    GC_SLICES,     /* a Service with a selector: its EndpointSlices */
 };
 
 /* A task is done once per event, however many events queued it meanwhile. */
@@ -31,6 +32,7 @@ struct gc_task {
 };
 
 struct gc_owner;
+struct gc_pods;
 
 /* An object that has owners. */
 struct gc_dep {
@@ -52,6 +54,7 @@ struct api_gc {
     struct sw_map deps;   /* store key -> gc_dep */
     struct sw_map owners; /* uid -> gc_owner */
     struct sw_map tasks;  /* id -> gc_task */
+    struct gc_pods *pods; /* endpoints of Services */
     struct sw_list queue;
     struct sw_defer run;
     struct sw_timer sweep;
@@ -104,3 +107,10 @@ void gc_run_quota(struct gc_task *t);
 void gc_run_token(struct gc_task *t);
 /* A service account is gone: its tokens go too. */
 void gc_account_gone(struct api_gc *g, struct sw_slice ns);
+
+/* --- endpoints.c --- */
+
+/* An object was written, or deleted: the slices of Services may be others now. */
+void gc_endpoints_seen(struct api_gc *g, const struct sw_store_obj *o);
+void gc_endpoints_gone(struct api_gc *g, const struct sw_store_event *ev);
+void gc_run_slices(struct gc_task *t);

@@ -498,5 +498,8 @@ void gc_run(struct gc_task *t)
     case GC_QUOTA:
         gc_run_quota(t);
         break;
+    case GC_SLICES:
+        gc_run_slices(t);
+        break;
     }
 }

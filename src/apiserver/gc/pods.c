@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "apiserver/gc/pods.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "kube/fields.h"
+
+struct pod {
+    char *name;             /* owned */
+    struct sw_slice digest; /* owned */
+};
+
+struct service {
+    char *key; /* owned */
+    struct sw_arena arena;
+    const struct sw_json *selector;
+};
+
+struct space {
+    char *name; /* owned */
+    struct sw_map pods;
+    struct sw_map services; /* those with a selector */
+};
+
+struct gc_pods {
+    struct sw_map spaces;
+};
+
+struct gc_pods *gc_pods_new(void)
+{
+    return SW_NEW(struct gc_pods);
+}
+
+static void pod_free(struct pod *p)
+{
+    sw_slice_free(&p->digest);
+    sw_free(p->name);
+    sw_free(p);
+}
+
+static void service_free(struct service *s)
+{
+    sw_arena_clear(&s->arena);
+    sw_free(s->key);
+    sw_free(s);
+}
+
+static void space_free(struct space *s)
+{
+    SW_MAP_FOREACH (it, &s->pods)
+        pod_free(it->value);
+    SW_MAP_FOREACH (it, &s->services)
+        service_free(it->value);
+    sw_map_done(&s->pods);
+    sw_map_done(&s->services);
+    sw_free(s->name);
+    sw_free(s);
+}
+
+void gc_pods_free(struct gc_pods *p)
+{
+    if (!p)
+        return;
+    SW_MAP_FOREACH (it, &p->spaces)
+        space_free(it->value);
+    sw_map_done(&p->spaces);
+    sw_free(p);
+}
+
+static struct space *space_of(struct gc_pods *p, struct sw_slice ns)
+{
+    struct space *s = sw_map_get(&p->spaces, ns);
+
+    if (s)
+        return s;
+    s = SW_NEW(struct space);
+    s->name = sw_slice_dup(ns);
+    (void)sw_map_put(&p->spaces, sw_slice(s->name, ns.n), s);
+    return s;
+}
+
+static void space_rest(struct gc_pods *p, struct space *s)
+{
+    if (s->pods.n + s->services.n)
+        return;
+    (void)sw_map_del(&p->spaces, sw_slice_str(s->name));
+    space_free(s);
+}
+
+/* ---- digests ---- */
+
+static bool is_ready(const struct sw_json *pod)
+{
+    const struct sw_json *list = sw_json_walk(pod, "status", "conditions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        if (sw_field_is(sw_json_at(list, i), "type", "Ready"))
+            return sw_field_is(sw_json_at(list, i), "status", "True");
+    }
+    return false;
+}
+
+static struct sw_json *addresses(struct sw_arena *a, const struct sw_json *status)
+{
+    const struct sw_json *list = sw_json_find(status, "podIPs");
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_slice ip = sw_field_text(sw_json_at(list, i), "ip");
+
+        if (ip.n)
+            sw_json_push(a, out, sw_json_new_string(a, ip));
+    }
+    if (sw_json_len(out) == 0 && sw_field_text(status, "podIP").n)
+        sw_json_push(a, out, sw_json_new_string(a, sw_field_text(status, "podIP")));
+    return out;
+}
+
+static void add_ports(struct sw_arena *a, struct sw_json *out, const struct sw_json *container)
+{
+    const struct sw_json *ports = sw_json_find(container, "ports");
+
+    for (size_t i = 0; i < sw_json_len(ports); i++) {
+        const struct sw_json *p = sw_json_at(ports, i);
+        struct sw_json *one;
+
+        if (!sw_field_text(p, "name").n)
+            continue;
+        one = sw_json_new_object(a);
+        sw_json_put_str(a, one, "name", sw_field_text(p, "name"));
+        sw_json_put(a, one, "port", sw_json_new_i64(a, sw_field_int(p, "containerPort")));
+        sw_json_put_str(a, one, "protocol",
+                        sw_field_text(p, "protocol").n ? sw_field_text(p, "protocol")
+                                                       : SW_SLICE_LIT("TCP"));
+        sw_json_push(a, out, one);
+    }
+}
+
+/* Of containers, and of init containers that stay. */
+static struct sw_json *named_ports(struct sw_arena *a, const struct sw_json *spec)
+{
+    const struct sw_json *list = sw_json_find(spec, "containers");
+    const struct sw_json *init = sw_json_find(spec, "initContainers");
+    struct sw_json *out = sw_json_new_array(a);
+
+    for (size_t i = 0; i < sw_json_len(list); i++)
+        add_ports(a, out, sw_json_at(list, i));
+    for (size_t i = 0; i < sw_json_len(init); i++) {
+        if (sw_field_is(sw_json_at(init, i), "restartPolicy", "Always"))
+            add_ports(a, out, sw_json_at(init, i));
+    }
+    return out;
+}
+
+struct sw_slice gc_pod_digest(struct sw_arena *a, const struct sw_json *pod)
+{
+    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
+    const struct sw_json *meta = sw_json_find(pod, "metadata");
+    const struct sw_json *spec = sw_json_find(pod, "spec");
+    const struct sw_json *status = sw_json_find(pod, "status");
+    const struct sw_json *labels = sw_json_find(meta, "labels");
+    struct sw_json *ips = addresses(a, status);
+    struct sw_json *d = sw_json_new_object(a);
+
+    if (sw_json_len(ips) == 0 || sw_field_is(status, "phase", "Failed") ||
+        sw_field_is(status, "phase", "Succeeded"))
+        return sw_slice("", 0);
+    sw_json_put_str(a, d, "uid", sw_field_text(meta, "uid"));
+    sw_json_put_str(a, d, "node", sw_field_text(spec, "nodeName"));
+    sw_json_put_str(a, d, "hostname", sw_field_text(spec, "hostname"));
+    sw_json_put_str(a, d, "subdomain", sw_field_text(spec, "subdomain"));
+    sw_json_put(a, d, "labels", labels ? sw_json_copy(a, labels) : sw_json_new_object(a));
+    sw_json_put(a, d, "ips", ips);
+    sw_json_put(a, d, "ports", named_ports(a, spec));
+    sw_json_put(a, d, "ready", sw_json_new_bool(a, is_ready(pod)));
+    sw_json_put(a, d, "terminating",
+                sw_json_new_bool(a, sw_json_find(meta, "deletionTimestamp") != NULL));
+    return sw_json_text(a, d, &sorted);
+}
+
+/* ---- selecting ---- */
+
+static bool selects(const struct sw_json *selector, const struct sw_json *digest)
+{
+    const struct sw_json *labels = sw_json_find(digest, "labels");
+
+    for (size_t i = 0; i < sw_json_len(selector); i++) {
+        const struct sw_json_member *m = sw_json_member_at(selector, i);
+
+        if (!sw_json_equal(m->value, sw_json_get(labels, m->key), SW_JSON_EQ_TEXT))
+            return false;
+    }
+    return sw_json_len(selector) > 0;
+}
+
+static const struct sw_json *parse(struct sw_arena *a, struct sw_slice digest)
+{
+    struct sw_json *v = NULL;
+
+    if (!digest.n ||
+        sw_json_parse(a, digest, &(struct sw_json_opts){.borrow = true}, &v, NULL) != SW_OK)
+        return NULL;
+    return v;
+}
+
+static void report(const struct space *s, struct sw_slice was, struct sw_slice is, gc_service_fn f,
+                   void *arg)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *x = parse(&a, was);
+    const struct sw_json *y = parse(&a, is);
+
+    SW_MAP_FOREACH (it, &s->services) {
+        const struct service *svc = it->value;
+
+        if ((x && selects(svc->selector, x)) || (y && selects(svc->selector, y)))
+            f(arg, sw_slice_str(svc->key));
+    }
+}
+
+void gc_pods_set(struct gc_pods *p, struct sw_slice ns, struct sw_slice name,
+                 struct sw_slice digest, gc_service_fn f, void *arg)
+{
+    struct space *s = space_of(p, ns);
+    struct pod *was = sw_map_get(&s->pods, name);
+    struct pod *is;
+
+    if (was ? !sw_slice_eq(was->digest, digest) : digest.n > 0) {
+        report(s, was ? was->digest : sw_slice("", 0), digest, f, arg);
+        if (was) {
+            (void)sw_map_del(&s->pods, name);
+            pod_free(was);
+        }
+        if (digest.n) {
+            is = SW_NEW(struct pod);
+            is->name = sw_slice_dup(name);
+            is->digest = sw_slice(sw_slice_dup(digest), digest.n);
+            (void)sw_map_put(&s->pods, sw_slice(is->name, name.n), is);
+        }
+    }
+    space_rest(p, s);
+}
+
+void gc_pods_set_service(struct gc_pods *p, struct sw_slice ns, struct sw_slice key,
+                         const struct sw_json *selector)
+{
+    struct space *s = space_of(p, ns);
+    struct service *svc = sw_map_del(&s->services, key);
+
+    if (svc)
+        service_free(svc);
+    if (sw_json_len(selector)) {
+        svc = SW_NEW(struct service);
+        svc->key = sw_slice_dup(key);
+        svc->selector = sw_json_copy(&svc->arena, selector);
+        (void)sw_map_put(&s->services, sw_slice(svc->key, key.n), svc);
+    }
+    space_rest(p, s);
+}
+
+void gc_pods_select(const struct gc_pods *p, struct sw_slice ns, const struct sw_json *selector,
+                    gc_pod_fn f, void *arg)
+{
+    const struct space *s = sw_map_get(&p->spaces, ns);
+
+    if (!s)
+        return;
+    SW_MAP_FOREACH (it, &s->pods) {
+        SW_ARENA_AUTO a = {0};
+        const struct pod *pod = it->value;
+        const struct sw_json *digest = parse(&a, pod->digest);
+
+        if (digest && selects(selector, digest))
+            f(arg, sw_slice_str(pod->name), digest);
+    }
+}
