@@ -15,6 +15,7 @@
 #include "control/mesh/policy/out.h"
 #include "control/mesh/policy/pack.h"
 #include "control/mesh/policy/peer.h"
+#include "control/mesh/policy/select.h"
 
 #define WAYPOINT_POLICY "istio_allow_waypoint_"
 
@@ -30,8 +31,9 @@ struct peer_rec {
 
 /* The policies of one namespace. */
 struct space {
-    char *name;                       /* owned */
-    SW_VEC(struct authz_rec *) authz; /* those with a selector that nodes get */
+    char *name;                /* owned */
+    struct mesh_select authz;  /* struct mesh_authz that nodes get, by their selectors */
+    struct mesh_select scoped; /* struct mesh_peer of single workloads */
     SW_VEC(struct peer_rec *) peers;
     bool dirty; /* PeerAuthentications changed */
 };
@@ -62,7 +64,8 @@ static struct space *space_of(struct sw_mesh_policies *ix, struct sw_slice ns)
 
 static void space_free(struct space *s)
 {
-    sw_vec_done(&s->authz);
+    mesh_select_done(&s->authz);
+    mesh_select_done(&s->scoped);
     sw_vec_done(&s->peers);
     sw_free(s->name);
     sw_free(s);
@@ -106,7 +109,7 @@ static void authz_drop(struct sw_mesh_policies *ix, struct sw_slice key)
     if (!r)
         return;
     s = space_of(ix, r->p.ns);
-    UNLIST(&s->authz, r);
+    mesh_select_del(&s->authz, &r->p.selector, &r->p);
     UNLIST(&ix->statuses, r);
     authz_affects(ix, &r->p);
     mesh_policy_out_set(&ix->out, key, sw_slice(NULL, 0));
@@ -128,7 +131,7 @@ static void authz_add(struct sw_mesh_policies *ix, struct sw_slice key, struct s
     if (is_listed(&r->p)) {
         struct space *s = space_of(ix, ns);
 
-        sw_vec_push(&s->authz, r);
+        mesh_select_add(&s->authz, &r->p.selector, &r->p);
     }
     authz_affects(ix, &r->p);
     mesh_policy_out_set(&ix->out, key, r->p.value);
@@ -207,6 +210,7 @@ static void peer_drop(struct sw_mesh_policies *ix, struct sw_slice key)
         return;
     s = space_of(ix, r->p.ns);
     UNLIST(&s->peers, r);
+    mesh_select_del(&s->scoped, &r->p.selector, &r->p);
     peer_changed(ix, &r->p);
     mesh_policy_out_set(&ix->out, converted_key(&a, &r->p), sw_slice(NULL, 0));
     (void)sw_map_del(&ix->peers, key);
@@ -228,6 +232,8 @@ static void peer_add(struct sw_mesh_policies *ix, struct sw_slice key, struct sw
     mesh_peer_read(&r->arena, sw_json_find(obj, "spec"), in_root(ix, ns), &r->p);
     (void)sw_map_put(&ix->peers, r->p.key, r);
     sw_vec_push(&s->peers, r);
+    if (r->p.level == MESH_PEER_WORKLOAD)
+        mesh_select_add(&s->scoped, &r->p.selector, &r->p);
     peer_changed(ix, &r->p);
 }
 
@@ -264,7 +270,7 @@ static void settle_peers(struct sw_mesh_policies *ix)
         if (s->dirty || ix->all_peers)
             convert_peers(ix, s);
         s->dirty = false;
-        if (s->authz.n + s->peers.n == 0) {
+        if (s->authz.buckets.n + s->peers.n == 0) {
             (void)sw_map_del(&ix->spaces, it->key);
             space_free(s);
         }
@@ -434,14 +440,20 @@ struct sw_slice sw_mesh_waypoint_policy(const struct sw_mesh_policies *ix, struc
 
 typedef SW_VEC(struct sw_slice) keys;
 
-static void collect(keys *k, const struct space *s, const struct sw_mesh_label *labels, size_t n)
+static void add_key(void *arg, const void *value)
 {
-    for (size_t i = 0; s && i < s->authz.n; i++) {
-        const struct mesh_authz *p = &s->authz.p[i]->p;
+    const struct mesh_authz *p = value;
+    keys *k = arg;
 
-        if (mesh_selector_match(&p->selector, labels, n))
-            sw_vec_push(k, p->key);
-    }
+    sw_vec_push(k, p->key);
+}
+
+static void take_older(void *arg, const void *value)
+{
+    const struct mesh_peer **best = arg;
+
+    if (mesh_peer_wins(value, *best))
+        *best = value;
 }
 
 /* The PeerAuthentication of its own that is in force for the workload; NULL: none. */
@@ -450,13 +462,8 @@ static const struct mesh_peer *peer_of_workload(const struct space *s,
 {
     const struct mesh_peer *best = NULL;
 
-    for (size_t i = 0; s && i < s->peers.n; i++) {
-        const struct mesh_peer *p = &s->peers.p[i]->p;
-
-        if (p->level == MESH_PEER_WORKLOAD && mesh_selector_match(&p->selector, labels, n) &&
-            mesh_peer_wins(p, best))
-            best = p;
-    }
+    if (s)
+        mesh_select_each(&s->scoped, labels, n, take_older, &best);
     return best;
 }
 
@@ -497,13 +504,15 @@ struct sw_slice sw_mesh_workload_policies(const struct sw_mesh_policies *ix, str
                                           struct sw_arena *a)
 {
     const struct space *s = sw_map_get(&ix->spaces, ns);
+    const struct space *root = sw_map_get(&ix->spaces, ix->conf.root_ns);
     struct sw_slice text;
     struct sw_slice peer;
     keys k = {0};
 
-    collect(&k, s, labels, n);
-    if (!in_root(ix, ns))
-        collect(&k, sw_map_get(&ix->spaces, ix->conf.root_ns), labels, n);
+    if (s)
+        mesh_select_each(&s->authz, labels, n, add_key, &k);
+    if (root && root != s)
+        mesh_select_each(&root->authz, labels, n, add_key, &k);
     if (k.n > 1)
         qsort(k.p, k.n, sizeof(*k.p), by_slice);
     peer = peer_key(ix, s, peer_of_workload(s, labels, n), a);

@@ -35,9 +35,9 @@ void sw_mesh_policies_set_waypoint(struct sw_mesh_policies *ix, struct sw_slice 
                                    struct sw_slice name, const struct sw_slice *accounts, size_t n);
 
 /*
- * The keys ("namespace/name") of the policies that a workload with these labels lists, each
- * followed by a newline except the last; in the arena. Every key has a resource. The keys of its
- * waypoints' policies (below) come after them.
+ * The keys ("namespace/name") of the policies that a workload with these labels (each key once)
+ * lists, each followed by a newline except the last; in the arena. Every key has a resource. The
+ * keys of its waypoints' policies (below) come after them.
  */
 struct sw_slice sw_mesh_workload_policies(const struct sw_mesh_policies *ix, struct sw_slice ns,
                                           const struct sw_mesh_label *labels, size_t n,
