@@ -25,8 +25,8 @@ static const struct sw_opt table[] = {
      .help = "Network namespace of the pod, such as /run/netns/NAME or /proc/PID/ns/net. Needed by "
              "apply and remove."},
     {"dns", NULL, SW_OPT_BOOL, AT(dns), .def = "false", .arg = "BOOL",
-     .help = "Redirect DNS to port 15053 too. Leave it off: this version of the node has no DNS "
-             "proxy, and queries would find nobody."},
+     .help = "Redirect DNS to port 15053 too, where the node answers for the mesh and forwards the "
+             "rest."},
     {"ipv6", NULL, SW_OPT_BOOL, AT(ipv6), .def = "true", .arg = "BOOL",
      .help = "Rules and routes for IPv6 too."},
     {"inbound", NULL, SW_OPT_BOOL, AT(inbound), .def = "true", .arg = "BOOL",

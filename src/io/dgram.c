@@ -7,17 +7,55 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "io/netns.h"
 #include "io/port.h"
+#include "io/sock.h"
+
+struct make_socket {
+    int family;
+    int fd;
+    int saved_errno;
+};
+
+static int make_socket(void *arg)
+{
+    struct make_socket *m = arg;
+
+    m->fd = socket(m->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    m->saved_errno = errno;
+    return SW_OK;
+}
+
+/* In the namespace and with the mark of the options. */
+static int new_socket_in(const struct sw_addr *a, const struct sw_sock_opts *o, int *ret_fd,
+                         struct sw_err *err)
+{
+    struct make_socket m = {.family = a->ip.family == 6 ? AF_INET6 : AF_INET, .fd = -1};
+    int mark = (int)o->mark;
+    int rc = SW_OK;
+
+    if (o->netns_fd >= 0)
+        rc = sw_netns_run(o->netns_fd, make_socket, &m, err);
+    else
+        (void)make_socket(&m);
+    if (rc != SW_OK)
+        return rc;
+    if (m.fd < 0)
+        return sw_err_sys(err, m.saved_errno, "cannot make a UDP socket");
+    if (mark && setsockopt(m.fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) != 0) {
+        rc = sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
+        (void)close(m.fd);
+        return rc;
+    }
+    *ret_fd = m.fd;
+    return SW_OK;
+}
 
 static int new_socket(const struct sw_addr *a, int *ret_fd, struct sw_err *err)
 {
-    int fd = socket(a->ip.family == 6 ? AF_INET6 : AF_INET,
-                    SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const struct sw_sock_opts here = SW_SOCK_OPTS_INIT;
 
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot make a UDP socket");
-    *ret_fd = fd;
-    return SW_OK;
+    return new_socket_in(a, &here, ret_fd, err);
 }
 
 static int not_bound(const struct sw_addr *at, int e, struct sw_err *err)
@@ -67,30 +105,60 @@ int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
     return bind_new(at, false, ret_fd, err);
 }
 
+/*
+ * Looked for before and after, as for listeners; a bound UDP socket may have got datagrams in
+ * between, which are lost with it.
+ */
+static int bind_shared(int fd, int netns_fd, const struct sw_addr *at, const char *group,
+                       int *ret_mark, struct sw_err *err)
+{
+    SW_AUTO_FD mark = -1;
+    int rc = sw_port_share(netns_fd, group, fd, &mark, err);
+
+    if (rc == SW_OK && sw_port_has_foreign(netns_fd, at, true, group))
+        rc = not_bound(at, EADDRINUSE, err);
+    if (rc == SW_OK)
+        rc = bind_fd(fd, at, err);
+    if (rc == SW_OK && sw_port_has_foreign(netns_fd, at, true, group))
+        rc = not_bound(at, EADDRINUSE, err);
+    if (rc == SW_OK)
+        *ret_mark = SW_TAKE_FD(mark);
+    return rc;
+}
+
 int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, bool one_family, int *ret_fd,
                          int *ret_mark, struct sw_err *err)
 {
     SW_AUTO_FD fd = -1;
-    SW_AUTO_FD mark = -1;
     int rc = new_socket(at, &fd, err);
 
     if (rc == SW_OK && one_family)
         set_v6only(fd, at);
     if (rc == SW_OK)
-        rc = sw_port_share(-1, group, fd, &mark, err);
-    /* Before and after, as for listeners; a bound UDP socket may have got datagrams in between,
-     * which are lost with it. */
-    if (rc == SW_OK && sw_port_has_foreign(-1, at, true, group))
-        rc = not_bound(at, EADDRINUSE, err);
+        rc = bind_shared(fd, -1, at, group, ret_mark, err);
     if (rc == SW_OK)
-        rc = bind_fd(fd, at, err);
-    if (rc == SW_OK && sw_port_has_foreign(-1, at, true, group))
-        rc = not_bound(at, EADDRINUSE, err);
+        *ret_fd = SW_TAKE_FD(fd);
+    return rc;
+}
+
+int sw_dgram_bind_in(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
+                     struct sw_err *err)
+{
+    SW_AUTO_FD fd = -1;
+    int rc = new_socket_in(at, o, &fd, err);
+
     if (rc != SW_OK)
         return rc;
-    *ret_fd = SW_TAKE_FD(fd);
-    *ret_mark = SW_TAKE_FD(mark);
-    return SW_OK;
+    set_v6only(fd, at);
+    if (o->share)
+        rc = bind_shared(fd, o->netns_fd, at, o->share, o->ret_mark, err);
+    else
+        rc = bind_fd(fd, at, err);
+    if (rc == SW_OK)
+        *ret_fd = SW_TAKE_FD(fd);
+    else if (err && err->sys_errno == EADDRINUSE)
+        sw_port_explain(o->netns_fd, at, true, o->share, err);
+    return rc;
 }
 
 int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd, struct sw_err *err)
@@ -98,12 +166,13 @@ int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd, struct sw_er
     return bind_new(at, true, ret_fd, err);
 }
 
-int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)
+int sw_dgram_connect_in(const struct sw_addr *to, const struct sw_sock_opts *o, int *ret_fd,
+                        struct sw_err *err)
 {
     struct sockaddr_storage ss;
     socklen_t len = sw_addr_to_sockaddr(to, &ss);
     int fd = -1;
-    int rc = new_socket(to, &fd, err);
+    int rc = new_socket_in(to, o, &fd, err);
 
     if (rc != SW_OK)
         return rc;
@@ -114,6 +183,13 @@ int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)
     }
     *ret_fd = fd;
     return SW_OK;
+}
+
+int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err)
+{
+    const struct sw_sock_opts here = SW_SOCK_OPTS_INIT;
+
+    return sw_dgram_connect_in(to, &here, ret_fd, err);
 }
 
 static int explain(int e)

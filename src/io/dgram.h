@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "io/addr.h"
 
+struct sw_sock_opts;
+
 enum { SW_DGRAM_MAX = 65535 };
 
 /* A bound socket. EADDRINUSE: who holds the port is in the message. */
@@ -26,6 +28,15 @@ SW_NODISCARD int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd,
                                           struct sw_err *err);
 /* A socket that talks to one peer only. */
 SW_NODISCARD int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err);
+/*
+ * The same with the mark and the network namespace of the options, which are all that is read of
+ * them; a bound socket also shares its port with o->share (sw_dgram_bind_shared) when that is set.
+ * [::] leaves IPv4 to another socket.
+ */
+SW_NODISCARD int sw_dgram_connect_in(const struct sw_addr *to, const struct sw_sock_opts *o,
+                                     int *ret_fd, struct sw_err *err);
+SW_NODISCARD int sw_dgram_bind_in(const struct sw_addr *at, const struct sw_sock_opts *o,
+                                  int *ret_fd, struct sw_err *err);
 /*
  * One datagram: its length (0 is a datagram too), SW_EAGAIN, SW_ECLOSED (the peer refused an
  * earlier one) or SW_ESYS. ret_from may be NULL.

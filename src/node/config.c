@@ -272,6 +272,29 @@ static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t
     return rc;
 }
 
+/* "localhost:PORT" or an address of this machine. */
+static int derive_dns(struct sw_node_config *c, struct sw_err *err)
+{
+    const struct sw_slice local = SW_SLICE_LIT("localhost:");
+    struct sw_slice text = sw_slice_str(c->dns_addr_text);
+    uint64_t port;
+
+    if (!sw_slice_has_prefix(text, local)) {
+        if (sw_addr_parse(text, &c->dns_addr, err) != SW_OK)
+            return sw_err_prefix(err, "--dns-addr (ISTIO_META_DNS_PROXY_ADDR)");
+        return SW_OK;
+    }
+    if (!sw_slice_to_u64(sw_slice_from(text, local.n), UINT16_MAX, &port) || !port)
+        return sw_err_set(err, SW_EINVAL,
+                          "--dns-addr (ISTIO_META_DNS_PROXY_ADDR): '%.60s' has no port",
+                          c->dns_addr_text);
+    c->dns_localhost = !c->listen_ip.family;
+    c->dns_addr = (struct sw_addr){.ip = c->listen_ip, .port = (uint16_t)port};
+    if (c->dns_localhost)
+        c->dns_addr.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
+    return SW_OK;
+}
+
 static struct sw_addr any_addr(const struct sw_node_config *c, uint16_t port)
 {
     return (struct sw_addr){.ip = {.family = c->ipv6 ? 6 : 4}, .port = port};
@@ -338,6 +361,7 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
     rc = rc == SW_OK ? derive_mode(c, err) : rc;
     rc = rc == SW_OK ? derive_ports(c, err) : rc;
     rc = rc == SW_OK ? derive_workers(c, err) : rc;
+    rc = rc == SW_OK ? derive_dns(c, err) : rc;
     rc = rc == SW_OK ? derive_ca(c, err) : rc;
     rc = rc == SW_OK ? derive_mark(c, err) : rc;
     rc = rc == SW_OK ? derive_drain(c, err) : rc;

@@ -88,6 +88,12 @@ struct sw_node_config {
     bool admin_default;        /* derived: neither flag nor PROXY_CONFIG named an address */
     struct sw_addr stats_addr;
     struct sw_addr ready_addr;
+    bool dns_capture;
+    const char *dns_addr_text;
+    struct sw_addr dns_addr; /* derived */
+    bool dns_localhost;      /* derived: 127.0.0.1 and [::1] */
+    const char *resolv_conf;
+    const char *preferred_service_namespace;
     bool socks5;
     bool ipv6;
     bool port_reuse;
@@ -134,9 +140,6 @@ struct sw_node_config {
         const char *alt_xds_hostname;
         bool xds_on_demand;
         const char *inpod_uds;
-        bool dns_capture;
-        const char *dns_addr;
-        const char *preferred_service_namespace;
     } unread;
     const char *unread_names[SW_OPTS_UNUSED_MAX]; /* which of those were set: worth a warning */
     size_t n_unread;

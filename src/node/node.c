@@ -177,6 +177,7 @@ static void on_config_changed(void *arg)
     want_identities(n);
     for (size_t w = 0; w < n->n_workers; w++)
         sw_worker_send_state(&n->workers[w], sw_state_ref(state));
+    sw_dns_proxy_send_state(n->dns, sw_state_ref(state));
     send_creds(n);
 }
 
@@ -308,6 +309,24 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
     return n->config->enable_proxy ? node_open_listeners(n, err) : SW_OK;
 }
 
+static int start_dns(struct sw_node *n, struct sw_err *err)
+{
+    const struct sw_dns_proxy_setup from = {
+        .config = n->config,
+        .crew = &n->crew,
+        .metrics = n->metrics,
+        .state = n->state,
+        .pods = n->pods,
+        .n_pods = n->n_pods,
+        .group = n->config->port_reuse ? NODE_PORT_GROUP : NULL,
+    };
+
+    if (!n->config->dns_capture || !n->config->enable_proxy)
+        return SW_OK;
+    n->dns = sw_dns_proxy_new(&from, err);
+    return n->dns ? SW_OK : err->rc;
+}
+
 static int start(struct sw_node *n, struct sw_err *err)
 {
     static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
@@ -332,11 +351,15 @@ static int start(struct sw_node *n, struct sw_err *err)
     n->shard = sw_metrics_shard_new(n->metrics);
     n->ready = sw_ready_new();
     sw_ready_add(n->ready, "proxy");
+    if (n->config->dns_capture && n->config->enable_proxy)
+        sw_ready_add(n->ready, "dns proxy");
     rc = start_certs(n, err);
     if (rc == SW_OK)
         rc = node_open_pods(n, err);
     if (rc == SW_OK)
         rc = start_workers(n, err);
+    if (rc == SW_OK)
+        rc = start_dns(n, err);
     if (rc == SW_OK)
         rc = start_telemetry(n, err);
     if (rc == SW_OK && n->config->local_xds_path) {
@@ -349,6 +372,8 @@ static int start(struct sw_node *n, struct sw_err *err)
     send_creds(n);
     for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
         rc = sw_worker_start(&n->workers[i], err);
+    if (rc == SW_OK && n->dns)
+        rc = sw_dns_proxy_start(n->dns, err);
     return rc;
 }
 
@@ -363,6 +388,7 @@ static void stop(struct sw_node *n)
     for (size_t i = 0; i < n->n_workers; i++)
         sw_worker_done(&n->workers[i]);
     sw_free(n->workers);
+    sw_dns_proxy_free(n->dns);
     node_close_pods(n);
     sw_egress_free(n->egress);
     sw_signals_free(n->signals);
@@ -397,6 +423,7 @@ static void say_ready(struct sw_node *n)
     sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_PENDING, NULL), 0);
     sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STARTED, NULL), n->n_pods);
     sw_ready_done(n->ready, "proxy");
+    sw_ready_done(n->ready, "dns proxy");
     sw_log_begin(&l, SW_LOG_INFO, "node", "ready");
     sw_log_u64(&l, "pods", n->n_pods);
     sw_log_u64(&l, "workers", n->n_workers);

@@ -6,6 +6,7 @@
 #include "io/loop.h"
 #include "io/signal.h"
 #include "node/cert/certs.h"
+#include "node/dns/proxy.h"
 #include "node/node.h"
 #include "node/worker.h"
 #include "telemetry/admin.h"
@@ -33,6 +34,7 @@ struct sw_node {
     struct sw_crew crew;
     struct sw_worker *workers;
     size_t n_workers;
+    struct sw_dns_proxy *dns; /* NULL: off */
     struct sw_timer tick;
     uint64_t dropped_said; /* log lines lost, as last counted */
 };

@@ -67,7 +67,7 @@ static const struct sw_opt table[] = {
      .def = "Kubernetes", .arg = "NAME",
      .help = "Name of the cluster; sent to the certificate authority, shown in /config_dump."},
     {"cluster-domain", "CLUSTER_DOMAIN", SW_OPT_STR, AT(cluster_domain), .def = "cluster.local",
-     .arg = "DOMAIN", .help = "DNS domain of the cluster; shown in /config_dump."},
+     .arg = "DOMAIN", .help = "DNS domain of the cluster."},
     {"trust-domain", "TRUST_DOMAIN", SW_OPT_STR, AT(trust_domain), .def = "cluster.local",
      .arg = "DOMAIN",
      .help = "Trust domain of the node itself; workloads have theirs in the configuration."},
@@ -97,6 +97,20 @@ static const struct sw_opt table[] = {
      .help = "Open the SOCKS5 port 15080 for programs on the same host."},
     {"ipv6", "IPV6_ENABLED", SW_OPT_BOOL, AT(ipv6), .def = "true", .arg = "BOOL",
      .help = "Bind [::] rather than 0.0.0.0."},
+    {"dns", "ISTIO_META_DNS_CAPTURE", SW_OPT_BOOL, AT(dns_capture), .def = "true", .arg = "BOOL",
+     .help = "Serve DNS on 15053, by UDP and TCP, in the namespace of each pod: names of the mesh "
+             "are answered, others forwarded."},
+    {"dns-addr", "ISTIO_META_DNS_PROXY_ADDR", SW_OPT_STR, AT(dns_addr_text),
+     .def = "localhost:15053", .arg = "ADDR",
+     .help = "Where. localhost means 127.0.0.1 and [::1], or --listen-ip."},
+    {"dns-resolv-conf", "SPANWIRE_RESOLV_CONF", SW_OPT_STR, AT(resolv_conf),
+     .def = "/etc/resolv.conf", .arg = "FILE",
+     .help = "Whose nameservers get the other names, and in dedicated mode whose search list "
+             "counts; read again when it changes."},
+    {"dns-preferred-namespace", "PREFERED_SERVICE_NAMESPACE", SW_OPT_STR,
+     AT(preferred_service_namespace), .arg = "NAME",
+     .help = "Of several services with one host name in other namespaces, DNS prefers the one of "
+             "this namespace."},
     {"port-reuse", "INPOD_PORT_REUSE", SW_OPT_BOOL, AT(port_reuse), .def = "true", .arg = "BOOL",
      .help = "SO_REUSEPORT on the proxy ports: lets a new process take over from an old one."},
 
@@ -186,12 +200,6 @@ static const struct sw_opt table[] = {
      .help = "Ask for workloads when they are needed."},
     {NULL, "INPOD_UDS", SW_OPT_STR, AT(unread.inpod_uds), .flags = SW_OPT_UNUSED,
      .help = "Socket of the node agent."},
-    {NULL, "ISTIO_META_DNS_CAPTURE", SW_OPT_BOOL, AT(unread.dns_capture), .flags = SW_OPT_UNUSED,
-     .help = "DNS proxy."},
-    {NULL, "ISTIO_META_DNS_PROXY_ADDR", SW_OPT_STR, AT(unread.dns_addr), .flags = SW_OPT_UNUSED,
-     .help = "Address of the DNS proxy."},
-    {NULL, "PREFERED_SERVICE_NAMESPACE", SW_OPT_STR, AT(unread.preferred_service_namespace),
-     .flags = SW_OPT_UNUSED, .help = "Tie-break of the DNS proxy."},
 };
 
 const struct sw_opts_cmd sw_node_options = {

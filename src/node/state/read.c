@@ -366,6 +366,22 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
     return best;
 }
 
+size_t sw_state_services_by_host(const struct sw_state *s, struct sw_slice hostname,
+                                 const struct sw_service **ret, size_t max)
+{
+    uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
+    size_t n = 0;
+
+    SW_SMAP_PROBE(&s->t.by_service, hash, it)
+    {
+        const struct sw_service *svc = it->value;
+
+        if (n < max && sw_slice_eq(svc->hostname, hostname))
+            ret[n++] = svc;
+    }
+    return n;
+}
+
 const struct sw_port_pair *sw_service_port(const struct sw_service *s, uint16_t service_port)
 {
     return find_port(s->ports, s->n_ports, service_port);

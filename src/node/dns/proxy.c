@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/dns/proxy.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "io/dgram.h"
+#include "io/filewatch.h"
+#include "node/dns/proxy_int.h"
+
+/* ---- what is seen of it ---- */
+
+struct sw_metric *dnsp_metric(struct sw_dns_proxy *p, enum sw_metric_id id,
+                              const struct dns_pod *pod, const struct sw_dnsp_reply *asked,
+                              bool tcp)
+{
+    const struct sw_workload_class *c = pod->local ? pod->local->c : NULL;
+    const struct sw_slice unknown = SW_SLICE_LIT("unknown");
+    const struct sw_slice labels[] = {
+        sw_slice_str(sw_dnsp_type_text(asked->type)),
+        tcp ? SW_SLICE_LIT("tcp") : SW_SLICE_LIT("udp"),
+        c && c->canonical_name.n ? c->canonical_name : unknown,
+        c && c->canonical_revision.n ? c->canonical_revision : unknown,
+    };
+
+    return sw_metric_get(p->shard, id, labels);
+}
+
+void dnsp_count(struct sw_dns_proxy *p, enum sw_metric_id id, const struct dns_pod *pod,
+                const struct sw_dnsp_reply *asked, bool tcp)
+{
+    sw_metric_add(dnsp_metric(p, id, pod, asked, tcp), 1);
+}
+
+void dnsp_log(const struct dns_pod *pod, const struct sw_dnsp_reply *asked, const char *result)
+{
+    struct sw_log_line l;
+
+    if (!sw_log_enabled(SW_LOG_DEBUG, "dns"))
+        return;
+    sw_log_begin(&l, SW_LOG_DEBUG, "dns", "access");
+    sw_log_str(&l, "src.workload", sw_slice_str(pod->pod->name));
+    sw_log_str(&l, "src.namespace", sw_slice_str(pod->pod->ns));
+    sw_log_str(&l, "query", sw_slice_str(sw_dnsp_type_text(asked->type)));
+    sw_log_str(&l, "domain", sw_slice_str(asked->name));
+    sw_log_str(&l, "result", sw_slice_str(result));
+    sw_log_u64(&l, "endpoints", asked->n_addresses);
+    sw_log_end(&l);
+}
+
+/* ---- requests ---- */
+
+void dnsp_send(const struct dns_source *src, const uint8_t *p, size_t n)
+{
+    if (src->conn)
+        dnsp_conn_send(src->conn, p, n);
+    else if (src->sock->udp >= 0)
+        (void)sw_dgram_send(src->sock->udp, p, n, &src->from);
+}
+
+static void forward(const struct dns_source *src, struct sw_slice msg, struct sw_dnsp_reply *r)
+{
+    struct sw_dns_proxy *p = src->pod->proxy;
+
+    if (dnsp_forward(src, msg, r))
+        return;
+    dnsp_count(p, SW_METRIC_DNS_UPSTREAM_FAILURES, src->pod, r, src->conn != NULL);
+    dnsp_log(src->pod, r, p->n_servers ? "too many queries are under way" : "no resolver is known");
+    r->n = sw_dnsp_error(msg, SW_DNS_SERVFAIL, p->scratch);
+    if (r->n)
+        dnsp_send(src, p->scratch, r->n);
+}
+
+bool dnsp_handle(const struct dns_source *src, struct sw_slice msg)
+{
+    struct sw_dns_proxy *p = src->pod->proxy;
+    struct sw_dnsp_request req = {
+        .msg = msg,
+        .tcp = src->conn != NULL,
+        .state = p->state,
+        .env = &p->env,
+        .client = src->pod->local,
+    };
+    struct sw_dnsp_reply r;
+
+    sw_dnsp_respond(&req, p->scratch, &r);
+    if (r.verdict == SW_DNSP_DROP) {
+        sw_metric_add(sw_metric_get1(p->shard, SW_METRIC_DNS_DROPPED, "malformed"), 1);
+        return false;
+    }
+    dnsp_count(p, SW_METRIC_DNS_REQUESTS, src->pod, &r, req.tcp);
+    if (r.verdict == SW_DNSP_FORWARD) {
+        forward(src, msg, &r);
+        return true;
+    }
+    dnsp_log(src->pod, &r, sw_dns_rcode_text(r.rcode));
+    dnsp_send(src, p->scratch, r.n);
+    return true;
+}
+
+/* Reads what has come, at most so many datagrams. */
+static void read_udp(struct dns_socket *s, unsigned most)
+{
+    uint8_t buf[SW_DNS_MSG_MAX];
+
+    for (unsigned i = 0; i < most; i++) {
+        struct dns_source src = {.pod = s->pod, .sock = s};
+        ssize_t n = sw_dgram_recv(s->udp, buf, sizeof(buf), &src.from);
+
+        if (n == SW_EAGAIN)
+            return;
+        /* Port 0 and our own port are never the source of a question worth an answer (loops). */
+        if (n >= 0 && src.from.port && src.from.port != s->at.port)
+            (void)dnsp_handle(&src, sw_slice(buf, (size_t)n));
+    }
+}
+
+static void on_udp(struct sw_watch *w, unsigned events)
+{
+    (void)events;
+    read_udp(SW_CONTAINER_OF(w, struct dns_socket, watch), DNS_BATCH);
+}
+
+/* ---- orders of the main thread ---- */
+
+static struct sw_dns_proxy *proxy_of(struct sw_crew_thread *t)
+{
+    return SW_CONTAINER_OF(t, struct sw_dns_proxy, thread);
+}
+
+static void find_locals(struct sw_dns_proxy *p)
+{
+    for (size_t i = 0; i < p->n_pods; i++) {
+        const struct sw_pod *pod = p->pods[i].pod;
+
+        p->pods[i].local = sw_state_local_workload(p->state, sw_slice_str(pod->ns),
+                                                   sw_slice_str(pod->name), sw_slice_str(pod->sa));
+    }
+}
+
+static void take_state(struct sw_crew_thread *t, void *state)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+    struct sw_state *old = p->state;
+
+    p->state = state;
+    find_locals(p);
+    (void)sw_state_unref(old);
+}
+
+void sw_dns_proxy_send_state(struct sw_dns_proxy *p, struct sw_state *state)
+{
+    if (p)
+        sw_crew_order(&p->thread, take_state, state);
+    else
+        (void)sw_state_unref(state);
+}
+
+static void close_socket(struct dns_socket *s)
+{
+    sw_watch_stop(&s->watch);
+    sw_sock_close(s->udp);
+    sw_sock_close(s->udp_mark);
+    sw_sock_close(s->tcp);
+    sw_sock_close(s->tcp_mark);
+    s->udp = s->udp_mark = s->tcp = s->tcp_mark = -1;
+}
+
+static void each_socket(struct sw_dns_proxy *p, void (*fn)(struct dns_socket *s))
+{
+    for (size_t i = 0; i < p->n_pods; i++) {
+        for (size_t k = 0; k < p->pods[i].n_socks; k++)
+            fn(&p->pods[i].socks[k]);
+    }
+}
+
+static void finish_accepting(struct dns_socket *s)
+{
+    sw_accept_finish(&s->acceptor);
+}
+
+/* Datagrams are served to the end: the kernel gives this socket its share while it is open. */
+static void on_drain(struct sw_crew_thread *t)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+
+    each_socket(p, finish_accepting);
+    sw_accept_done(&p->accept);
+}
+
+static bool is_idle(struct sw_crew_thread *t)
+{
+    return proxy_of(t)->n_queries == 0;
+}
+
+static void on_kill(struct sw_crew_thread *t)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+
+    SW_LIST_FOREACH (it, &p->queries)
+        dnsp_query_free(SW_CONTAINER_OF(it, struct dns_query, link));
+    dnsp_close_conns(p);
+}
+
+static void read_rest(struct dns_socket *s)
+{
+    read_udp(s, DNS_QUERIES_MAX);
+}
+
+static void on_thread_end(struct sw_crew_thread *t)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+
+    each_socket(p, read_rest);
+    on_kill(t);
+    each_socket(p, close_socket);
+    sw_filewatch_free(p->watch);
+    p->watch = NULL;
+}
+
+static const struct sw_crew_ops thread_ops = {
+    .drain = on_drain, .idle = is_idle, .kill = on_kill, .end = on_thread_end};
+
+/* ---- ports ---- */
+
+static int open_socket(struct sw_dns_proxy *p, struct dns_pod *pod, const struct sw_addr *at,
+                       const char *group, struct sw_err *err)
+{
+    struct dns_socket *s = &pod->socks[pod->n_socks++];
+    struct sw_sock_opts o = {
+        .netns_fd = pod->pod->netns_fd, .mark = p->config->packet_mark, .share = group};
+    int rc;
+
+    *s = (struct dns_socket){
+        .pod = pod, .at = *at, .udp = -1, .udp_mark = -1, .tcp = -1, .tcp_mark = -1};
+    o.ret_mark = &s->udp_mark;
+    rc = sw_dgram_bind_in(at, &o, &s->udp, err);
+    o.ret_mark = &s->tcp_mark;
+    if (rc == SW_OK)
+        rc = sw_sock_listen(at, &o, &s->tcp, err);
+    if (rc == SW_OK)
+        return SW_OK;
+    close_socket(s);
+    pod->n_socks--;
+    return pod->pod->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", pod->pod->uid) : rc;
+}
+
+/* Localhost means both families; one that the namespace lacks is left out. */
+static int open_pod(struct sw_dns_proxy *p, struct dns_pod *pod, const char *group,
+                    struct sw_err *err)
+{
+    struct sw_addr at = p->config->dns_addr;
+    int rc = open_socket(p, pod, &at, group, err);
+
+    if (rc != SW_OK || !p->config->dns_localhost || !p->config->ipv6)
+        return rc;
+    at.ip = (struct sw_ip){.family = 6};
+    at.ip.b[15] = 1;
+    rc = open_socket(p, pod, &at, group, err);
+    if (rc == SW_ESYS && (err->sys_errno == EAFNOSUPPORT || err->sys_errno == EADDRNOTAVAIL)) {
+        *err = (struct sw_err){0};
+        rc = SW_OK;
+    }
+    return rc;
+}
+
+static int open_all(struct sw_dns_proxy *p, const struct sw_dns_proxy_setup *from,
+                    struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    p->pods = SW_NEW_ARRAY(struct dns_pod, from->n_pods + 1);
+    for (size_t i = 0; i < from->n_pods && rc == SW_OK; i++) {
+        struct dns_pod *pod = &p->pods[p->n_pods];
+
+        if (from->pods[i].self)
+            continue;
+        pod->proxy = p;
+        pod->pod = &from->pods[i];
+        p->n_pods++;
+        rc = open_pod(p, pod, from->group, err);
+    }
+    return rc;
+}
+
+/* ---- life ---- */
+
+struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, struct sw_err *err)
+{
+    struct sw_dns_proxy *p = SW_NEW(struct sw_dns_proxy);
+    const struct sw_node_config *c = from->config;
+    int rc;
+
+    p->config = c;
+    sw_list_init(&p->queries);
+    sw_list_init(&p->conns);
+    p->env = (struct sw_dnsp_env){
+        .domain = sw_slice_str(c->cluster_domain),
+        .preferred_ns = sw_slice_str(c->preferred_service_namespace),
+        .ipv6 = c->ipv6,
+    };
+    p->shard = sw_metrics_shard_new(from->metrics);
+    p->state = sw_state_ref(from->state);
+    rc = sw_crew_thread_init(&p->thread, from->crew, &thread_ops, err);
+    p->loop = p->thread.loop;
+    if (rc == SW_OK) {
+        sw_accept_init(&p->accept, p->loop, "dns");
+        rc = open_all(p, from, err);
+    }
+    if (rc == SW_OK)
+        rc = dnsp_upstream_init(p, err);
+    if (rc != SW_OK) {
+        sw_dns_proxy_free(p);
+        return NULL;
+    }
+    find_locals(p);
+    return p;
+}
+
+static int start_socket(struct sw_dns_proxy *p, struct dns_socket *s, struct sw_err *err)
+{
+    int rc = sw_watch_start_listener(p->loop, &s->watch, s->udp, on_udp, err);
+
+    if (rc == SW_OK)
+        rc = sw_accept_open(&p->accept, &s->acceptor, SW_TAKE_FD(s->tcp), dnsp_on_accept, err);
+    if (rc == SW_OK)
+        s->acceptor.mark = SW_TAKE_FD(s->tcp_mark);
+    return rc;
+}
+
+int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err)
+{
+    for (size_t i = 0; i < p->n_pods; i++) {
+        for (size_t k = 0; k < p->pods[i].n_socks; k++) {
+            int rc = start_socket(p, &p->pods[i].socks[k], err);
+
+            if (rc != SW_OK)
+                return rc;
+        }
+    }
+    return sw_crew_thread_start(&p->thread, err);
+}
+
+void sw_dns_proxy_free(struct sw_dns_proxy *p)
+{
+    if (!p)
+        return;
+    sw_filewatch_free(p->watch); /* of a thread that never ran */
+    each_socket(p, close_socket);
+    sw_accept_done(&p->accept);
+    sw_crew_thread_done(&p->thread);
+    sw_free(p->pods);
+    sw_arena_clear(&p->search_text);
+    (void)sw_state_unref(p->state);
+    sw_metrics_shard_free(p->shard);
+    sw_free(p);
+}
