@@ -365,6 +365,7 @@ def test_descriptor_exhaustion(mesh):
     app = mesh.echo(mesh.s2)
     first = mesh.connect(mesh.u1, mesh.s2)
     traffic.echo_once(first)
+    before = node.open_fds()
     flood = []
     for _ in range(limit):
         sock = mesh.u1.socket()
@@ -381,7 +382,7 @@ def test_descriptor_exhaustion(mesh):
     for sock in flood:
         sock.close()
     until(lambda: not mesh.refused(mesh.u1, mesh.s2), what="service to come back")
-    until(lambda: node.open_fds() < limit / 2, what="descriptors of the others to be given back")
+    until(lambda: node.open_fds() < before + 10, what="descriptors of the others to be given back")
     for _ in range(5):
         mesh.roundtrip(mesh.u1, mesh.s2)
     traffic.echo_once(first)
