@@ -59,6 +59,18 @@ def test_traffic_with_certificates_of_the_authority(mesh, ca):
     assert line["src.identity"] == mesh.c1.identity
 
 
+def test_dedicated_node_asks_for_itself(mesh, tmp_path):
+    """One workload, whose own token it is: nobody is impersonated. The request passes the pod's redirection."""
+    ca = mesh.keep(CaPeer(tmp_path, "10.0.1.1", ns=mesh.topo.nodes["node1"]))
+    token = "a" * 400  # the token itself, longer than any file's name
+    node = mesh.dedicated(mesh.d1, *ca.flags()[:-1], token, without=("--local-ca",))
+    available(node, mesh.d1)
+    asked = ca.asked[0]
+    assert asked.identity == mesh.d1.identity and asked.impersonated is None
+    assert asked.headers["authorization"] == "Bearer " + token
+    assert token not in node.log() and token not in node.admin("/config_dump")[1]
+
+
 def test_token_is_read_for_every_request(mesh, ca):
     ca.ttl = 4
     mesh.one_ca("node1")

@@ -177,41 +177,50 @@ static int use_roots(struct sw_channel *c, struct sw_slice *roots, struct sw_err
     return SW_OK;
 }
 
-/* A root that cannot be read or used any more keeps the one in use. */
-static int prepare(struct sw_channel *c, struct sw_err *err)
+static int update_roots(struct sw_channel *c, struct sw_err *err)
 {
     struct sw_slice roots = {0};
-    int rc;
+    int rc = read_roots(c, &roots, err);
 
-    if (!c->tls)
-        return c->client ? SW_OK : make_client(c, NULL, err);
-    rc = read_roots(c, &roots, err);
     if (rc == SW_OK && (!c->client || !sw_slice_eq(roots, c->roots)))
         rc = use_roots(c, &roots, err);
     sw_slice_free(&roots);
-    if (rc != SW_OK && c->client) {
-        sw_log_warn(c->o.scope, "keeping the previous root of %s: %s", c->name, err->msg);
-        rc = SW_OK;
-    }
     return rc;
 }
 
+/* A root that cannot be read or used any more keeps the one in use. */
+static int prepare(struct sw_channel *c, struct sw_err *err)
+{
+    struct sw_err why = {0};
+
+    if (!c->tls)
+        return c->client ? SW_OK : make_client(c, NULL, err);
+    if (!c->client)
+        return update_roots(c, err);
+    if (update_roots(c, &why) != SW_OK)
+        sw_log_warn(c->o.scope, "keeping the previous root of %s: %s", c->name, why.msg);
+    return SW_OK;
+}
+
+/* What is no path may be the token itself: no message quotes it. */
 static int read_token(const struct sw_channel *c, struct sw_slice *ret, struct sw_err *err)
 {
     const char *token = c->o.token;
-    int rc = SW_OK;
+    bool path;
+    int rc;
 
     *ret = (struct sw_slice){0};
     if (!token || !token[0])
         return SW_OK;
-    rc = sw_file_read(token, TOKEN_MAX, ret, err);
-    if (rc == SW_ENOENT && !strchr(token, '/')) {
+    path = strchr(token, '/') != NULL;
+    rc = sw_file_read(token, TOKEN_MAX, ret, path ? err : NULL);
+    if (rc != SW_OK && !path) {
         *ret = sw_slice_str(sw_strdup(token));
         return SW_OK;
     }
     if (rc == SW_OK && !sw_slice_trim_lines(*ret).n) {
         sw_slice_free(ret);
-        rc = sw_err_set(err, SW_EINVAL, "'%s' is empty", token);
+        rc = sw_err_set(err, SW_EINVAL, "file is empty");
     }
     return rc == SW_OK ? rc : sw_err_prefix(err, "no bearer token");
 }

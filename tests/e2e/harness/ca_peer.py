@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A certificate authority that speaks istio.v1.auth.IstioCertificateService: root, intermediate, gRPC over TLS. What
 it answers can be bent in every way a test needs."""
+import contextlib
 import datetime
 import ipaddress
 import socket
@@ -62,11 +63,11 @@ class Asked:
 
 
 class CaPeer:
-    """Serves in the namespace of the caller. 'answer' makes the list of PEM texts of a request, or an int, the gRPC
+    """Serves in a namespace, the caller's by default. 'answer' makes the list of PEM texts of a request, or an int, the gRPC
     status of a refusal; 'gate' is waited for before each answer; 'asked' is what came."""
 
-    def __init__(self, directory, ip, port=PORT, names=()):
-        self.dir, self.ip, self.port = directory, ip, port
+    def __init__(self, directory, ip, port=PORT, names=(), ns=None):
+        self.dir, self.ip, self.port, self.ns = directory, ip, port, ns
         self.root = Signer("root one")
         self.middle = Signer("intermediate", self.root)
         self.roots = [self.root]
@@ -114,7 +115,8 @@ class CaPeer:
 
     # -- the server ---------------------------------------------------------------------------
     def start(self):
-        self.listener = socket.create_server((self.ip, self.port))
+        with self.ns.entered() if self.ns else contextlib.nullcontext():
+            self.listener = socket.create_server((self.ip, self.port))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.dir / "ca-web.pem")
         context.set_alpn_protocols(["h2"])
