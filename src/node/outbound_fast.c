@@ -39,7 +39,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 
     if (rc != SW_OK) {
         outbound_fast_done(o, SW_FLAG_CONNECT, err->msg);
-        outbound_finish(o, SW_FLAG_CONNECT, "http status: 503");
+        outbound_retry(o, SW_FLAG_CONNECT, "http status: 503");
         return;
     }
     sw_dial_take(d, &dialled);

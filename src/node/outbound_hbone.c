@@ -56,6 +56,25 @@ static void give_up(struct outbound *o, bool passed_on, const char *why)
         outbound_retry(o, SW_FLAG_CONNECT, why);
 }
 
+static void on_refused(struct sw_timer *t)
+{
+    struct outbound_setup *setup = SW_CONTAINER_OF(t, struct outbound_setup, answer);
+
+    outbound_retry(setup->out, SW_FLAG_CONNECT, "http status: 503");
+}
+
+/*
+ * 503: the peer could not connect to the application, so none has seen a byte of ours; what was
+ * sent ahead is still in the socket. Another endpoint may do better. Its stream takes the place of
+ * this one, which is in use until the callback returns.
+ */
+static void refused(struct outbound *o)
+{
+    sw_tstream_abort(&o->u.stream, SW_H2_CANCEL);
+    o->streaming = false;
+    sw_timer_start(outbound_worker(o)->loop, &o->setup->answer, 0, on_refused);
+}
+
 static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
@@ -63,6 +82,10 @@ static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 
     if (!o->setup) /* a second answer */
         return;
+    if (head->status == 503) {
+        refused(o);
+        return;
+    }
     if (head->status != 200) {
         (void)snprintf(text, sizeof(text), "http status: %u", head->status);
         outbound_finish(o, SW_FLAG_CONNECT, text);

@@ -249,3 +249,22 @@ def test_waiting_connections_are_bounded_by_themselves(mesh):
         del mesh.world.workloads["t2"]
         mesh.apply()
     assert got == b"late"
+
+
+@pytest.mark.parametrize("client", ["c1", "c2"], ids=["tunnel", "same-node"])
+def test_endpoint_without_an_application_is_passed_over(mesh, client):
+    """Half of the connections failed with one of two endpoints refusing: no byte had moved, so the other takes them."""
+    mesh.world.service("pair", ["10.96.1.1"], {80: PORT}, ["s2", "t2"])
+    mesh.both()
+    mesh.echo(mesh.s2)
+    for _ in range(20):
+        mesh.roundtrip(mesh.pods[client], "10.96.1.1", 80)
+
+
+@pytest.mark.parametrize("client", ["c1", "c2"], ids=["tunnel", "same-node"])
+def test_service_without_any_application(mesh, client):
+    mesh.world.service("pair", ["10.96.1.1"], {80: PORT}, ["s2", "t2"])
+    node1, node2 = mesh.both()
+    assert mesh.refused(mesh.pods[client], "10.96.1.1", 80)
+    lines = (node1 if client == "c1" else node2).wait_access(n=2, message="connection complete", direction="outbound")
+    assert {line["dst.workload"] for line in lines} == {"s2", "t2"} and all("503" in line["error"] for line in lines)
