@@ -316,15 +316,20 @@ static int start_dns(struct sw_node *n, struct sw_err *err)
         .crew = &n->crew,
         .metrics = n->metrics,
         .state = n->state,
-        .pods = n->pods,
-        .n_pods = n->n_pods,
         .group = n->config->port_reuse ? NODE_PORT_GROUP : NULL,
     };
+    int rc = SW_OK;
 
     if (!n->config->dns_capture || !n->config->enable_proxy)
         return SW_OK;
     n->dns = sw_dns_proxy_new(&from, err);
-    return n->dns ? SW_OK : err->rc;
+    if (!n->dns)
+        return err->rc;
+    for (size_t i = 0; i < n->n_pods && rc == SW_OK; i++) {
+        if (!n->pods[i].self)
+            rc = sw_dns_proxy_add(n->dns, &n->pods[i], err);
+    }
+    return rc;
 }
 
 static int start(struct sw_node *n, struct sw_err *err)

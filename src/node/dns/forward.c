@@ -83,7 +83,7 @@ static void ask(struct dns_query *q)
         .msg = q->msg,
         .timeout_ns = sw_min(left, TRY_MS * SW_NS_PER_MS),
         .tcp = q->tcp,
-        .sock = {.mark = p->config->packet_mark, .netns_fd = q->pod->pod->netns_fd},
+        .sock = {.mark = p->config->packet_mark, .netns_fd = q->pod->netns_fd},
     };
 
     q->exchange = sw_dns_exchange_start(p->loop, &o, on_answer, q);
@@ -118,15 +118,10 @@ bool dnsp_forward(const struct dns_source *src, struct sw_slice msg,
 /* ---- resolv.conf ---- */
 
 /* Ourselves would be a loop. */
-static bool is_own(const struct sw_dns_proxy *p, const struct sw_addr *a)
+static bool is_own(const struct sw_node_config *c, const struct sw_addr *a)
 {
-    for (size_t i = 0; i < p->n_pods; i++) {
-        for (size_t k = 0; k < p->pods[i].n_socks; k++) {
-            if (sw_addr_eq(&p->pods[i].socks[k].at, a))
-                return true;
-        }
-    }
-    return false;
+    return sw_addr_eq(&c->dns_addr, a) ||
+           (c->dns_localhost && a->port == c->dns_addr.port && sw_ip_is_loopback(&a->ip));
 }
 
 /* The last 'search' or 'domain' line counts (resolv.conf(5)). */
@@ -168,7 +163,7 @@ static void on_resolv_conf(void *arg)
     n = sw_dns_resolv_conf(text, found);
     p->n_servers = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!is_own(p, &found[i]))
+        if (!is_own(p->config, &found[i]))
             p->servers[p->n_servers++] = found[i];
     }
     if (!p->n_servers)

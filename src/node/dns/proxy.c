@@ -2,6 +2,7 @@
 #include "node/dns/proxy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -40,8 +41,8 @@ void dnsp_log(const struct dns_pod *pod, const struct sw_dnsp_reply *asked, cons
     if (!sw_log_enabled(SW_LOG_DEBUG, "dns"))
         return;
     sw_log_begin(&l, SW_LOG_DEBUG, "dns", "access");
-    sw_log_str(&l, "src.workload", sw_slice_str(pod->pod->name));
-    sw_log_str(&l, "src.namespace", sw_slice_str(pod->pod->ns));
+    sw_log_str(&l, "src.workload", sw_slice_str(pod->name));
+    sw_log_str(&l, "src.namespace", sw_slice_str(pod->ns));
     sw_log_str(&l, "query", sw_slice_str(sw_dnsp_type_text(asked->type)));
     sw_log_str(&l, "domain", sw_slice_str(asked->name));
     sw_log_str(&l, "result", sw_slice_str(result));
@@ -129,14 +130,10 @@ static struct sw_dns_proxy *proxy_of(struct sw_crew_thread *t)
     return SW_CONTAINER_OF(t, struct sw_dns_proxy, thread);
 }
 
-static void find_locals(struct sw_dns_proxy *p)
+static void find_local(struct dns_pod *pod)
 {
-    for (size_t i = 0; i < p->n_pods; i++) {
-        const struct sw_pod *pod = p->pods[i].pod;
-
-        p->pods[i].local = sw_state_local_workload(p->state, sw_slice_str(pod->ns),
-                                                   sw_slice_str(pod->name), sw_slice_str(pod->sa));
-    }
+    pod->local = sw_state_local_workload(pod->proxy->state, sw_slice_str(pod->ns),
+                                         sw_slice_str(pod->name), sw_slice_str(pod->sa));
 }
 
 static void take_state(struct sw_crew_thread *t, void *state)
@@ -145,7 +142,8 @@ static void take_state(struct sw_crew_thread *t, void *state)
     struct sw_state *old = p->state;
 
     p->state = state;
-    find_locals(p);
+    SW_LIST_FOREACH (it, &p->pods)
+        find_local(SW_CONTAINER_OF(it, struct dns_pod, link));
     (void)sw_state_unref(old);
 }
 
@@ -169,9 +167,11 @@ static void close_socket(struct dns_socket *s)
 
 static void each_socket(struct sw_dns_proxy *p, void (*fn)(struct dns_socket *s))
 {
-    for (size_t i = 0; i < p->n_pods; i++) {
-        for (size_t k = 0; k < p->pods[i].n_socks; k++)
-            fn(&p->pods[i].socks[k]);
+    SW_LIST_FOREACH (it, &p->pods) {
+        struct dns_pod *pod = SW_CONTAINER_OF(it, struct dns_pod, link);
+
+        for (size_t k = 0; k < pod->n_socks; k++)
+            fn(&pod->socks[k]);
     }
 }
 
@@ -212,6 +212,7 @@ static void on_thread_end(struct sw_crew_thread *t)
 {
     struct sw_dns_proxy *p = proxy_of(t);
 
+    p->ended = true;
     each_socket(p, read_rest);
     on_kill(t);
     each_socket(p, close_socket);
@@ -222,14 +223,27 @@ static void on_thread_end(struct sw_crew_thread *t)
 static const struct sw_crew_ops thread_ops = {
     .drain = on_drain, .idle = is_idle, .kill = on_kill, .end = on_thread_end};
 
-/* ---- ports ---- */
+/* ---- pods ---- */
 
-static int open_socket(struct sw_dns_proxy *p, struct dns_pod *pod, const struct sw_addr *at,
-                       const char *group, struct sw_err *err)
+/* One that nothing refers to any more. */
+static void pod_free(struct dns_pod *pod)
+{
+    for (size_t k = 0; k < pod->n_socks; k++)
+        close_socket(&pod->socks[k]);
+    sw_free(pod->uid);
+    sw_free(pod->ns);
+    sw_free(pod->name);
+    sw_free(pod->sa);
+    sw_sock_close(pod->netns_fd);
+    sw_free(pod);
+}
+
+static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_err *err)
 {
     struct dns_socket *s = &pod->socks[pod->n_socks++];
-    struct sw_sock_opts o = {
-        .netns_fd = pod->pod->netns_fd, .mark = p->config->packet_mark, .share = group};
+    struct sw_sock_opts o = {.netns_fd = pod->netns_fd,
+                             .mark = pod->proxy->config->packet_mark,
+                             .share = pod->proxy->group};
     int rc;
 
     *s = (struct dns_socket){
@@ -243,79 +257,26 @@ static int open_socket(struct sw_dns_proxy *p, struct dns_pod *pod, const struct
         return SW_OK;
     close_socket(s);
     pod->n_socks--;
-    return pod->pod->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", pod->pod->uid) : rc;
+    return pod->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", pod->uid) : rc;
 }
 
 /* Localhost means both families; one that the namespace lacks is left out. */
-static int open_pod(struct sw_dns_proxy *p, struct dns_pod *pod, const char *group,
-                    struct sw_err *err)
+static int open_sockets(struct dns_pod *pod, struct sw_err *err)
 {
-    struct sw_addr at = p->config->dns_addr;
-    int rc = open_socket(p, pod, &at, group, err);
+    const struct sw_node_config *c = pod->proxy->config;
+    struct sw_addr at = c->dns_addr;
+    int rc = open_socket(pod, &at, err);
 
-    if (rc != SW_OK || !p->config->dns_localhost || !p->config->ipv6)
+    if (rc != SW_OK || !c->dns_localhost || !c->ipv6)
         return rc;
     at.ip = (struct sw_ip){.family = 6};
     at.ip.b[15] = 1;
-    rc = open_socket(p, pod, &at, group, err);
+    rc = open_socket(pod, &at, err);
     if (rc == SW_ESYS && (err->sys_errno == EAFNOSUPPORT || err->sys_errno == EADDRNOTAVAIL)) {
         *err = (struct sw_err){0};
         rc = SW_OK;
     }
     return rc;
-}
-
-static int open_all(struct sw_dns_proxy *p, const struct sw_dns_proxy_setup *from,
-                    struct sw_err *err)
-{
-    int rc = SW_OK;
-
-    p->pods = SW_NEW_ARRAY(struct dns_pod, from->n_pods + 1);
-    for (size_t i = 0; i < from->n_pods && rc == SW_OK; i++) {
-        struct dns_pod *pod = &p->pods[p->n_pods];
-
-        if (from->pods[i].self)
-            continue;
-        pod->proxy = p;
-        pod->pod = &from->pods[i];
-        p->n_pods++;
-        rc = open_pod(p, pod, from->group, err);
-    }
-    return rc;
-}
-
-/* ---- life ---- */
-
-struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, struct sw_err *err)
-{
-    struct sw_dns_proxy *p = SW_NEW(struct sw_dns_proxy);
-    const struct sw_node_config *c = from->config;
-    int rc;
-
-    p->config = c;
-    sw_list_init(&p->queries);
-    sw_list_init(&p->conns);
-    p->env = (struct sw_dnsp_env){
-        .domain = sw_slice_str(c->cluster_domain),
-        .preferred_ns = sw_slice_str(c->preferred_service_namespace),
-        .ipv6 = c->ipv6,
-    };
-    p->shard = sw_metrics_shard_new(from->metrics);
-    p->state = sw_state_ref(from->state);
-    rc = sw_crew_thread_init(&p->thread, from->crew, &thread_ops, err);
-    p->loop = p->thread.loop;
-    if (rc == SW_OK) {
-        sw_accept_init(&p->accept, p->loop, "dns");
-        rc = open_all(p, from, err);
-    }
-    if (rc == SW_OK)
-        rc = dnsp_upstream_init(p, err);
-    if (rc != SW_OK) {
-        sw_dns_proxy_free(p);
-        return NULL;
-    }
-    find_locals(p);
-    return p;
 }
 
 static int start_socket(struct sw_dns_proxy *p, struct dns_socket *s, struct sw_err *err)
@@ -329,28 +290,99 @@ static int start_socket(struct sw_dns_proxy *p, struct dns_socket *s, struct sw_
     return rc;
 }
 
+static void take_pod(struct sw_crew_thread *t, void *arg)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+    struct dns_pod *pod = arg;
+    struct sw_err err = {0};
+
+    if (p->ended) {
+        pod_free(pod);
+        return;
+    }
+    sw_list_push_back(&p->pods, &pod->link);
+    find_local(pod);
+    for (size_t k = 0; k < pod->n_socks; k++) {
+        if (start_socket(p, &pod->socks[k], &err) != SW_OK)
+            sw_log_error("dns", "pod '%s' has no DNS: %s", pod->uid, err.msg);
+    }
+}
+
+int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod, struct sw_err *err)
+{
+    struct dns_pod *d = SW_NEW(struct dns_pod);
+    int rc = SW_OK;
+
+    d->proxy = p;
+    d->uid = sw_strdup(pod->uid);
+    d->ns = sw_strdup(pod->ns);
+    d->name = sw_strdup(pod->name);
+    d->sa = sw_strdup(pod->sa);
+    d->netns_fd = -1;
+    if (pod->netns_fd >= 0) {
+        d->netns_fd = fcntl(pod->netns_fd, F_DUPFD_CLOEXEC, 0);
+        if (d->netns_fd < 0)
+            rc = sw_err_sys(err, errno, "pod '%s'", pod->uid);
+    }
+    if (rc == SW_OK)
+        rc = open_sockets(d, err);
+    if (rc == SW_OK)
+        sw_crew_order(&p->thread, take_pod, d);
+    else
+        pod_free(d);
+    return rc;
+}
+
+/* ---- life ---- */
+
+struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, struct sw_err *err)
+{
+    struct sw_dns_proxy *p = SW_NEW(struct sw_dns_proxy);
+    const struct sw_node_config *c = from->config;
+    int rc;
+
+    p->config = c;
+    p->group = from->group;
+    sw_list_init(&p->pods);
+    sw_list_init(&p->queries);
+    sw_list_init(&p->conns);
+    p->env = (struct sw_dnsp_env){
+        .domain = sw_slice_str(c->cluster_domain),
+        .preferred_ns = sw_slice_str(c->preferred_service_namespace),
+        .ipv6 = c->ipv6,
+    };
+    p->shard = sw_metrics_shard_new(from->metrics);
+    p->state = sw_state_ref(from->state);
+    rc = sw_crew_thread_init(&p->thread, from->crew, &thread_ops, err);
+    p->loop = p->thread.loop;
+    if (rc == SW_OK) {
+        sw_accept_init(&p->accept, p->loop, "dns");
+        rc = dnsp_upstream_init(p, err);
+    }
+    if (rc != SW_OK) {
+        sw_dns_proxy_free(p);
+        return NULL;
+    }
+    return p;
+}
+
 int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err)
 {
-    for (size_t i = 0; i < p->n_pods; i++) {
-        for (size_t k = 0; k < p->pods[i].n_socks; k++) {
-            int rc = start_socket(p, &p->pods[i].socks[k], err);
-
-            if (rc != SW_OK)
-                return rc;
-        }
-    }
     return sw_crew_thread_start(&p->thread, err);
 }
 
 void sw_dns_proxy_free(struct sw_dns_proxy *p)
 {
+    struct sw_list *it;
+
     if (!p)
         return;
+    p->ended = true;
     sw_filewatch_free(p->watch); /* of a thread that never ran */
-    each_socket(p, close_socket);
     sw_accept_done(&p->accept);
+    while ((it = sw_list_pop_front(&p->pods)))
+        pod_free(SW_CONTAINER_OF(it, struct dns_pod, link));
     sw_crew_thread_done(&p->thread);
-    sw_free(p->pods);
     sw_arena_clear(&p->search_text);
     (void)sw_state_unref(p->state);
     sw_metrics_shard_free(p->shard);

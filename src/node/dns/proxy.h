@@ -16,14 +16,18 @@ struct sw_dns_proxy_setup {
     struct sw_crew *crew;
     struct sw_metrics *metrics;
     struct sw_state *state; /* a reference is taken */
-    const struct sw_pod *pods;
-    size_t n_pods;
-    const char *group; /* processes that may share the ports; NULL: none */
+    const char *group;      /* processes that may share the ports; NULL: none */
 };
 
-/* Opens the ports in the namespaces of all pods but our own. NULL with err. */
+/* One more thread of the crew, without pods. NULL with err. */
 SW_NODISCARD struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from,
                                                    struct sw_err *err);
+/*
+ * Opens the ports in the pod's namespace and serves them, from the start on or at once. Nothing of
+ * the pod is kept by reference. SW_ESYS: a port cannot be had; the pod is not served then.
+ */
+SW_NODISCARD int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod,
+                                  struct sw_err *err);
 SW_NODISCARD int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err);
 /* A message; takes over the reference. NULL for p is fine. */
 void sw_dns_proxy_send_state(struct sw_dns_proxy *p, struct sw_state *state);

@@ -33,8 +33,13 @@ struct dns_socket {
 };
 
 struct dns_pod {
+    struct sw_list link;
     struct sw_dns_proxy *proxy;
-    const struct sw_pod *pod;
+    char *uid; /* owned, like the next ones */
+    char *ns;
+    char *name;
+    char *sa;
+    int netns_fd;                    /* owned; -1: our own namespace */
     const struct sw_workload *local; /* in proxy->state; NULL while unknown */
     size_t n_queries;
     size_t n_conns;
@@ -69,8 +74,9 @@ struct sw_dns_proxy {
     struct sw_addr servers[SW_DNS_SERVERS_MAX];
     size_t n_servers;
     struct sw_filewatch *watch;
-    struct dns_pod *pods; /* owned array */
-    size_t n_pods;
+    const char *group;   /* of the ports */
+    struct sw_list pods; /* struct dns_pod */
+    bool ended;          /* orders that come now only free what they carry */
     struct sw_accept_group accept;
     struct sw_list queries;
     size_t n_queries;
