@@ -8,11 +8,18 @@
 
 #include "apiserver/gc/gc_int.h"
 #include "apiserver/gc/slices.h"
+#include "base/time.h"
 #include "kube/fields.h"
 
 #define PODS     "/pods/"
 #define SERVICES "/services/"
 #define SLICES   "discovery.k8s.io/endpointslices/"
+
+/*
+ * All pods of a Service are looked at when one changed. While many change, this many times as long
+ * as the last look took is left to others, and one look serves all changes until then.
+ */
+enum { REST = 9 };
 
 static bool is_of(struct sw_slice key, const char *prefix)
 {
@@ -166,14 +173,13 @@ static void write_slices(struct gc_task *t, const struct gc_slices *s, struct sw
     }
 }
 
-void gc_run_slices(struct gc_task *t)
+static void make_slices(struct gc_task *t, const struct gc_at *at)
 {
     SW_ARENA_AUTO a = {0};
     struct api_gc *g = t->gc;
-    struct gc_at at = gc_resolve(g->api, t->key);
     struct zones z = {.api = g->api, .arena = &a};
     struct gc_slices s = {.arena = &a,
-                          .service = gc_load(g->api, &a, &at),
+                          .service = gc_load(g->api, &a, at),
                           .loopback_ok = g->api->loopback_endpoints,
                           .zone = zone_of,
                           .arg = &z};
@@ -181,8 +187,23 @@ void gc_run_slices(struct gc_task *t)
     if (s.service && !sw_json_walk(s.service, "metadata", "deletionTimestamp", NULL)) {
         load_slices(g, &s, api_meta_str(s.service, "uid"));
         gc_slices_plan(&s, g->pods);
-        write_slices(t, &s, at.ns);
+        write_slices(t, &s, at->ns);
     }
     sw_vec_done(&s.all);
     sw_map_done(&z.known);
+}
+
+void gc_run_slices(struct gc_task *t)
+{
+    struct gc_at at = gc_resolve(t->gc->api, t->key);
+    uint64_t *next_ns = gc_pods_pace(t->gc->pods, at.ns, t->key);
+    uint64_t begin = sw_now_ns();
+
+    if (next_ns && *next_ns > begin) {
+        gc_later(t, *next_ns - begin);
+        return;
+    }
+    make_slices(t, &at);
+    if (next_ns)
+        *next_ns = sw_now_ns() + (sw_now_ns() - begin) * REST;
 }

@@ -106,6 +106,11 @@ static void on_retry(struct sw_timer *timer)
     enqueue(SW_CONTAINER_OF(timer, struct gc_task, timer));
 }
 
+void gc_later(struct gc_task *t, uint64_t ns)
+{
+    sw_timer_start(t->gc->api->loop, &t->timer, ns, on_retry);
+}
+
 static void on_answer(struct api_req *r, int code, const struct sw_json *body)
 {
     struct gc_task *t = r->done_arg;

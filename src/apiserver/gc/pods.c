@@ -16,6 +16,7 @@ struct service {
     char *key; /* owned */
     struct sw_arena arena;
     const struct sw_json *selector;
+    uint64_t next_ns; /* see gc_pods_pace */
 };
 
 struct space {
@@ -248,16 +249,26 @@ void gc_pods_set_service(struct gc_pods *p, struct sw_slice ns, struct sw_slice 
 {
     struct space *s = space_of(p, ns);
     struct service *svc = sw_map_del(&s->services, key);
+    uint64_t next_ns = svc ? svc->next_ns : 0;
 
     if (svc)
         service_free(svc);
     if (sw_json_len(selector)) {
         svc = SW_NEW(struct service);
+        svc->next_ns = next_ns;
         svc->key = sw_slice_dup(key);
         svc->selector = sw_json_copy(&svc->arena, selector);
         (void)sw_map_put(&s->services, sw_slice(svc->key, key.n), svc);
     }
     space_rest(p, s);
+}
+
+uint64_t *gc_pods_pace(struct gc_pods *p, struct sw_slice ns, struct sw_slice key)
+{
+    const struct space *s = sw_map_get(&p->spaces, ns);
+    struct service *svc = s ? sw_map_get(&s->services, key) : NULL;
+
+    return svc ? &svc->next_ns : NULL;
 }
 
 void gc_pods_select(const struct gc_pods *p, struct sw_slice ns, const struct sw_json *selector,

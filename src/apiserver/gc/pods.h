@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/json.h"
@@ -30,6 +31,12 @@ void gc_pods_set(struct gc_pods *p, struct sw_slice ns, struct sw_slice name,
 /* The selector of a Service under its store key; NULL or empty: none. */
 void gc_pods_set_service(struct gc_pods *p, struct sw_slice ns, struct sw_slice key,
                          const struct sw_json *selector);
+
+/*
+ * When the slices of a Service may be made again, in ns of sw_now_ns(): 0 at first, and the
+ * caller's to set. NULL: the Service has no selector.
+ */
+uint64_t *gc_pods_pace(struct gc_pods *p, struct sw_slice ns, struct sw_slice key);
 
 /* One pod: its name, and the digest as a tree. Both are borrowed. */
 typedef void (*gc_pod_fn)(void *arg, struct sw_slice name, const struct sw_json *digest);

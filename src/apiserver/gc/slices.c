@@ -307,6 +307,20 @@ static struct sw_json *new_slice(struct gc_slices *s, const struct group *g)
     return obj;
 }
 
+/* A copy of a slice without its endpoints, which are written anew. */
+static struct sw_json *shell_of(struct gc_slices *s, const struct sw_json *old)
+{
+    struct sw_json *obj = sw_json_new_object(s->arena);
+
+    for (size_t i = 0; i < sw_json_len(old); i++) {
+        const struct sw_json_member *m = sw_json_member_at(old, i);
+
+        if (!sw_slice_eq_str(m->key, "endpoints"))
+            sw_json_set(s->arena, obj, m->key, sw_json_copy(s->arena, m->value));
+    }
+    return obj;
+}
+
 /* The parts of a slice that are ours. */
 static void fill(struct gc_slices *s, struct sw_json *obj, struct sw_json *ports,
                  struct sw_json *endpoints)
@@ -379,7 +393,7 @@ static void place(struct gc_slices *s, struct group *g)
 
         if (x->want || !of_group(s->arena, x->old, g))
             continue;
-        x->want = sw_json_copy(s->arena, x->old);
+        x->want = shell_of(s, x->old);
         fill(s, x->want, g->ports, kept(s, x, g));
     }
     for (size_t i = 0; i < n; i++) {
@@ -412,7 +426,7 @@ static void drop_empty(struct gc_slices *s)
         if (x->want && sw_json_len(sw_json_find(x->want, "endpoints")))
             continue;
         if (x->old && !full && first) {
-            x->want = sw_json_copy(s->arena, x->old);
+            x->want = shell_of(s, x->old);
             fill(s, x->want, sw_json_new_array(s->arena), sw_json_new_array(s->arena));
             first = false;
         } else {
