@@ -49,7 +49,8 @@ struct sw_control_kind {
      * only brings the status this controller wanted causes no build.
      */
     bool own_status;
-    bool managed; /* keep metadata.managedFields: the times in it are the API's */
+    bool managed;        /* keep metadata.managedFields: the times in it are the API's */
+    const char *manager; /* field manager of statuses; NULL: the controller's name */
 };
 
 /* ---- the view: what the build reads; may be read from any thread ---- */

@@ -284,6 +284,13 @@ static const struct sw_json *as_served(struct sw_arena *a, const struct sw_kube_
     return copy;
 }
 
+static const char *manager_of(const struct sw_control *c, const struct out_write *w)
+{
+    const char *own = c->o.kinds[w->kind].manager;
+
+    return own ? own : c->o.name;
+}
+
 static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w,
                                  const struct sw_kube_obj *o, struct write_state *s)
 {
@@ -303,7 +310,7 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
         s->event_hash = s->pending_hash;
         if (c->o.stamp)
             json = c->o.stamp(&a, json, sw_wall_ns());
-        return sw_kube_patch_status(c->client, gvr, o->json, json, c->o.name, on_written, s);
+        return sw_kube_patch_status(c->client, gvr, o->json, json, manager_of(c, w), on_written, s);
     case OUT_DELETE:
         return sw_kube_delete(c->client, gvr, o->ns, o->name, "Background", w->uid, on_written, s);
     case OUT_FINALIZER:

@@ -49,6 +49,12 @@
       "What is not served: host names of others (HostnameInUse), special addresses of endpoints (EndpointAddress), host names beyond the limit (EndpointNames)") \
     X(CONNECTOR_CERTS, COUNTER, "spanwire_connector_certificates", "result", \
       "Certificates for names of HTTPProxies: issued or failed") \
+    X(MESH_OBJECTS, GAUGE, "spanwire_mesh_objects", "kind", \
+      "Objects that the mesh's workloads and services are made of") \
+    X(MESH_CHANGES, COUNTER, "spanwire_mesh_changes", "what", \
+      "Changes of workloads and services that were published: set, removed") \
+    X(MESH_REFUSALS, COUNTER, "spanwire_mesh_refusals", "what", \
+      "What the mesh does not publish: objects that make no sense, resources that are too large") \
     X(DNS_ANSWERS, COUNTER, "spanwire_dns_answers", "transport,rcode", \
       "Answers of the discovery DNS server, by code") \
     X(DNS_DROPPED, COUNTER, "spanwire_dns_dropped", "reason", \

@@ -119,6 +119,7 @@ struct type {
     struct sw_xds_snap *snap; /* of other types: empty */
     struct xds_table *table;  /* of large types, else NULL */
     bool offered;
+    bool awaited; /* its first commit is still to come */
 };
 
 struct sw_xds_cache {
@@ -272,6 +273,7 @@ static void apply(struct sw_xds_cache *c, struct xds_change *ch, struct sw_xds_d
 
     if (xds_table_for(sw_slice_str(ch->type))) {
         apply_table(type_of(c, ch->type)->table, ch, &d);
+        type_of(c, ch->type)->awaited = false;
     } else {
         xds_change_settle(ch);
         next = merge(sw_xds_cache_get(c, sw_slice_str(ch->type)), ch, &d);
@@ -345,6 +347,18 @@ bool sw_xds_cache_offers(const struct sw_xds_cache *c, struct sw_slice type)
     const struct type *t = c->choosy ? sw_map_get(&c->types, type) : NULL;
 
     return !c->choosy || (t && t->offered);
+}
+
+void sw_xds_cache_await(struct sw_xds_cache *c, const char *type)
+{
+    type_of(c, type)->awaited = true;
+}
+
+bool sw_xds_cache_awaits(const struct sw_xds_cache *c, struct sw_slice type)
+{
+    const struct type *t = sw_map_get(&c->types, type);
+
+    return t && t->awaited;
 }
 
 void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold)

@@ -97,6 +97,12 @@ struct xds_table *sw_xds_cache_table(const struct sw_xds_cache *c, struct sw_sli
 void sw_xds_cache_offer(struct sw_xds_cache *c, const char *type);
 bool sw_xds_cache_offers(const struct sw_xds_cache *c, struct sw_slice type);
 /*
+ * Resources of a large type will come with a commit, and until then are not known: clients that ask
+ * for them are told to come again.
+ */
+void sw_xds_cache_await(struct sw_xds_cache *c, const char *type);
+bool sw_xds_cache_awaits(const struct sw_xds_cache *c, struct sw_slice type);
+/*
  * While held, streams are told nothing: for a server that listens before its first content is
  * there, lest clients that reconnect hear that everything is gone. Not held at first.
  */

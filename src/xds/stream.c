@@ -270,7 +270,7 @@ static bool type_ready(struct xds_stream *st, struct sw_slice url)
                        SW_SLICE_ARG(url));
         return false;
     }
-    if (!large || !sw_xds_cache_held(st->cache))
+    if (!large || !(sw_xds_cache_held(st->cache) || sw_xds_cache_awaits(st->cache, url)))
         return true;
     sw_grpc_finish(st->call, SW_GRPC_UNAVAILABLE,
                    "server is not ready to serve discovery information");

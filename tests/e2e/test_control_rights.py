@@ -87,7 +87,8 @@ class Cluster:
         inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
         kind = obj["kind"].lower()
         plural = {"gatewayclass": "gatewayclasses", "ingress": "ingresses", "ingressclass": "ingressclasses",
-                  "backendtlspolicy": "backendtlspolicies"}.get(kind, kind + "s")
+                  "backendtlspolicy": "backendtlspolicies", "serviceentry": "serviceentries",
+                  "workloadentry": "workloadentries", "authorizationpolicy": "authorizationpolicies"}.get(kind, kind + "s")
         answer = self.api.patch(f"{top}{inside}/{plural}/{meta['name']}", obj, kind="apply",
                                 query=f"?fieldManager={manager}&force=true")
         assert answer.status in (200, 201), answer
@@ -149,6 +150,10 @@ class Cluster:
                     "backendtlspolicies"):
             self.api.delete(f"{API}/namespaces/default/{top}")
         self.api.delete(INGRESSES)
+        self.api.delete("/api/v1/namespaces/default/services")
+        for top in ("serviceentries", "workloadentries"):
+            self.api.delete(f"/apis/networking.istio.io/v1/namespaces/default/{top}")
+        self.api.delete("/apis/security.istio.io/v1/namespaces/default/authorizationpolicies")
         self.api.delete(CLAIMS)
         self.api.delete(ACCOUNT)
         self.api.delete(ROOT_CERT)
@@ -210,7 +215,8 @@ def some_of_everything():
     ports = {p: gw.free_port() for p in ("HTTP", "TLS", "TCP", "UDP", "set")}
     listeners = [{"name": p.lower(), "protocol": p, "port": ports[p]} for p in ("HTTP", "TCP", "UDP")]
     listeners.append({"name": "tls", "protocol": "TLS", "port": ports["TLS"], "tls": {"mode": "Passthrough"}})
-    out = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"},
+    bound = {"labels": {"istio.io/use-waypoint": "nowhere"}, "namespace": "default"}
+    out = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", **bound},
             "spec": {"ports": [{"name": "main", "port": 80}]}},
            gateway("edge", listeners, infrastructure={"labels": {"team": "one"}})]
     out += [route("HTTPRoute", "http"), route("GRPCRoute", "http"), route("TCPRoute", "tcp"), route("UDPRoute", "udp"),
@@ -223,6 +229,12 @@ def some_of_everything():
          "spec": {"controller": "spanwire.dev/ingress"}},
         {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i", "namespace": "default"},
          "spec": {"ingressClassName": "sw", "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}}]
+    out += [{"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "e", **bound},
+             "spec": {"hosts": ["e.example"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}]}},
+            {"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "metadata": {"name": "w", **bound},
+             "spec": {"address": "192.0.2.1"}},
+            {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": {
+                "name": "a", "namespace": "default"}, "spec": {}}]
     return out
 
 

@@ -396,7 +396,7 @@ def test_up_gives_every_role_its_own_credential(topology, binary, tmp_path):
         assert control.delete(f"{ROLES}/view").status == 403
         assert control.post(ROLES, {"metadata": {"name": "all"}, "rules": [
             {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}).status == 403
-        assert control.get("/api/v1/nodes").status == 403
+        assert control.get("/apis/apps/v1/deployments").status == 403
         sidecar = rt.Caller(api, tokens["sidecar"])
         assert sidecar.get("/apis/networking.datumapis.com/v1alpha1/connectors").status == 200
         writes_its_own_map_only(api, sidecar)

@@ -9,6 +9,8 @@
 #define GW    "gateway.networking.k8s.io"
 #define DATUM "networking.datumapis.com"
 #define ENVOY "gateway.envoyproxy.io"
+#define ISTIO "networking.istio.io"
+#define SECURITY "security.istio.io"
 #define CHILD "list watch create patch delete"
 
 /* The controllers of 'spanwire control'. */
@@ -19,7 +21,9 @@ static const struct boot_rule control_rules[] = {
      "referencegrants backendtlspolicies",
      "list watch", NULL, NULL},
     {"networking.k8s.io", "ingresses ingressclasses", "list watch", NULL, NULL},
-    {"-", "namespaces services endpoints secrets configmaps", "list watch", NULL, NULL},
+    {"-", "namespaces nodes pods services endpoints secrets configmaps", "list watch", NULL, NULL},
+    {ISTIO, "serviceentries workloadentries", "list watch", NULL, NULL},
+    {SECURITY, "authorizationpolicies peerauthentications", "list watch", NULL, NULL},
     {"discovery.k8s.io", "endpointslices", "list watch", NULL, NULL},
     {"apiextensions.k8s.io", "customresourcedefinitions", "list watch", NULL, NULL},
     {RBAC, "clusterroles", "list watch", NULL, NULL},
@@ -30,6 +34,9 @@ static const struct boot_rule control_rules[] = {
      "backendtlspolicies/status",
      "patch", NULL, NULL},
     {"networking.k8s.io", "ingresses/status", "patch", NULL, NULL},
+    {"-", "services/status", "patch", NULL, NULL},
+    {ISTIO, "serviceentries/status workloadentries/status", "patch", NULL, NULL},
+    {SECURITY, "authorizationpolicies/status", "patch", NULL, NULL},
     {"-", "events", "create patch", NULL, NULL},
     /* What they make: the fabric's own kinds, and what follows from these. */
     {DATUM, "*", "get list watch create patch update delete", NULL, NULL},

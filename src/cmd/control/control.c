@@ -28,6 +28,7 @@ struct run {
     struct sw_control_gateway *gateway;
     struct sw_control_connector *connector;
     struct sw_control_dns *dns;
+    struct sw_control_mesh *mesh;
     struct sw_egress *egress;
     uint64_t drain;
     bool stopping;
@@ -62,14 +63,24 @@ static void stop_gateway(void *arg)
         stop_api(r);
 }
 
+static void stop_mesh(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->mesh)
+        sw_control_mesh_stop(r->mesh, stop_gateway, r);
+    else
+        stop_gateway(r);
+}
+
 static void stop_connector(void *arg)
 {
     struct run *r = arg;
 
     if (r->connector)
-        sw_control_connector_stop(r->connector, stop_gateway, r);
+        sw_control_connector_stop(r->connector, stop_mesh, r);
     else
-        stop_gateway(r);
+        stop_mesh(r);
 }
 
 static void stop_dns(void *arg)
@@ -145,6 +156,12 @@ static int start_controllers(struct run *r, const struct control_options *o, str
         if (r->connector && r->gateway)
             sw_control_gateway_rules(r->gateway, sw_control_connector_of(r->connector));
     }
+    /* The xDS server is the gateway's. */
+    if (rc == SW_OK && o->mesh && r->gateway) {
+        r->mesh = sw_control_mesh_new(r->client, sw_control_gateway_cache(r->gateway),
+                                      sw_control_gateway_metrics(r->gateway), &o->ms, err);
+        rc = r->mesh ? SW_OK : err->rc;
+    }
     if (rc == SW_OK && sw_control_dns_wanted(&o->dns)) {
         r->dns = sw_control_dns_new(r->loop, r->client,
                                     r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL,
@@ -191,6 +208,7 @@ static void free_controllers(struct run *r)
     sw_trust_free(r->trust);
     sw_control_dns_free(r->dns);
     sw_control_connector_free(r->connector);
+    sw_control_mesh_free(r->mesh);
     sw_control_gateway_free(r->gateway);
 }
 
@@ -211,8 +229,8 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     r->client = sw_control_cluster_client(r->cluster);
     o->gw.cred = sw_control_cluster_cred(r->cluster);
     o->gw.access = sw_control_cluster_access(r->cluster);
-    o->gw.lease_ns = o->cn.lease_ns = sw_control_cluster_lease_ns(r->cluster);
-    o->gw.identity = o->cn.identity = o->cluster.identity;
+    o->gw.lease_ns = o->cn.lease_ns = o->ms.lease_ns = sw_control_cluster_lease_ns(r->cluster);
+    o->gw.identity = o->cn.identity = o->ms.identity = o->cluster.identity;
     o->gw.review_ns = o->cluster.review_ns;
     rc = start_controllers(r, o, err);
     if (rc == SW_OK)

@@ -384,6 +384,11 @@ struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *
     return g->metrics;
 }
 
+struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g)
+{
+    return g->cache;
+}
+
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out)
 {
     status_page(g, out);

@@ -18,6 +18,7 @@ struct sw_egress;
 struct sw_metrics;
 struct sw_metrics_shard;
 struct sw_tls_cred;
+struct sw_xds_cache;
 
 struct sw_control_gateway_opts {
     struct sw_addr listen;     /* of the xDS server */
@@ -60,6 +61,8 @@ struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g);
 /* What its page of metrics shows, for others of the same loop to count in. */
 struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g);
 struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g);
+/* What the xDS server serves, for others of the same loop to fill. */
+struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g);
 /* JSON: controllers, and what each data plane has acknowledged. */
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out);
 /* True once data planes can have a complete configuration. */

@@ -9,6 +9,7 @@
 #include "cmd/control/connector.h"
 #include "cmd/control/dns.h"
 #include "cmd/control/gateway.h"
+#include "cmd/control/mesh.h"
 #include "io/addr.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
@@ -41,6 +42,8 @@ struct control_options {
     bool connector;
     struct sw_control_connector_opts cn;
     struct sw_control_dns_opts dns;
+    bool mesh;
+    struct sw_control_mesh_opts ms;
     uint64_t drain;
     const char *log_level;
     int log_format;

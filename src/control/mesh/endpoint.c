@@ -6,7 +6,7 @@
 
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
-#include "control/mesh/ports.h"
+#include "control/mesh/read/ports.h"
 #include "control/mesh/waypoint.h"
 #include "proto/pb.h"
 

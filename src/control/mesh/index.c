@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/mem.h"
 #include "control/mesh/endpoint.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/links.h"
 #include "control/mesh/model.h"
 #include "control/mesh/names.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/read.h"
 #include "control/mesh/service.h"
 #include "control/mesh/workload.h"
 #include "control/objects.h"
@@ -366,10 +365,10 @@ void sw_mesh_index_policies_changed(struct sw_mesh_index *ix, struct sw_slice ns
     struct mesh_ns *one = ns.n ? sw_map_get(&ix->namespaces, ns) : NULL;
 
     if (one)
-        mesh_mark_ns(ix, one);
+        mesh_mark_policies(ix, one);
     SW_MAP_FOREACH (it, &ix->namespaces) {
         if (!ns.n)
-            mesh_mark_ns(ix, it->value);
+            mesh_mark_policies(ix, it->value);
     }
 }
 
@@ -447,34 +446,6 @@ struct sw_mesh_index_stats sw_mesh_index_stats(const struct sw_mesh_index *ix)
                                         .emitted = ix->emitted};
 }
 
-bool sw_mesh_index_pod(const struct sw_mesh_index *ix, struct sw_slice ns, struct sw_slice name,
-                       struct sw_slice uid, struct sw_mesh_pod *ret)
-{
-    char text[KEY_MAX];
-    const struct mesh_workload *w = sw_map_get(&ix->pods, key_of(text, ns, name));
-
-    if (!w || (uid.n && w->uid != (sw_hash(uid.p, uid.n) | 1)))
-        return false;
-    *ret = (struct sw_mesh_pod){.account = mesh_str(w->account),
-                                .node = w->node ? mesh_str(w->node->name) : sw_slice("", 0)};
-    return true;
-}
-
-bool sw_mesh_index_runs(const struct sw_mesh_index *ix, struct sw_slice node, struct sw_slice ns,
-                        struct sw_slice account)
-{
-    struct mesh_node *n = sw_map_get(&ix->nodes, node);
-
-    for (struct sw_list *l = n ? n->pods.next : NULL; l && l != &n->pods; l = l->next) {
-        const struct mesh_workload *w = SW_CONTAINER_OF(l, struct mesh_workload, in_node);
-
-        if (sw_slice_eq(mesh_str(w->account), account) &&
-            sw_slice_eq(mesh_str(w->group->ns->name), ns))
-            return true;
-    }
-    return false;
-}
-
 /* ---- the end ---- */
 
 static void drop_all(struct sw_mesh_index *ix, struct sw_map *map, enum sw_mesh_kind kind)
@@ -523,6 +494,9 @@ void sw_mesh_index_free(struct sw_mesh_index *ix)
     sw_map_done(&ix->hosts);
     sw_map_done(&ix->groups);
     sw_map_done(&ix->targets);
+    SW_MAP_FOREACH (it, &ix->dirty_instances)
+        sw_free(it->value);
+    sw_map_done(&ix->dirty_instances);
     mesh_outs_retire(ix, &ix->netgw_outs);
     mesh_gone_done(ix);
     sw_vec_done(&ix->netgws);

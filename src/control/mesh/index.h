@@ -33,7 +33,7 @@ void sw_mesh_index_set(struct sw_mesh_index *ix, enum sw_mesh_kind kind, const s
 /* ns is empty for kinds without namespaces. */
 void sw_mesh_index_del(struct sw_mesh_index *ix, enum sw_mesh_kind kind, struct sw_slice ns,
                        struct sw_slice name);
-/* Policies of a namespace changed; an empty one: of the root namespace, so all are looked at. */
+/* What workloads list of policies may have changed in a namespace; an empty one: in all. */
 void sw_mesh_index_policies_changed(struct sw_mesh_index *ix, struct sw_slice ns);
 
 /*
@@ -42,8 +42,11 @@ void sw_mesh_index_policies_changed(struct sw_mesh_index *ix, struct sw_slice ns
  */
 bool sw_mesh_index_flush(struct sw_mesh_index *ix, size_t most, sw_mesh_emit_fn emit, void *arg);
 
+/* Hands out what Gateways run as, where pods that are instances came, changed or went since. */
+void sw_mesh_index_instances(struct sw_mesh_index *ix, sw_mesh_instances_fn fn, void *arg);
+
 struct sw_mesh_index_stats {
-    size_t pods; /* known, also those without an address */
+    size_t pods;
     size_t workload_entries;
     size_t services;
     size_t service_entries;
@@ -53,16 +56,3 @@ struct sw_mesh_index_stats {
     uint64_t emitted;  /* that were different */
 };
 struct sw_mesh_index_stats sw_mesh_index_stats(const struct sw_mesh_index *ix);
-
-/* A pod as a certificate authority has to know it. Slices live until the pod changes. */
-struct sw_mesh_pod {
-    struct sw_slice account;
-    struct sw_slice node;
-};
-/* False when there is none that has not failed. uid empty: not compared. */
-SW_NODISCARD bool sw_mesh_index_pod(const struct sw_mesh_index *ix, struct sw_slice ns,
-                                    struct sw_slice name, struct sw_slice uid,
-                                    struct sw_mesh_pod *ret);
-/* True when a pod of that service account, not failed, is on the node. */
-bool sw_mesh_index_runs(const struct sw_mesh_index *ix, struct sw_slice node, struct sw_slice ns,
-                        struct sw_slice account);

@@ -92,19 +92,19 @@ static void mark_entry(struct sw_mesh_index *ix, struct mesh_svc *s)
         mark(&ix->dirty_entries, &s->dirty);
 }
 
+void mesh_mark_policies(struct sw_mesh_index *ix, struct mesh_ns *ns)
+{
+    SW_LIST_FOREACH (l, &ns->groups)
+        mark(&ix->dirty_groups, &SW_CONTAINER_OF(l, struct mesh_group, in_ns)->dirty);
+    SW_LIST_FOREACH (l, &ns->services)
+        mark_entry(ix, SW_CONTAINER_OF(l, struct mesh_svc, in_ns));
+}
+
 void mesh_mark_ns(struct sw_mesh_index *ix, struct mesh_ns *ns)
 {
-    SW_LIST_FOREACH (l_g, &ns->groups) {
-        struct mesh_group *g = SW_CONTAINER_OF(l_g, struct mesh_group, in_ns);
-
-        mark(&ix->dirty_groups, &g->dirty);
-    }
-    SW_LIST_FOREACH (l_s, &ns->services) {
-        struct mesh_svc *s = SW_CONTAINER_OF(l_s, struct mesh_svc, in_ns);
-
-        mark_hosts(ix, s);
-        mark_entry(ix, s);
-    }
+    mesh_mark_policies(ix, ns);
+    SW_LIST_FOREACH (l, &ns->services)
+        mark_hosts(ix, SW_CONTAINER_OF(l, struct mesh_svc, in_ns));
 }
 
 void mesh_mark_all(struct sw_mesh_index *ix)
@@ -235,10 +235,23 @@ static void group_release(struct sw_mesh_index *ix, struct mesh_group *g)
     mesh_ns_release(ix, ns);
 }
 
+/* A pod that is an instance of a Gateway came, or goes. */
+static void mark_instance(struct sw_mesh_index *ix, const struct mesh_workload *w)
+{
+    struct sw_slice name = mesh_labels_get(w->group->labels, MESH_GATEWAY_NAME);
+    char *key;
+
+    if (w->we || !name.n || ix->closing)
+        return;
+    key = sw_asprintf("%.*s/%.*s", SW_SLICE_ARG(mesh_str(w->group->ns->name)), SW_SLICE_ARG(name));
+    sw_free(sw_map_put(&ix->dirty_instances, sw_slice_str(key), key));
+}
+
 static void unlink_workload(struct sw_mesh_index *ix, struct mesh_workload *w)
 {
     struct mesh_node *node = w->node;
 
+    mark_instance(ix, w);
     mesh_workload_retire(ix, w);
     sw_list_unlink(&w->in_group);
     sw_list_unlink(&w->in_node);
@@ -263,6 +276,7 @@ void mesh_put_workload(struct sw_mesh_index *ix, struct sw_map *map, struct mesh
         sw_list_push_back(&w->node->pods, &w->in_node);
     }
     mesh_mark_workload(ix, w);
+    mark_instance(ix, w);
     old = sw_map_put(map, key, w);
     if (!old)
         return;

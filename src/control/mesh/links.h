@@ -6,7 +6,7 @@
 #pragma once
 
 #include "control/mesh/model.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/read.h"
 
 /* Never NULL: made when missing, and kept while anything refers to it. */
 struct mesh_ns *mesh_ns_get(struct sw_mesh_index *ix, struct sw_slice name);
@@ -17,6 +17,8 @@ void mesh_node_release(struct sw_mesh_index *ix, struct mesh_node *n);
 void mesh_mark_workload(struct sw_mesh_index *ix, struct mesh_workload *w);
 /* Everything in the namespace. */
 void mesh_mark_ns(struct sw_mesh_index *ix, struct mesh_ns *ns);
+/* Its workloads: services list no policies. */
+void mesh_mark_policies(struct sw_mesh_index *ix, struct mesh_ns *ns);
 /* Everything there is. */
 void mesh_mark_all(struct sw_mesh_index *ix);
 /* What is bound to the waypoint, wants to be, or is an instance of it. */

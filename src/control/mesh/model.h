@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "control/mesh/text.h"
+#include "control/mesh/read/text.h"
 #include "control/mesh/types.h"
 #include "io/addr.h"
 #include "kube/select/selector.h"
@@ -93,7 +93,6 @@ struct mesh_workload {
     uint64_t emitted;        /* hash of the resource; 0: there is none */
     uint16_t key_len;
     uint8_t ips_len; /* bytes: per address a family and the address */
-    bool hidden : 1; /* no workload: finished, or without an address */
     bool healthy : 1;
     bool host_network : 1;
     bool hbone : 1;
@@ -288,7 +287,8 @@ struct sw_mesh_index {
     struct sw_map gateways;
     struct sw_map classes;
     struct sw_map targets;
-    struct sw_map gone; /* name -> mesh_out: was emitted, and nobody has it now */
+    struct sw_map gone;            /* name -> mesh_out: was emitted, and nobody has it now */
+    struct sw_map dirty_instances; /* "namespace/name" of Gateways -> itself, owned */
     struct sw_list dirty_hosts;
     struct sw_list dirty_slices;
     struct sw_list dirty_groups;

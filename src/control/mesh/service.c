@@ -4,9 +4,9 @@
 #include <proto/workload.pb-c.h>
 
 #include "base/mem.h"
-#include "control/mesh/distribution.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
+#include "control/mesh/read/distribution.h"
 #include "control/mesh/waypoint.h"
 #include "proto/pb.h"
 

@@ -2,10 +2,13 @@
 /* What goes into the index of a mesh and comes out of it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/arena.h"
 #include "base/slice.h"
+#include "control/mesh/policy/model.h"
+#include "io/addr.h"
 
 enum sw_mesh_kind {
     SW_MESH_NAMESPACE,
@@ -64,3 +67,32 @@ struct sw_mesh_change {
     size_t n_services;
 };
 typedef void (*sw_mesh_emit_fn)(void *arg, const struct sw_mesh_change *c);
+
+/* The pods labelled as instances of a Gateway. Borrowed during the call. */
+struct sw_mesh_instances {
+    struct sw_slice ns;
+    struct sw_slice name;            /* of the Gateway, which need not exist */
+    const struct sw_slice *accounts; /* that they run as, sorted, each once */
+    size_t n;                        /* 0: there are none any more */
+};
+typedef void (*sw_mesh_instances_fn)(void *arg, const struct sw_mesh_instances *of);
+
+/* Kinds of the view that statuses are made from. */
+enum sw_mesh_status_kind {
+    SW_MESH_ST_NAMESPACE,
+    SW_MESH_ST_CLASS,
+    SW_MESH_ST_GATEWAY,
+    SW_MESH_ST_SERVICE,
+    SW_MESH_ST_SERVICE_ENTRY,
+    SW_MESH_ST_WORKLOAD_ENTRY,
+    SW_MESH_ST_POLICY, /* AuthorizationPolicy */
+    SW_MESH_ST_KINDS
+};
+
+struct sw_mesh_status_conf {
+    struct sw_mesh_conf mesh;
+    struct sw_mesh_policy_conf policy;
+    bool allocate; /* give addresses to hosts of ServiceEntries */
+    struct sw_cidr prefix4;
+    struct sw_cidr prefix6;
+};

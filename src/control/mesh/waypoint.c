@@ -89,7 +89,7 @@ static bool selects(const struct mesh_listener *l, const struct mesh_ns *ns, str
 {
     struct sw_json *labels = sw_json_new_object(a);
     struct sw_slice rest = mesh_str(ns->labels);
-    struct mesh_label pair;
+    struct sw_mesh_label pair;
 
     while (mesh_labels_next(&rest, &pair))
         sw_json_set(a, labels, pair.key, sw_json_new_string(a, pair.value));
@@ -180,11 +180,14 @@ static bool is_true(struct sw_slice s)
     return false;
 }
 
-static bool ingress_of(const struct mesh_svc *s)
+static void read_ingress(const struct mesh_svc *s, struct mesh_binding *b)
 {
-    struct sw_slice own = mesh_labels_get(s->labels, MESH_INGRESS_WAYPOINT);
+    struct sw_slice said = mesh_labels_get(s->labels, MESH_INGRESS_WAYPOINT);
 
-    return is_true(own.p ? own : mesh_labels_get(s->ns->labels, MESH_INGRESS_WAYPOINT));
+    if (!said.p)
+        said = mesh_labels_get(s->ns->labels, MESH_INGRESS_WAYPOINT);
+    b->ingress_said = said.p != NULL;
+    b->ingress = is_true(said);
 }
 
 struct mesh_binding mesh_bind_service(const struct sw_mesh_index *ix, const struct mesh_svc *s,
@@ -216,7 +219,7 @@ struct mesh_binding mesh_bind_service(const struct sw_mesh_index *ix, const stru
     }
     if (!b.waypoint)
         return b;
-    b.ingress = ingress_of(s);
+    read_ingress(s, &b);
     canary = ref_of(level, MESH_CANARY, MESH_CANARY_NS, own);
     bind_canary(ix, s->ns, &canary, weight, a, &b);
     return b;

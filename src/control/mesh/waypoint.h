@@ -22,7 +22,8 @@ struct mesh_binding {
     uint32_t weight;                     /* percent of the canary */
     enum mesh_bind_error canary_error;
     struct sw_slice canary_key;
-    bool ingress; /* gateways go through the waypoint too */
+    bool ingress;      /* gateways go through the waypoint too */
+    bool ingress_said; /* a label says whether they do */
 };
 
 /* Texts of the result are in the arena, or live as long as the index does not change. */

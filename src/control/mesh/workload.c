@@ -11,8 +11,8 @@
 #include "base/mem.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
-#include "control/mesh/ports.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/ports.h"
+#include "control/mesh/read/read.h"
 #include "control/mesh/waypoint.h"
 #include "proto/pb.h"
 
@@ -246,10 +246,6 @@ void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
     const struct shared s = shared_of(ix, w->group, &ix->tmp);
     struct sw_mesh_change c;
 
-    if (w->hidden) {
-        mesh_workload_retire(ix, w);
-        return;
-    }
     put_facts(ix, m, w);
     put_addresses(&ix->tmp, m, w);
     if (w->we)

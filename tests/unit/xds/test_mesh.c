@@ -337,6 +337,21 @@ static void nobody_is_served_before_it_is_complete(void **state)
     assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
 }
 
+static void a_type_that_is_awaited_is_served_after_its_first_commit(void **state)
+{
+    struct world *w = *state;
+
+    sw_xds_cache_await(w->cache, SW_TYPE_ADDRESS);
+    connect_delta(w);
+    ask(w, "ADR", NULL, NULL, "a x", NULL, NULL);
+    wait_done(w);
+    assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
+    COMMIT(w, "ADR"); /* complete, and empty */
+    connect_delta(w);
+    ask(w, "ADR", NULL, NULL, "a x", NULL, NULL);
+    expect(w, "ADR -a");
+}
+
 static void many_resources_come_in_pieces(void **state)
 {
     struct world *w = *state;
@@ -590,6 +605,7 @@ int main(void)
         MESH(state_of_the_world_is_sent_whole),
         MESH(types_that_are_not_offered_are_refused),
         MESH(nobody_is_served_before_it_is_complete),
+        MESH(a_type_that_is_awaited_is_served_after_its_first_commit),
         MESH(many_resources_come_in_pieces),
         MESH(large_requests_are_for_those_who_were_let_in),
         MESH(a_random_client_ends_with_what_there_is),

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "control/mesh/text.h"
+#include "control/mesh/read/text.h"
 #include "mesh_rig.h"
 
 enum { SLOTS = 10, ROUNDS = 60, STEPS = 60, SEEDS = 12 };
@@ -210,7 +210,7 @@ static struct sw_slice policies_of(void *arg, const struct sw_mesh_subject *of, 
 {
     const struct world *w = arg;
     struct sw_slice rest = of->labels;
-    struct mesh_label l;
+    struct sw_mesh_label l;
     unsigned bit = sw_slice_eq_str(of->ns, "a") ? 1 : 2;
 
     while (mesh_labels_next(&rest, &l)) {

@@ -6,8 +6,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "control/mesh/names.h"
-#include "control/mesh/ports.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/ports.h"
+#include "control/mesh/read/read.h"
 #include "control/objects.h"
 
 enum { PORTS_BYTES = 16384, PODS_BYTES = 4 << 20, NAME_MAX_LEN = 253 };

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/text.h"
+#include "control/mesh/read/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+
+/* What ordinary objects have goes without an allocation. */
+enum { FEW = 16, FEW_BYTES = 1024 };
 
 struct lengths {
     uint16_t key;
@@ -46,7 +49,7 @@ void mesh_text_drop(struct mesh_pool *p, struct mesh_text **t)
     sw_free(x);
 }
 
-bool mesh_labels_next(struct sw_slice *set, struct mesh_label *ret)
+bool mesh_labels_next(struct sw_slice *set, struct sw_mesh_label *ret)
 {
     struct lengths l;
 
@@ -63,7 +66,7 @@ struct sw_slice mesh_labels_get(const struct mesh_text *set, const char *key)
 {
     struct sw_slice rest = mesh_str(set);
     struct sw_slice want = sw_slice_str(key);
-    struct mesh_label l;
+    struct sw_mesh_label l;
 
     while (mesh_labels_next(&rest, &l)) {
         if (sw_slice_eq(l.key, want))
@@ -76,8 +79,8 @@ bool mesh_labels_within(const struct mesh_text *sub, const struct mesh_text *set
 {
     struct sw_slice a = mesh_str(sub);
     struct sw_slice b = mesh_str(set);
-    struct mesh_label x;
-    struct mesh_label y;
+    struct sw_mesh_label x;
+    struct sw_mesh_label y;
 
     if (a.n > b.n)
         return false;
@@ -99,14 +102,14 @@ bool mesh_labels_within(const struct mesh_text *sub, const struct mesh_text *set
 
 static int by_key(const void *a, const void *b)
 {
-    const struct mesh_label *x = a;
-    const struct mesh_label *y = b;
+    const struct sw_mesh_label *x = a;
+    const struct sw_mesh_label *y = b;
 
     return sw_slice_cmp(x->key, y->key);
 }
 
 static size_t gather(const struct sw_json *from, const struct sw_json *unless,
-                     struct mesh_label *out, size_t n)
+                     struct sw_mesh_label *out, size_t n)
 {
     for (size_t i = 0; sw_json_is(from, SW_JSON_OBJECT) && i < sw_json_len(from); i++) {
         const struct sw_json_member *m = sw_json_member_at(from, i);
@@ -114,7 +117,7 @@ static size_t gather(const struct sw_json *from, const struct sw_json *unless,
 
         if (value.p && m->key.n <= SW_MESH_LABEL_MAX && value.n <= SW_MESH_LABEL_MAX &&
             !sw_json_str(sw_json_get(unless, m->key)).p)
-            out[n++] = (struct mesh_label){m->key, value};
+            out[n++] = (struct sw_mesh_label){m->key, value};
     }
     return n;
 }
@@ -124,14 +127,17 @@ struct mesh_text *mesh_labels(struct mesh_pool *p, const struct sw_json *base,
 {
     SW_ARENA_AUTO a = {0};
     size_t most = sw_json_len(base) + sw_json_len(over);
-    struct mesh_label *all;
+    struct sw_mesh_label few[FEW];
+    struct sw_mesh_label *all = few;
+    char small[FEW_BYTES];
+    char *text = small;
     size_t bytes = 0;
     size_t n;
-    char *text;
 
     if (!most)
         return NULL;
-    all = sw_arena_array(&a, most, sizeof(*all));
+    if (most > FEW)
+        all = sw_arena_array(&a, most, sizeof(*all));
     n = gather(base, over, all, 0);
     n = gather(over, NULL, all, n);
     if (n > 1)
@@ -139,7 +145,8 @@ struct mesh_text *mesh_labels(struct mesh_pool *p, const struct sw_json *base,
     n = sw_min(n, (size_t)SW_MESH_LABELS_MAX);
     for (size_t i = 0; i < n; i++)
         bytes += sizeof(struct lengths) + all[i].key.n + all[i].value.n;
-    text = sw_arena_alloc(&a, bytes + 1);
+    if (bytes > FEW_BYTES)
+        text = sw_arena_alloc(&a, bytes);
     bytes = 0;
     for (size_t i = 0; i < n; i++) {
         const struct lengths l = {(uint16_t)all[i].key.n, (uint16_t)all[i].value.n};

@@ -5,8 +5,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "control/mesh/names.h"
-#include "control/mesh/ports.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/ports.h"
+#include "control/mesh/read/read.h"
 #include "control/objects.h"
 
 enum { PORTS_BYTES = 16384 };
@@ -168,13 +168,11 @@ struct mesh_workload *mesh_read_pod(struct sw_mesh_index *ix, const struct sw_js
     struct sw_slice uid = js_or(meta, "uid", "");
     struct mesh_workload *w;
     struct ips ips = {.n = 0};
-    bool reachable;
 
-    if (sw_slice_eq_str(phase, "Failed"))
+    if (sw_slice_eq_str(phase, "Failed") || sw_slice_eq_str(phase, "Succeeded") ||
+        !read_ips(status, &ips))
         return NULL;
-    reachable = read_ips(status, &ips) && !sw_slice_eq_str(phase, "Succeeded");
     w = make(m, &ips);
-    w->hidden = !reachable;
     w->uid = uid.n ? sw_hash(uid.p, uid.n) | 1 : 0;
     w->host_network = sw_json_true(sw_json_find(spec, "hostNetwork"));
     w->healthy = cn_is_true(sw_json_find(status, "conditions"), "Ready") &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/ports.h"
+#include "control/mesh/read/ports.h"
 
 #include <proto/workload.pb-c.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/mesh/read.h"
+#include "control/mesh/read/read.h"
 
 #include "control/objects.h"
 

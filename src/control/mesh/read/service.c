@@ -6,15 +6,16 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "control/mesh/distribution.h"
 #include "control/mesh/names.h"
-#include "control/mesh/ports.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/distribution.h"
+#include "control/mesh/read/ports.h"
+#include "control/mesh/read/read.h"
 #include "control/objects.h"
 
-enum { PORTS_BYTES = 16384 };
+enum { PORTS_BYTES = 16384, ENTRY_BYTES = 512 };
 
-static struct mesh_svc *make(struct sw_mesh_index *ix, const struct mesh_meta *m)
+/* 'more' is about what ports, hosts and endpoints take: most services fit into one small piece. */
+static struct mesh_svc *make(struct sw_mesh_index *ix, const struct mesh_meta *m, size_t more)
 {
     struct mesh_svc *s = SW_NEW(struct mesh_svc);
     struct sw_slice managed = js_or(m->labels, MESH_MANAGED, "");
@@ -22,6 +23,7 @@ static struct mesh_svc *make(struct sw_mesh_index *ix, const struct mesh_meta *m
 
     sw_list_init(&s->in_ns);
     sw_list_init(&s->dirty);
+    sw_arena_reserve(&s->arena, 192 + m->ns.n + m->name.n + more);
     s->key = mesh_read_key(&s->arena, m->ns, m->name);
     s->name = sw_slice(s->key.p + m->ns.n + 1, m->name.n);
     s->created = sw_arena_slice(&s->arena, m->created);
@@ -128,7 +130,7 @@ struct mesh_svc *mesh_read_service(struct sw_mesh_index *ix, const struct sw_jso
 
     if (sw_slice_eq_str(js(spec, "type"), "ExternalName"))
         return NULL;
-    s = make(ix, m);
+    s = make(ix, m, 192 + m->ns.n + m->name.n + 96 * sw_json_len(sw_json_find(spec, "ports")));
     preset = mesh_distribution(js(spec, "trafficDistribution"));
     if (preset == MESH_DISTRIBUTION_ZONE || preset == MESH_DISTRIBUTION_NODE)
         s->distribution = preset;
@@ -310,7 +312,7 @@ struct mesh_svc *mesh_read_service_entry(struct sw_mesh_index *ix, const struct 
 
     if (ix->conf.visibility == SW_MESH_VISIBILITY_NONE)
         return NULL;
-    s = make(ix, m);
+    s = make(ix, m, ENTRY_BYTES);
     s->entry = true;
     s->resolution = resolution_of(js_or(spec, "resolution", ""));
     s->native = mesh_read_has_word(mesh_labels_get(s->labels, MESH_TUNNEL), "http");

@@ -37,7 +37,7 @@ struct mesh_place {
     struct sw_slice node;     /* of the object; empty: none */
 };
 
-/* NULL: the pod has failed, or is none. */
+/* NULL: the pod has ended, or has no address. */
 struct mesh_workload *mesh_read_pod(struct sw_mesh_index *ix, const struct sw_json *obj,
                                     const struct mesh_meta *m, struct mesh_place *ret);
 /* NULL with a reason when it cannot be a workload. */

@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "control/mesh/names.h"
-#include "control/mesh/read.h"
+#include "control/mesh/read/read.h"
 #include "control/objects.h"
 
 enum { ADDRESSES_MAX = 16 };

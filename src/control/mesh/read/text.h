@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/slice.h"
+#include "control/mesh/policy/model.h"
 
 enum {
     SW_MESH_LABELS_MAX = 256,      /* of one object; the API allows more bytes than anybody uses */
@@ -43,13 +44,8 @@ static inline struct sw_slice mesh_str(const struct mesh_text *t)
     return t ? sw_slice(t->p, t->n) : sw_slice("", 0);
 }
 
-struct mesh_label {
-    struct sw_slice key;
-    struct sw_slice value;
-};
-
 /* Takes the first pair off *set, in the order of keys; false at the end. */
-bool mesh_labels_next(struct sw_slice *set, struct mesh_label *ret);
+bool mesh_labels_next(struct sw_slice *set, struct sw_mesh_label *ret);
 /* p == NULL when the set has no such label. */
 struct sw_slice mesh_labels_get(const struct mesh_text *set, const char *key);
 /* True when every pair of 'sub' is in 'set'. An empty 'sub' is. */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/control/mesh.h"
+
+#include "base/mem.h"
+#include "control/mesh/controller.h"
+
+struct sw_control_mesh {
+    struct sw_mesh_controller *controller;
+};
+
+static int read_prefix(const char *flag, const char *text, uint8_t family, struct sw_cidr *ret,
+                       struct sw_err *err)
+{
+    if (sw_cidr_parse(sw_slice_str(text), ret, err) != SW_OK)
+        return sw_err_prefix(err, "%s", flag);
+    return ret->ip.family == family
+               ? SW_OK
+               : sw_err_set(err, SW_EINVAL, "%s: '%.60s' is of the other family", flag, text);
+}
+
+/* Names of resources are made of it, with slashes between the parts. */
+static int check_name(const char *flag, const char *text, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(text);
+
+    if (!s.n || s.n > 253 || sw_slice_find(s, '/') >= 0 || sw_slice_find(s, ' ') >= 0)
+        return sw_err_set(err, SW_EINVAL, "%s: '%.60s' is not a name", flag, text);
+    return SW_OK;
+}
+
+static int read_conf(const struct sw_control_mesh_opts *o, struct sw_mesh_status_conf *ret,
+                     struct sw_err *err)
+{
+    int rc = check_name("--cluster-id", o->cluster_id, err);
+
+    *ret = (struct sw_mesh_status_conf){
+        .mesh = {.cluster = sw_slice_str(o->cluster_id),
+                 .trust_domain = sw_slice_str(o->trust_domain),
+                 .domain = sw_slice_str(o->domain),
+                 .root_ns = sw_slice_str(o->root_ns),
+                 .revision = sw_slice_str(o->revision ? o->revision : ""),
+                 .visibility = (enum sw_mesh_visibility)o->visibility},
+        .policy = {.root_ns = sw_slice_str(o->root_ns),
+                   .trust_domain = sw_slice_str(o->trust_domain),
+                   .revision = sw_slice_str(o->revision ? o->revision : ""),
+                   .dry_run = o->dry_run,
+                   .allow_waypoints = o->allow_waypoints},
+        .allocate = o->allocate};
+    if (rc == SW_OK)
+        rc = check_name("--trust-domain", o->trust_domain, err);
+    if (rc == SW_OK)
+        rc = check_name("--cluster-domain", o->domain, err);
+    if (rc == SW_OK)
+        rc = check_name("--mesh-root-namespace", o->root_ns, err);
+    if (rc == SW_OK)
+        rc = read_prefix("--mesh-allocate-ipv4", o->prefix4, 4, &ret->prefix4, err);
+    if (rc == SW_OK)
+        rc = read_prefix("--mesh-allocate-ipv6", o->prefix6, 6, &ret->prefix6, err);
+    return rc;
+}
+
+struct sw_control_mesh *sw_control_mesh_new(struct sw_kube_client *client,
+                                            struct sw_xds_cache *cache,
+                                            struct sw_metrics_shard *metrics,
+                                            const struct sw_control_mesh_opts *o,
+                                            struct sw_err *err)
+{
+    struct sw_control_mesh *m = SW_NEW(struct sw_control_mesh);
+    struct sw_mesh_controller_opts co = {
+        .cache = cache,
+        .metrics = metrics,
+        .statuses = o->statuses,
+        .threaded = true,
+        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
+        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-mesh") : sw_slice("", 0),
+        .identity = sw_slice_str(o->identity ? o->identity : ""),
+    };
+
+    if (read_conf(o, &co.conf, err) == SW_OK)
+        m->controller = sw_mesh_controller_new(client, &co, err);
+    if (!m->controller) {
+        sw_control_mesh_free(m);
+        return NULL;
+    }
+    sw_mesh_controller_start(m->controller);
+    return m;
+}
+
+void sw_control_mesh_stop(struct sw_control_mesh *m, void (*done)(void *arg), void *arg)
+{
+    sw_mesh_controller_stop(m->controller, done, arg);
+}
+
+void sw_control_mesh_free(struct sw_control_mesh *m)
+{
+    if (!m)
+        return;
+    sw_mesh_controller_free(m->controller);
+    sw_free(m);
+}

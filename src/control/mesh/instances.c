@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the pods of a Gateway run as. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "control/mesh/index.h"
+#include "control/mesh/model.h"
+#include "control/mesh/names.h"
+
+enum { ACCOUNTS_MAX = 64 }; /* of one Gateway: more is nobody's deployment */
+
+static int by_text(const void *a, const void *b)
+{
+    const struct sw_slice *x = a;
+    const struct sw_slice *y = b;
+
+    return sw_slice_cmp(*x, *y);
+}
+
+static void add(struct sw_slice *list, size_t *n, struct sw_slice account)
+{
+    for (size_t i = 0; i < *n; i++) {
+        if (sw_slice_eq(list[i], account))
+            return;
+    }
+    if (*n < ACCOUNTS_MAX && account.n)
+        list[(*n)++] = account;
+}
+
+static size_t gather(struct mesh_ns *ns, struct sw_slice gateway, struct sw_slice *list)
+{
+    size_t n = 0;
+
+    SW_LIST_FOREACH (l, &ns->groups) {
+        struct mesh_group *g = SW_CONTAINER_OF(l, struct mesh_group, in_ns);
+
+        if (!sw_slice_eq(mesh_labels_get(g->labels, MESH_GATEWAY_NAME), gateway))
+            continue;
+        SW_LIST_FOREACH (m, &g->members) {
+            const struct mesh_workload *w = SW_CONTAINER_OF(m, struct mesh_workload, in_group);
+
+            if (!w->we)
+                add(list, &n, mesh_str(w->account));
+        }
+    }
+    if (n > 1)
+        qsort(list, n, sizeof(*list), by_text);
+    return n;
+}
+
+void sw_mesh_index_instances(struct sw_mesh_index *ix, sw_mesh_instances_fn fn, void *arg)
+{
+    SW_MAP_FOREACH (it, &ix->dirty_instances) {
+        struct sw_slice list[ACCOUNTS_MAX];
+        struct sw_slice name = it->key;
+        struct sw_slice ns = sw_slice_cut(&name, '/');
+        struct mesh_ns *space = sw_map_get(&ix->namespaces, ns);
+        const struct sw_mesh_instances of = {
+            .ns = ns, .name = name, .accounts = list, .n = space ? gather(space, name, list) : 0};
+        char *key = it->value;
+
+        fn(arg, &of);
+        (void)sw_map_del(&ix->dirty_instances, it->key);
+        sw_free(key);
+    }
+}
