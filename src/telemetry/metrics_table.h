@@ -36,7 +36,9 @@
     X(XDS_ANSWERS, COUNTER, "spanwire_xds_answers", "url,result", \
       "Responses of the xDS server that clients accepted (ack) or refused (nack)") \
     X(XDS_REFUSALS, COUNTER, "spanwire_xds_refusals", "reason", \
-      "Streams that the xDS server refused or ended: unauthenticated, forbidden") \
+      "Streams that the xDS server refused or ended: unauthenticated, forbidden, type, invalid, unavailable") \
+    X(CA_REQUESTS, COUNTER, "spanwire_ca_requests", "result", \
+      "Certificate requests: issued, unauthenticated, invalid, failed") \
     X(XDS_CONNECTED, GAUGE, "spanwire_xds_connected", "", \
       "1 while a stream to the control plane is up") \
     X(XDS_REFUSED, COUNTER, "spanwire_xds_refused", "url", \

@@ -52,14 +52,18 @@ static const char *type_of(struct sw_slice path, bool *ret_delta)
 
 enum sw_grpc_status xds_refusal_status(int rc)
 {
+    if (rc == SW_ETIME)
+        return SW_GRPC_UNAVAILABLE;
     return rc == SW_ENOENT ? SW_GRPC_PERMISSION_DENIED : SW_GRPC_UNAUTHENTICATED;
 }
 
 void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status)
 {
-    const char *reason = status == SW_GRPC_PERMISSION_DENIED ? "forbidden"
-                         : status == SW_GRPC_UNIMPLEMENTED   ? "type"
-                                                             : "unauthenticated";
+    const char *reason = status == SW_GRPC_PERMISSION_DENIED  ? "forbidden"
+                         : status == SW_GRPC_UNIMPLEMENTED    ? "type"
+                         : status == SW_GRPC_UNAVAILABLE      ? "unavailable"
+                         : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
+                                                              : "unauthenticated";
 
     if (s->o.metrics)
         sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_XDS_REFUSALS, reason), 1);

@@ -43,8 +43,9 @@ struct sw_xds_server_opts {
     /*
      * Before anything is read from a stream: SW_OK, or why not in err (goes to the client as
      * UNAUTHENTICATED; with SW_ENOENT, when it is known and nothing is for it, as
-     * PERMISSION_DENIED). SW_EAGAIN: nobody knows yet; the stream waits, unread, and is asked about
-     * again by sw_xds_server_recheck. NULL: everybody.
+     * PERMISSION_DENIED; with SW_ETIME, when nobody could be asked, as UNAVAILABLE). SW_EAGAIN:
+     * nobody knows yet; the stream waits, unread, and is asked about again by
+     * sw_xds_server_recheck. NULL: everybody.
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
@@ -55,7 +56,7 @@ struct sw_xds_server_opts {
     bool (*revoked)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
      * The cache for a client, once its first request told who it is. NULL with err: refused
-     * (PERMISSION_DENIED). No function: 'cache'.
+     * (PERMISSION_DENIED; INVALID_ARGUMENT with SW_EINVAL). No function: 'cache'.
      */
     struct sw_xds_cache *(*select)(void *arg, const struct sw_xds_client_id *id,
                                    struct sw_err *err);

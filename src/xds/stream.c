@@ -217,6 +217,19 @@ static struct sw_slice copy_meta(const Sw__Node *node, const char *key)
     return copy_text(sw_slice("", 0));
 }
 
+static void refuse_node(struct xds_stream *st, const struct sw_err *err)
+{
+    enum sw_grpc_status status =
+        err->rc == SW_EINVAL ? SW_GRPC_INVALID_ARGUMENT : SW_GRPC_PERMISSION_DENIED;
+    const char *why = err->rc ? err->msg : "nothing to serve for this node";
+    char text[SW_ADDR_TEXT];
+
+    sw_log_info("xds", "client %s, node '%.*s', refused: %s", sw_addr_text(&st->addr, text),
+                SW_SLICE_ARG(st->node_id), why);
+    xds_count_refusal(st->server, status);
+    sw_grpc_finish(st->call, status, "%s", why);
+}
+
 /* The first request tells who it is, and so what it is served. False: refused. */
 static bool identify(struct xds_stream *st, const Sw__Node *node)
 {
@@ -238,8 +251,7 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
     id = xds_stream_id(st);
     st->cache = s->o.select ? s->o.select(s->o.arg, &id, &err) : s->o.cache;
     if (!st->cache) {
-        sw_grpc_finish(st->call, SW_GRPC_PERMISSION_DENIED, "%s",
-                       err.rc ? err.msg : "nothing to serve for this node");
+        refuse_node(st, &err);
         return false;
     }
     if (!xds_stream_look(st)) {

@@ -119,6 +119,7 @@ struct sw_grpc_method {
      */
     void (*unary)(struct sw_grpc_call *c, struct sw_slice msg, void *arg);
     void *arg;
+    bool judges; /* 'open' decides who may call: the server's 'allow' is not asked */
 };
 
 /* Zero in a field means the default in brackets. */

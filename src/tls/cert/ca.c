@@ -302,7 +302,7 @@ int sw_ca_export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct s
     return sw_pkcs8_pem(key, ret_key, err);
 }
 
-static int check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err)
+int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err)
 {
     struct sw_spiffe id;
     int rc = sw_spiffe_parse(leaf->id, &id, err);
@@ -334,7 +334,7 @@ int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw
     int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
     gnutls_x509_privkey_t key = NULL;
     gnutls_x509_crt_t crt = NULL;
-    int rc = check_leaf(ca, leaf, err);
+    int rc = sw_ca_check_leaf(ca, leaf, err);
 
     if (rc != SW_OK)
         return rc;

@@ -72,6 +72,25 @@ struct sw_ca_leaf {
 SW_NODISCARD int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,
                              struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);
 
+/* What was signed. */
+struct sw_ca_signed {
+    char serial[65]; /* hex digits */
+    uint64_t not_after_s;
+};
+
+enum { SW_CA_CSR_MAX = 64 << 10 }; /* bytes of a request */
+
+/*
+ * Signs the key of a certificate request (PEM), which must be signed by that key; everything else
+ * in it is ignored: the certificate is for leaf->id. Appends it (PEM) to ret_cert. Two minutes
+ * backdated unless leaf says otherwise.
+ *
+ * Returns SW_OK, SW_EINVAL (bad request or id), SW_EDENIED as sw_ca_issue, SW_ELIMIT.
+ */
+SW_NODISCARD int sw_ca_sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,
+                            struct sw_slice csr, struct sw_buf *ret_cert, struct sw_ca_signed *ret,
+                            struct sw_err *err);
+
 /* The same straight into a credential that trusts this root; crl as in sw_tls_cred_pem. NULL with
  * err. */
 struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,

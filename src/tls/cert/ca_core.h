@@ -32,6 +32,9 @@ int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret);
 int sw_ca_set_uri(struct gnutls_x509_crt_int *crt, struct sw_slice uri, unsigned critical);
 /* The certificate was made or loaded: fills what is derived from it. SW_OK or an error of ours. */
 int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err);
+struct sw_ca_leaf;
+/* May the CA sign this? SW_OK, SW_EINVAL or SW_EDENIED. */
+int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err);
 /* Appends both as PEM. SW_OK or an error of ours. */
 int sw_ca_export_leaf(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
                       struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);

@@ -80,6 +80,25 @@ int sw_pemfile_write(const char *path, struct sw_slice content, mode_t mode, boo
     return rc;
 }
 
+int sw_pem_next_cert(struct sw_slice *rest, struct sw_slice *ret)
+{
+    static const struct sw_slice begin = SW_SLICE_LIT("-----BEGIN CERTIFICATE-----");
+    static const struct sw_slice end = SW_SLICE_LIT("-----END CERTIFICATE-----");
+    const char *from = rest->n ? memmem(rest->p, rest->n, begin.p, begin.n) : NULL;
+    struct sw_slice tail;
+    const char *to;
+
+    if (!from)
+        return SW_ENOENT;
+    tail = sw_slice_from(*rest, (size_t)(from - rest->p));
+    to = memmem(tail.p, tail.n, end.p, end.n);
+    if (!to)
+        return SW_EINVAL;
+    *ret = sw_slice_head(tail, (size_t)(to - from) + end.n);
+    *rest = sw_slice_from(tail, ret->n);
+    return SW_OK;
+}
+
 bool sw_pemfile_same(const char *a, const char *b)
 {
     struct stat x;

@@ -22,5 +22,11 @@ SW_NODISCARD int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw
 SW_NODISCARD int sw_pemfile_write(const char *path, struct sw_slice content, mode_t mode,
                                   bool replace, struct sw_err *err);
 
+/*
+ * Takes the next certificate, from its first dash to the end of its last line, off *rest.
+ * SW_ENOENT: there is none. SW_EINVAL: it has no end.
+ */
+SW_NODISCARD int sw_pem_next_cert(struct sw_slice *rest, struct sw_slice *ret);
+
 /* True when both names lead to one existing file. */
 bool sw_pemfile_same(const char *a, const char *b);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "identity/issued.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/time.h"
+
+enum { LINE_MAX_BYTES = 8192, DEFAULT_MAX = 16 << 20 };
+
+struct sw_issued {
+    char *path;
+    int fd;
+    size_t bytes;
+    size_t max;
+};
+
+static int open_file(struct sw_issued *s, struct sw_err *err)
+{
+    struct stat st;
+
+    s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (s->fd < 0 || fstat(s->fd, &st) != 0)
+        return sw_err_sys(err, errno, "cannot open '%s'", s->path);
+    s->bytes = (size_t)st.st_size;
+    return SW_OK;
+}
+
+struct sw_issued *sw_issued_open(const char *path, size_t max_bytes, struct sw_err *err)
+{
+    struct sw_issued *s = SW_NEW(struct sw_issued);
+
+    s->path = sw_strdup(path);
+    s->max = max_bytes ? max_bytes : DEFAULT_MAX;
+    if (open_file(s, err) == SW_OK)
+        return s;
+    sw_issued_close(s);
+    return NULL;
+}
+
+void sw_issued_close(struct sw_issued *s)
+{
+    if (!s)
+        return;
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    sw_free(s->path);
+    sw_free(s);
+}
+
+static int rotate(struct sw_issued *s, struct sw_err *err)
+{
+    char *old SW_AUTO_FREE = sw_asprintf("%s.1", s->path);
+
+    if (s->bytes < s->max)
+        return SW_OK;
+    if (rename(s->path, old) != 0)
+        return sw_err_sys(err, errno, "cannot rename '%s'", s->path);
+    (void)close(s->fd);
+    return open_file(s, err);
+}
+
+static int write_line(struct sw_buf *b, const struct sw_issued_cert *c)
+{
+    struct sw_jw w;
+
+    sw_jw_begin(&w, b, NULL);
+    sw_jw_object(&w);
+    sw_jw_name(&w, "time");
+    sw_jw_u64(&w, sw_wall_ns() / SW_NS_PER_S);
+    sw_jw_name(&w, "serial");
+    sw_jw_string(&w, c->serial);
+    sw_jw_name(&w, "identity");
+    sw_jw_string(&w, c->id);
+    sw_jw_name(&w, "requester");
+    sw_jw_string(&w, c->requester);
+    sw_jw_name(&w, "notAfter");
+    sw_jw_u64(&w, c->not_after_s);
+    sw_jw_object_end(&w);
+    return sw_jw_end(&w) == SW_OK ? sw_buf_putc(b, '\n') : SW_ELIMIT;
+}
+
+int sw_issued_add(struct sw_issued *s, const struct sw_issued_cert *c, struct sw_err *err)
+{
+    SW_BUF_AUTO b = {.max = LINE_MAX_BYTES};
+    int rc = s->fd < 0 ? open_file(s, err) : rotate(s, err);
+    ssize_t n;
+
+    if (rc != SW_OK)
+        return rc;
+    if (write_line(&b, c) != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "the record of a certificate is too long");
+    n = write(s->fd, sw_buf_data(&b), sw_buf_len(&b));
+    if (n != (ssize_t)sw_buf_len(&b))
+        return sw_err_sys(err, n < 0 ? errno : ENOSPC, "cannot write '%s'", s->path);
+    s->bytes += (size_t)n;
+    return SW_OK;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which pods there are and where they run, as far as identities depend on it. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/slice.h"
+
+struct sw_pods;
+
+struct sw_pod_info {
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice uid;
+    struct sw_slice account; /* service account */
+    struct sw_slice node;    /* empty: not scheduled */
+    bool failed;             /* its phase is Failed: it has no identity any more */
+};
+
+struct sw_pods *sw_pods_new(void);
+/* NULL is fine. */
+void sw_pods_free(struct sw_pods *p);
+/* Adds or replaces by namespace and name; texts are copied. */
+void sw_pods_set(struct sw_pods *p, const struct sw_pod_info *pod);
+void sw_pods_del(struct sw_pods *p, struct sw_slice ns, struct sw_slice name);
+/* Borrowed until the next change; NULL: none. */
+const struct sw_pod_info *sw_pods_find(const struct sw_pods *p, struct sw_slice ns,
+                                       struct sw_slice name);
+/* True when a pod of this account that has not failed is on the node. */
+bool sw_pods_runs(const struct sw_pods *p, struct sw_slice ns, struct sw_slice account,
+                  struct sw_slice node);

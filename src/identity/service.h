@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * istio.v1.auth.IstioCertificateService: signs requests for the caller's own identity, and those of
+ * node proxies for identities on their node. Refusals tell the caller little and the log all.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "io/loop.h"
+
+struct sw_authority;
+struct sw_ca_service;
+struct sw_grpc_server;
+struct sw_issued;
+struct sw_metrics_shard;
+struct sw_nodes;
+struct sw_tokens;
+
+/* Everything is borrowed. Zero in a field means the default in brackets. */
+struct sw_ca_service_opts {
+    struct sw_authority *authority;
+    struct sw_tokens *tokens;
+    const struct sw_nodes *nodes;
+    struct sw_issued *issued;         /* may be NULL */
+    struct sw_metrics_shard *metrics; /* may be NULL */
+    struct sw_slice cluster;          /* id of the cluster whose tokens and pods are known */
+    uint64_t ttl_s;                   /* of a certificate when nothing is asked for [24 h] */
+    uint64_t max_ttl_s;               /* [90 days] */
+};
+
+struct sw_ca_service *sw_ca_service_new(struct sw_loop *l, const struct sw_ca_service_opts *o);
+/* After the server it was added to. NULL is fine. */
+void sw_ca_service_free(struct sw_ca_service *s);
+void sw_ca_service_serve(struct sw_ca_service *s, struct sw_grpc_server *g);
+/* A token was reviewed: calls that wait are looked at again. */
+void sw_ca_service_recheck(struct sw_ca_service *s);

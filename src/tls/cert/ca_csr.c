@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Certificates for keys that others made and keep. */
+#include <string.h>
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
+
+#include "base/time.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/ca_core.h"
+#include "tls/cert/x509.h"
+#include "tls/crypto/gnutls_err.h"
+
+enum { BACK_DATE_S = 120, DAY_S = 86400, SERIAL_MAX = 32 };
+
+/* Weak keys would outlive the request: nobody asks again what a certificate is worth. */
+static int check_key(gnutls_pubkey_t key, struct sw_err *err)
+{
+    unsigned bits = 0;
+    int algo = gnutls_pubkey_get_pk_algorithm(key, &bits);
+
+    if (algo < 0)
+        return sw_gnutls_err(err, SW_EINVAL, algo, "CSR: key");
+    if (algo != GNUTLS_PK_RSA && algo != GNUTLS_PK_ECDSA && algo != GNUTLS_PK_EDDSA_ED25519)
+        return sw_err_set(err, SW_EINVAL, "CSR: keys of kind %s are not signed",
+                          gnutls_pk_get_name((gnutls_pk_algorithm_t)algo));
+    if (gnutls_pk_bits_to_sec_param((gnutls_pk_algorithm_t)algo, bits) < GNUTLS_SEC_PARAM_MEDIUM)
+        return sw_err_set(err, SW_EINVAL, "CSR: a key of %u bits is too weak", bits);
+    return SW_OK;
+}
+
+/* The public key of a request that proves to have the private one. */
+static int read_csr(struct sw_slice csr, gnutls_pubkey_t key, struct sw_err *err)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)csr.p, .size = (unsigned)csr.n};
+    gnutls_x509_crq_t crq = NULL;
+    int rc;
+
+    if (csr.n > SW_CA_CSR_MAX)
+        return sw_err_set(err, SW_EINVAL, "CSR: too large");
+    rc = gnutls_x509_crq_init(&crq);
+    if (rc >= 0)
+        rc = gnutls_x509_crq_import(crq, &d, GNUTLS_X509_FMT_PEM);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "CSR does not parse");
+    else if (gnutls_x509_crq_verify(crq, 0) < 0)
+        rc = sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
+    else if (gnutls_pubkey_import_x509_crq(key, crq, 0) < 0)
+        rc = sw_err_set(err, SW_EINVAL, "CSR: the key does not parse");
+    else
+        rc = check_key(key, err);
+    if (crq)
+        gnutls_x509_crq_deinit(crq);
+    return rc;
+}
+
+static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_pubkey_t key,
+                 const struct sw_ca_leaf *leaf, uint64_t to_s)
+{
+    int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
+    uint64_t from_s = (uint64_t)((int64_t)(sw_wall_ns() / SW_NS_PER_S) + begin);
+    int rc = gnutls_x509_crt_set_version(crt, 3);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_pubkey(crt, key);
+    if (rc >= 0)
+        rc = sw_ca_set_serial(crt);
+    if (rc >= 0)
+        rc = sw_ca_set_times(crt, from_s, to_s);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE |
+                                                    GNUTLS_KEY_KEY_ENCIPHERMENT);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    if (rc >= 0)
+        rc = sw_ca_set_uri(crt, leaf->id, 1);
+    if (rc >= 0)
+        rc = sw_ca_set_key_ids(crt, ca->root);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
+    return rc;
+}
+
+static void tell_serial(gnutls_x509_crt_t crt, char out[65])
+{
+    static const char hex[] = "0123456789abcdef";
+    uint8_t serial[SERIAL_MAX];
+    size_t n = sizeof(serial);
+
+    out[0] = 0;
+    if (gnutls_x509_crt_get_serial(crt, serial, &n) < 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = hex[serial[i] >> 4];
+        out[2 * i + 1] = hex[serial[i] & 15];
+    }
+    out[2 * n] = 0;
+}
+
+static int sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, gnutls_pubkey_t key,
+                struct sw_buf *ret_cert, struct sw_ca_signed *ret, struct sw_err *err)
+{
+    gnutls_x509_crt_t crt = NULL;
+    gnutls_datum_t pem = {0};
+    int rc = gnutls_x509_crt_init(&crt);
+
+    if (rc >= 0)
+        rc = build(ca, crt, key, leaf, ret->not_after_s);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign");
+    else if (sw_buf_append(ret_cert, pem.data, pem.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    else
+        rc = SW_OK;
+    if (rc == SW_OK)
+        tell_serial(crt, ret->serial);
+    gnutls_free(pem.data);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    return rc;
+}
+
+int sw_ca_sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_slice csr,
+               struct sw_buf *ret_cert, struct sw_ca_signed *ret, struct sw_err *err)
+{
+    uint64_t to_s = sw_wall_ns() / SW_NS_PER_S + (leaf->ttl_s ? leaf->ttl_s : DAY_S);
+    gnutls_pubkey_t key = NULL;
+    int rc = sw_ca_check_leaf(ca, leaf, err);
+
+    if (rc != SW_OK)
+        return rc;
+    *ret = (struct sw_ca_signed){.not_after_s = sw_min(to_s, sw_x509_not_after(ca->root))};
+    rc = gnutls_pubkey_init(&key);
+    if (rc < 0)
+        return sw_gnutls_err(err, SW_EINVAL, rc, "CSR");
+    rc = read_csr(csr, key, err);
+    if (rc == SW_OK)
+        rc = sign(ca, leaf, key, ret_cert, ret, err);
+    gnutls_pubkey_deinit(key);
+    return rc;
+}
