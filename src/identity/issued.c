@@ -72,16 +72,11 @@ static int write_line(struct sw_buf *b, const struct sw_issued_cert *c)
 
     sw_jw_begin(&w, b, NULL);
     sw_jw_object(&w);
-    sw_jw_name(&w, "time");
-    sw_jw_u64(&w, sw_wall_ns() / SW_NS_PER_S);
-    sw_jw_name(&w, "serial");
-    sw_jw_string(&w, c->serial);
-    sw_jw_name(&w, "identity");
-    sw_jw_string(&w, c->id);
-    sw_jw_name(&w, "requester");
-    sw_jw_string(&w, c->requester);
-    sw_jw_name(&w, "notAfter");
-    sw_jw_u64(&w, c->not_after_s);
+    sw_jw_put_u64(&w, "time", sw_wall_ns() / SW_NS_PER_S);
+    sw_jw_put_string(&w, "serial", c->serial);
+    sw_jw_put_string(&w, "identity", c->id);
+    sw_jw_put_string(&w, "requester", c->requester);
+    sw_jw_put_u64(&w, "notAfter", c->not_after_s);
     sw_jw_object_end(&w);
     return sw_jw_end(&w) == SW_OK ? sw_buf_putc(b, '\n') : SW_ELIMIT;
 }

@@ -29,6 +29,7 @@ struct run {
     struct sw_control_connector *connector;
     struct sw_control_dns *dns;
     struct sw_control_mesh *mesh;
+    struct sw_control_mesh_xds *mesh_xds;
     struct sw_egress *egress;
     uint64_t drain;
     bool stopping;
@@ -129,7 +130,17 @@ static int open_client(struct run *r, const struct control_options *o, struct sw
 
 static bool controllers_wanted(const struct control_options *o)
 {
-    return o->trust_roots || o->gateway || o->connector || sw_control_dns_wanted(&o->dns);
+    return o->trust_roots || o->gateway || o->connector || sw_control_dns_wanted(&o->dns) ||
+           o->mx.listen.ip.family;
+}
+
+static int start_mesh_xds(struct run *r, const struct control_options *o, struct sw_err *err)
+{
+    r->mesh_xds = sw_control_mesh_xds_new(
+        r->client, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->mx, err);
+    if (r->mesh_xds && r->gateway)
+        sw_control_gateway_show_mesh(r->gateway, r->mesh_xds);
+    return r->mesh_xds ? SW_OK : err->rc;
 }
 
 /* Controllers are clients like any other: they do not notice whose server it is. */
@@ -168,7 +179,7 @@ static int start_controllers(struct run *r, const struct control_options *o, str
                                     &o->dns, err);
         rc = r->dns ? SW_OK : err->rc;
     }
-    return rc;
+    return rc == SW_OK && o->mx.listen.ip.family ? start_mesh_xds(r, o, err) : rc;
 }
 
 static void on_signal(int signo, void *arg)
@@ -196,6 +207,11 @@ static void tell_ports(const struct run *r)
 
         sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
     }
+    if (r->mesh_xds) {
+        struct sw_addr mesh = sw_control_mesh_xds_addr(r->mesh_xds);
+
+        sw_log_info("control", "mesh on %s", sw_addr_text(&mesh, text));
+    }
     if (r->dns && sw_control_dns_addr(r->dns).port) {
         struct sw_addr dns = sw_control_dns_addr(r->dns);
 
@@ -206,6 +222,9 @@ static void tell_ports(const struct run *r)
 static void free_controllers(struct run *r)
 {
     sw_trust_free(r->trust);
+    if (r->gateway)
+        sw_control_gateway_show_mesh(r->gateway, NULL);
+    sw_control_mesh_xds_free(r->mesh_xds);
     sw_control_dns_free(r->dns);
     sw_control_connector_free(r->connector);
     sw_control_mesh_free(r->mesh);
@@ -358,6 +377,9 @@ int sw_cmd_control(int argc, char **argv)
         o.dns.record = !o.connector;
         o.cn.dns = sw_control_dns_wanted(&o.dns);
         o.dns.data = o.data;
+        o.mx.data = o.data;
+        o.mx.trust_domain = o.ms.trust_domain;
+        o.mx.cluster_id = o.ms.cluster_id;
         o.cn.gateway_controller = o.gw.controller;
         o.cn.port_offset = o.gw.port_offset;
         o.gw.api = o.listen;

@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control/access.h"
+#include "cmd/control/mesh_xds.h"
 #include "cmd/control/views.h"
+#include "cmd/control/xds_status.h"
 #include "control/connector/controller.h"
 #include "control/envoy/extension.h"
 #include "control/gateway/controller.h"
@@ -32,6 +34,7 @@ struct sw_control_gateway {
     struct sw_gateway_controller *controller;
     struct sw_plane_watch *planes;
     struct sw_extension extension;
+    const struct sw_control_mesh_xds *mesh; /* may be NULL */
     struct sw_metrics *metrics;
     struct sw_metrics_shard *shard;
     struct sw_addr bound;
@@ -96,29 +99,6 @@ static void on_planes(void *arg)
 
 /* ---- pages of the API ---- */
 
-static void put_status(const struct sw_xds_status *st, void *arg)
-{
-    struct sw_jw *w = arg;
-    char addr[SW_ADDR_TEXT];
-
-    sw_jw_object(w);
-    sw_jw_put_string(w, "node", st->node_id);
-    sw_jw_put_string(w, "cluster", st->node_cluster);
-    sw_jw_put_str(w, "address", sw_addr_text(&st->addr, addr));
-    sw_jw_put_string(w, "type", st->type);
-    sw_jw_put_str(w, "protocol", st->delta ? "delta" : "sotw");
-    sw_jw_put_bool(w, "wildcard", st->wildcard);
-    sw_jw_put_u64(w, "names", st->names);
-    sw_jw_put_string(w, "sent", st->sent);
-    sw_jw_put_string(w, "acked", st->acked);
-    sw_jw_put_bool(w, "pending", st->pending);
-    sw_jw_put_u64(w, "acks", st->acks);
-    sw_jw_put_u64(w, "nacks", st->nacks);
-    sw_jw_put_string(w, "nack", st->nack);
-    sw_jw_put_u64(w, "connectedSeconds", st->connected_ns / SW_NS_PER_S);
-    sw_jw_object_end(w);
-}
-
 static void put_runtime(struct sw_jw *w, const char *name, const struct sw_control *c)
 {
     struct sw_control_stats s = sw_control_stats(c);
@@ -154,7 +134,9 @@ static void status_page(void *arg, struct sw_buf *out)
     sw_jw_object_end(&w);
     sw_jw_name(&w, "clients");
     sw_jw_array(&w);
-    sw_xds_server_status(g->server, put_status, &w);
+    sw_control_put_clients(&w, g->server);
+    if (g->mesh)
+        sw_control_mesh_xds_status(g->mesh, &w);
     sw_jw_array_end(&w);
     sw_jw_object_end(&w);
     if (sw_jw_end(&w) != SW_OK)
@@ -392,6 +374,11 @@ struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out)
 {
     status_page(g, out);
+}
+
+void sw_control_gateway_show_mesh(struct sw_control_gateway *g, const struct sw_control_mesh_xds *m)
+{
+    g->mesh = m;
 }
 
 bool sw_control_gateway_ready(const struct sw_control_gateway *g)

@@ -65,6 +65,10 @@ struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *
 struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g);
 /* JSON: controllers, and what each data plane has acknowledged. */
 void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out);
+/* Its clients stand in the status, too. */
+struct sw_control_mesh_xds;
+void sw_control_gateway_show_mesh(struct sw_control_gateway *g,
+                                  const struct sw_control_mesh_xds *m);
 /* True once data planes can have a complete configuration. */
 bool sw_control_gateway_ready(const struct sw_control_gateway *g);
 /* A renewed certificate of the xDS server. */

@@ -10,6 +10,7 @@
 #include "cmd/control/dns.h"
 #include "cmd/control/gateway.h"
 #include "cmd/control/mesh.h"
+#include "cmd/control/mesh_xds.h"
 #include "io/addr.h"
 #include "opts/opts.h"
 #include "opts/upstream.h"
@@ -44,6 +45,7 @@ struct control_options {
     struct sw_control_dns_opts dns;
     bool mesh;
     struct sw_control_mesh_opts ms;
+    struct sw_control_mesh_xds_opts mx;
     uint64_t drain;
     const char *log_level;
     int log_format;

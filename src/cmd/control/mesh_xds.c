@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/control/mesh_xds.h"
+
+#include <stdlib.h>
+
+#include "base/dirs.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "cmd/control/xds_status.h"
+#include "identity/authority.h"
+#include "identity/issued.h"
+#include "identity/nodes.h"
+#include "identity/pods.h"
+#include "identity/service.h"
+#include "identity/tokens.h"
+#include "io/loop.h"
+#include "kube/client/informer.h"
+#include "proto/types.h"
+#include "tls/cert/cred.h"
+#include "tls/peer.h"
+#include "xds/server.h"
+
+#define AUDIENCE "istio-ca"
+
+enum { INITIAL_MAX = 200 << 20, MAX_CONNS = 8192, MAX_STREAMS = 16384, MAX_NAMES = 2000000 };
+
+/* The server's certificate is good for 30 days. */
+static const uint64_t renew_ns = UINT64_C(10) * 86400 * SW_NS_PER_S;
+
+static const struct sw_kube_gvr pods_gvr = {"", "v1", "pods", "Pod", true};
+
+struct sw_control_mesh_xds {
+    const struct sw_control_mesh_xds_opts *o;
+    struct sw_loop *loop;
+    struct sw_authority *authority;
+    struct sw_tokens *tokens;
+    struct sw_pods *pods;
+    struct sw_informer *informer;
+    struct sw_nodes *nodes;
+    struct sw_issued *issued;
+    struct sw_ca_service *ca;
+    struct sw_xds_cache *cache;
+    struct sw_xds_server *server;
+    const char **names;    /* of the certificate; ends with NULL */
+    const char **accounts; /* ends with NULL */
+    const char **aliases;  /* ends with NULL */
+    struct sw_timer renew;
+    struct sw_addr bound;
+};
+
+/* ---- who may connect ---- */
+
+static bool trusted_cert(const struct sw_control_mesh_xds *m, const struct sw_tls_peer *cert)
+{
+    const struct sw_tls_peer_id *id = cert ? sw_tls_peer_identity(cert) : NULL;
+
+    return id && sw_nodes_own_domain(m->nodes, id->id.trust_domain) &&
+           sw_nodes_trusted(m->nodes, id->id.ns, id->id.sa);
+}
+
+static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    struct sw_control_mesh_xds *m = arg;
+    const struct sw_caller *who;
+    int rc;
+
+    if (trusted_cert(m, id->cert))
+        return SW_OK;
+    rc = sw_tokens_check(m->tokens, id->token, &who, err);
+    if (rc != SW_OK)
+        return rc;
+    if (sw_nodes_trusted(m->nodes, who->ns, who->account))
+        return SW_OK;
+    return sw_err_set(err, SW_ENOENT, "%.*s/%.*s is not an account of node proxies",
+                      SW_SLICE_ARG(who->ns), SW_SLICE_ARG(who->account));
+}
+
+static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
+{
+    struct sw_control_mesh_xds *m = arg;
+
+    return !trusted_cert(m, id->cert) && !sw_tokens_still_good(m->tokens, id->token, err);
+}
+
+static struct sw_xds_cache *select_cache(void *arg, const struct sw_xds_client_id *id,
+                                         struct sw_err *err)
+{
+    struct sw_control_mesh_xds *m = arg;
+    const struct sw_caller *who = sw_tokens_owner(m->tokens, id->token);
+    const struct sw_tls_peer_id *peer = id->cert ? sw_tls_peer_identity(id->cert) : NULL;
+    struct sw_caller by_cert = {0};
+
+    if (trusted_cert(m, id->cert)) {
+        by_cert = (struct sw_caller){.ns = peer->id.ns, .account = peer->id.sa};
+        who = &by_cert;
+    }
+    if (!who) {
+        (void)sw_err_set(err, SW_EDENIED, "the token is not good any more");
+        return NULL;
+    }
+    return sw_nodes_check_id(id->node_id, id->node_ns, id->node_sa, who, err) == SW_OK ? m->cache
+                                                                                       : NULL;
+}
+
+static void on_answer(void *arg, bool changed)
+{
+    struct sw_control_mesh_xds *m = arg;
+
+    if (m->server)
+        sw_xds_server_recheck(m->server);
+    if (m->server && changed)
+        sw_xds_server_review(m->server);
+    if (m->ca)
+        sw_ca_service_recheck(m->ca);
+}
+
+/* ---- pods ---- */
+
+static void put_pod(struct sw_control_mesh_xds *m, const struct sw_kube_obj *o)
+{
+    const struct sw_json *spec = sw_json_find(o->json, "spec");
+    struct sw_slice account = sw_json_str(sw_json_find(spec, "serviceAccountName"));
+    struct sw_slice phase = sw_json_str(sw_json_walk(o->json, "status", "phase", NULL));
+    const struct sw_pod_info pod = {.ns = o->ns,
+                                    .name = o->name,
+                                    .uid = o->uid,
+                                    .account = account.n ? account : SW_SLICE_LIT("default"),
+                                    .node = sw_json_str(sw_json_find(spec, "nodeName")),
+                                    .failed = sw_slice_eq_str(phase, "Failed")};
+
+    sw_pods_set(m->pods, &pod);
+}
+
+static void on_pod(void *arg, struct sw_kube_obj *o)
+{
+    put_pod(arg, o);
+}
+
+static void on_pod_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
+{
+    (void)old;
+    put_pod(arg, now);
+}
+
+static void on_pod_gone(void *arg, struct sw_kube_obj *o)
+{
+    struct sw_control_mesh_xds *m = arg;
+
+    sw_pods_del(m->pods, o->ns, o->name);
+}
+
+static const struct sw_informer_cbs pod_cbs = {
+    .add = on_pod, .update = on_pod_changed, .del = on_pod_gone};
+
+/* ---- the certificate ---- */
+
+static void renew(struct sw_control_mesh_xds *m)
+{
+    struct sw_err err = {0};
+    struct sw_tls_cred *cred = sw_authority_cred(m->authority, m->names, &err);
+
+    if (cred)
+        sw_xds_server_set_cred(m->server, cred);
+    else
+        sw_log_warn("control", "cannot renew the certificate of the mesh's port: %s", err.msg);
+    (void)sw_tls_cred_unref(cred);
+}
+
+static void on_renew(struct sw_timer *t)
+{
+    struct sw_control_mesh_xds *m = SW_CONTAINER_OF(t, struct sw_control_mesh_xds, renew);
+
+    renew(m);
+    sw_timer_start(m->loop, &m->renew, renew_ns, on_renew);
+}
+
+static void on_authority(void *arg)
+{
+    struct sw_control_mesh_xds *m = arg;
+
+    if (m->server)
+        renew(m);
+}
+
+/* ---- life ---- */
+
+/* A list with more in front, ended with NULL; the array is the caller's. */
+static const char **make_list(const char *const *first, const struct sw_opt_list *more)
+{
+    const char **list;
+    size_t n = 0;
+
+    while (first && first[n])
+        n++;
+    list = SW_NEW_ARRAY(const char *, n + more->n + 1);
+    for (size_t i = 0; i < n; i++)
+        list[i] = first[i];
+    for (size_t i = 0; i < more->n; i++)
+        list[n + i] = more->p[i];
+    return list;
+}
+
+static int open_authority(struct sw_control_mesh_xds *m, struct sw_err *err)
+{
+    char *dir SW_AUTO_FREE = m->o->ca_dir ? sw_strdup(m->o->ca_dir)
+                                          : sw_asprintf("%s/mesh-ca", m->o->data ? m->o->data : "");
+    char *record SW_AUTO_FREE = sw_asprintf("%s/issued.jsonl", m->o->data ? m->o->data : dir);
+    const struct sw_authority_opts ao = {.dir = dir,
+                                         .trust_domain = sw_slice_str(m->o->trust_domain),
+                                         .on_change = on_authority,
+                                         .arg = m};
+
+    if (!m->o->ca_dir && !m->o->data)
+        return sw_err_set(err, SW_EINVAL, "--mesh-listen needs --ca-dir or --data");
+    m->authority = sw_authority_new(m->loop, &ao, err);
+    if (!m->authority)
+        return err->rc;
+    m->issued = sw_issued_open(record, 0, err);
+    return m->issued ? SW_OK : err->rc;
+}
+
+static int open_identity(struct sw_control_mesh_xds *m, struct sw_kube_client *client,
+                         struct sw_metrics_shard *metrics, struct sw_err *err)
+{
+    const struct sw_nodes_opts no = {.accounts = m->accounts,
+                                     .trust_domain = sw_slice_str(m->o->trust_domain),
+                                     .aliases = m->aliases,
+                                     .pods = m->pods};
+
+    m->nodes = sw_nodes_new(&no, err);
+    if (!m->nodes)
+        return sw_err_prefix(err, "--mesh-node-account");
+    m->tokens = sw_tokens_new(
+        client, &(struct sw_tokens_opts){.audience = AUDIENCE, .on_answer = on_answer, .arg = m});
+    m->ca = sw_ca_service_new(
+        m->loop, &(struct sw_ca_service_opts){.authority = m->authority,
+                                              .tokens = m->tokens,
+                                              .nodes = m->nodes,
+                                              .issued = m->issued,
+                                              .metrics = metrics,
+                                              .cluster = sw_slice_str(m->o->cluster_id),
+                                              .ttl_s = m->o->ttl_ns / SW_NS_PER_S,
+                                              .max_ttl_s = m->o->max_ttl_ns / SW_NS_PER_S});
+    m->informer = sw_informer_new(
+        client, &(struct sw_informer_opts){.gvr = &pods_gvr, .slim = true}, &pod_cbs, m);
+    sw_informer_start(m->informer);
+    return SW_OK;
+}
+
+static int open_server(struct sw_control_mesh_xds *m, struct sw_metrics_shard *metrics,
+                       struct sw_err *err)
+{
+    struct sw_tls_cred *cred = sw_authority_cred(m->authority, m->names, err);
+    struct sw_xds_server_opts so = {.cred = cred,
+                                    .metrics = metrics,
+                                    .allow = allow,
+                                    .revoked = revoked,
+                                    .select = select_cache,
+                                    .arg = m,
+                                    .max_conns = MAX_CONNS,
+                                    .max_streams = MAX_STREAMS,
+                                    .max_names = MAX_NAMES,
+                                    .max_initial = INITIAL_MAX,
+                                    .review_ns = m->o->review_ns};
+
+    if (!cred)
+        return err->rc;
+    m->cache = sw_xds_cache_new();
+    sw_xds_cache_offer(m->cache, SW_TYPE_ADDRESS);
+    sw_xds_cache_offer(m->cache, SW_TYPE_AUTHORIZATION);
+    sw_xds_cache_hold(m->cache, true);
+    m->server = sw_xds_server_new(m->loop, &so, err);
+    (void)sw_tls_cred_unref(cred);
+    if (!m->server)
+        return err->rc;
+    sw_ca_service_serve(m->ca, sw_xds_server_grpc(m->server));
+    sw_timer_start(m->loop, &m->renew, renew_ns, on_renew);
+    return sw_xds_server_listen(m->server, &m->o->listen, &m->bound, err);
+}
+
+struct sw_control_mesh_xds *sw_control_mesh_xds_new(struct sw_kube_client *client,
+                                                    struct sw_metrics_shard *metrics,
+                                                    const struct sw_control_mesh_xds_opts *o,
+                                                    struct sw_err *err)
+{
+    static const char *const first[] = {"istiod.istio-system.svc",
+                                        "istiod-remote.istio-system.svc",
+                                        "istio-pilot.istio-system.svc",
+                                        "localhost",
+                                        "127.0.0.1",
+                                        "::1",
+                                        NULL};
+    struct sw_control_mesh_xds *m = SW_NEW(struct sw_control_mesh_xds);
+    int rc;
+
+    m->o = o;
+    m->loop = sw_kube_client_loop(client);
+    m->names = make_list(first, &o->names);
+    m->accounts = make_list(NULL, &o->node_accounts);
+    m->aliases = make_list(NULL, &o->trust_aliases);
+    m->pods = sw_pods_new();
+    rc = open_authority(m, err);
+    if (rc == SW_OK)
+        rc = open_identity(m, client, metrics, err);
+    if (rc == SW_OK)
+        rc = open_server(m, metrics, err);
+    if (rc == SW_OK)
+        return m;
+    sw_control_mesh_xds_free(m);
+    return NULL;
+}
+
+void sw_control_mesh_xds_free(struct sw_control_mesh_xds *m)
+{
+    if (!m)
+        return;
+    sw_timer_stop(m->loop, &m->renew);
+    sw_xds_server_free(m->server);
+    sw_xds_cache_free(m->cache);
+    sw_ca_service_free(m->ca);
+    sw_informer_free(m->informer);
+    sw_tokens_free(m->tokens);
+    sw_nodes_free(m->nodes);
+    sw_pods_free(m->pods);
+    sw_issued_close(m->issued);
+    sw_authority_free(m->authority);
+    sw_free(m->names);
+    sw_free(m->accounts);
+    sw_free(m->aliases);
+    sw_free(m);
+}
+
+struct sw_xds_cache *sw_control_mesh_xds_cache(const struct sw_control_mesh_xds *m)
+{
+    return m->cache;
+}
+
+struct sw_addr sw_control_mesh_xds_addr(const struct sw_control_mesh_xds *m)
+{
+    return m->bound;
+}
+
+void sw_control_mesh_xds_status(const struct sw_control_mesh_xds *m, struct sw_jw *w)
+{
+    sw_control_put_clients(w, m->server);
+}
