@@ -11,6 +11,7 @@ from . import api
 from . import distance
 from . import l7
 from . import measure as m
+from . import mesh
 from . import procs
 from . import propagate
 from . import relay
@@ -427,6 +428,6 @@ def run_tunnel(ctx):
 
 SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
           "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "tunnel": run_tunnel,
-          "relay": run_relay, "distance": distance.run_distance,
+          "relay": run_relay, "distance": distance.run_distance, "mesh": mesh.run_mesh,
           "start": run_start, "size": run_size, "floors": run_floors}
 ONLY_WHEN_ASKED = {"distance"}  # a quarter of an hour by itself

@@ -14,7 +14,7 @@
 #include "xds/table.h"
 
 enum {
-    FIRST_PIECE = 32 << 20,  /* bytes of a first answer in one response */
+    FIRST_PIECE = 24 << 20,  /* bytes of a first answer in one response */
     FIRST_TOTAL = 256 << 20, /* bytes of first answers that clients have not taken yet */
     FIELD_REMOVED = 6,       /* removed_resources */
     GONE_MAX = 256 << 20,    /* bytes of names that a client holds and nobody has */
@@ -399,7 +399,7 @@ static bool send_delta(struct xds_sub *u, const struct xds_table *t, bool held, 
     struct xds_msg m;
     bool sent = false;
 
-    xds_msg_init(&m, t->version, sw_max(st->server->o.max_response, (size_t)FIRST_PIECE * 2));
+    xds_msg_init(&m, t->version, sw_max(st->server->o.max_response, (size_t)FIRST_PIECE * 3));
     fill(u, &m, first ? FIRST_PIECE : st->server->o.piece, held, removals);
     if (m.n || u->answer) {
         if (first) {

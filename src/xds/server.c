@@ -234,6 +234,7 @@ struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_s
                                          .allow = guard,
                                          .arg = s,
                                          .max_message = s->o.max_request,
+                                         .max_in = sw_max((size_t)256 << 20, 5 * s->o.max_initial),
                                          .max_queue = s->o.max_response + 2 * s->o.piece});
     add_methods(s);
     return s;

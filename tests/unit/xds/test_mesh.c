@@ -372,8 +372,8 @@ static void many_resources_come_in_pieces(void **state)
     for (int i = 0; i < 5000 && w->n_lines == 0; i++)
         sw_loop_turn(w->loop, 10);
     assert_int_equal(w->responses, 1);
-    assert_non_null(strstr(w->lines[0], "+rk="));
-    assert_null(strstr(w->lines[0], "+rl="));
+    assert_non_null(strstr(w->lines[0], "+rh="));
+    assert_null(strstr(w->lines[0], "+ri="));
     /* One that goes before its turn is not sent. */
     COMMIT(w, "ADR! rm");
     answer(w, NULL);
