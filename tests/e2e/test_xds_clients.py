@@ -27,6 +27,12 @@ EXPECTED = {
     "large": [True, True, []],
     "slow": 20,
     "refusals": [3],
+    # The client's own node first; policies are there before the Addresses that name them, and go after.
+    "mesh_all": [["ADR +near=1 +far=1", "AUT +p=1"], "AUT +q=1", "ADR +far=2", "AUT -p", [],
+                 ["ADR +near=1 +far=2 -gone", "AUT +q=1", "AUT -p"], []],
+    "mesh_on_demand": ["ADR +near=1@n/2", "ADR +ns/svc=s@n/vip +w1=1@n/11 -n/99", "ADR +w2=1@n/13",
+                       "ADR +other=2@n/12", "ADR -w1", []],
+    "mesh_state_of_the_world": ["AUT +1 +1", "AUT +1 +2", []],
 }
 UNAUTHENTICATED = [16, "bearer token is not known"]
 

@@ -5,8 +5,9 @@
  *   xds_server [--tls CHAIN KEY ROOTS] [--token TOKEN] [--ack-timeout-ms N]
  *
  * It prints "listening PORT". Lines in: "set TYPE NAME HEX", "file TYPE NAME PATH" (the encoded
- * message), "del TYPE NAME" collect a transaction, "commit" applies it and prints what it did,
- * "status" prints a line per subscription and then "end". The end of the input ends it.
+ * message), "mesh TYPE NAME HEX ALIAS NODE SERVICE" (a dash is none of it), "del TYPE NAME" collect
+ * a transaction, "commit" applies it and prints what it did, "status" prints a line per
+ * subscription and then "end". The end of the input ends it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,12 +98,29 @@ static void change(const char *verb, const char *type, const char *name, char *v
         die(verb, err.msg);
 }
 
+/* With what on-demand clients find it by. */
+static void change_mesh(char *const words[7])
+{
+    const struct sw_slice alias = sw_slice_str(words[4]);
+    const struct sw_slice service = sw_slice_str(words[6]);
+    const struct sw_xds_extra x = {.aliases = &alias,
+                                   .n_aliases = strcmp(words[4], "-") != 0,
+                                   .node = sw_slice_str(strcmp(words[5], "-") ? words[5] : ""),
+                                   .services = &service,
+                                   .n_services = strcmp(words[6], "-") != 0};
+    struct sw_err err = {0};
+
+    if (sw_xds_txn_set_extra(self.txn, words[1], sw_slice_str(words[2]), unhex(words[3]), &x,
+                             &err) != SW_OK)
+        die("mesh", err.msg);
+}
+
 static void command(char *line)
 {
-    char *words[4] = {NULL};
+    char *words[7] = {NULL};
     size_t n = 0;
 
-    while (n < 4 && line)
+    while (n < 7 && line)
         words[n++] = strsep(&line, " ");
     if (strcmp(words[0], "commit") == 0) {
         struct sw_xds_diff d = sw_xds_cache_commit(self.cache, self.txn);
@@ -112,10 +130,12 @@ static void command(char *line)
     } else if (strcmp(words[0], "status") == 0) {
         sw_xds_server_status(self.server, say_status, NULL);
         (void)printf("end\n");
+    } else if (strcmp(words[0], "mesh") == 0 && n == 7) {
+        change_mesh(words);
     } else if (n >= 3) {
         char none[] = "";
 
-        change(words[0], words[1], words[2], n == 4 ? words[3] : none);
+        change(words[0], words[1], words[2], n >= 4 ? words[3] : none);
     } else {
         die("bad line", words[0]);
     }

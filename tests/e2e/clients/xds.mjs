@@ -20,8 +20,8 @@ const Ads = schemas.envoy.service.discovery.v3.AggregatedDiscoveryService;
 const url = (short) => `type.googleapis.com/${{
   CDS: 'envoy.config.cluster.v3.Cluster', EDS: 'envoy.config.endpoint.v3.ClusterLoadAssignment',
   LDS: 'envoy.config.listener.v3.Listener', RDS: 'envoy.config.route.v3.RouteConfiguration',
-  OWN: 'spanwire.test.v1.Own' }[short]}`;
-const short = (u) => ['CDS', 'EDS', 'LDS', 'RDS', 'OWN'].find((s) => url(s) === u);
+  OWN: 'spanwire.test.v1.Own', ADR: 'istio.workload.Address', AUT: 'istio.security.Authorization' }[short]}`;
+const short = (u) => ['CDS', 'EDS', 'LDS', 'RDS', 'OWN', 'ADR', 'AUT'].find((s) => url(s) === u);
 
 // The server under test: lines in, lines out.
 class Server {
@@ -33,6 +33,15 @@ class Server {
   async line() { return (await this.lines.next()).value; }
 
   async start() { this.port = Number((await this.line()).split(' ')[1]); }
+
+  // [[name, value, alias, node, service], ...]: Addresses of a mesh; a dash is none.
+  async mesh(...entries) {
+    for (const [name, value, ...found] of entries) {
+      this.child.stdin.write(`mesh ${url('ADR')} ${name} ${Buffer.from(value).toString('hex')} ${found.join(' ')}\n`);
+    }
+    this.child.stdin.write('commit\n');
+    return this.line();
+  }
 
   // {"OWN": {"a": "1", "b": null}}: sets and removes.
   async commit(sets) {
@@ -73,7 +82,7 @@ class Stream {
     this.call.on('error', () => {});
     this.call.on('data', (r) => {
       const text = this.delta
-        ? [...r.resources.map((x) => `+${x.name}=${x.resource.value}`), ...r.removed_resources.map((n) => `-${n}`).sort()]
+        ? [...r.resources.map((x) => [`+${x.name}=${x.resource.value}`, ...x.aliases].join('@')), ...r.removed_resources.map((n) => `-${n}`).sort()]
         : r.resources.map((x) => `+${x.value}`);
       const item = { text: [short(r.type_url), ...text].join(' '), nonce: r.nonce, type: r.type_url,
         versions: Object.fromEntries((this.delta ? r.resources : []).map((x) => [x.name, x.version])) };
@@ -84,7 +93,7 @@ class Stream {
   }
 
   send(type, fields = {}) {
-    this.call.write({ type_url: url(type), ...(this.first && { node: { id: 'js-node', cluster: 'test' } }), ...fields });
+    this.call.write({ type_url: url(type), ...(this.first && { node: { id: 'js-node', cluster: 'test', metadata: { fields: { NODE_NAME: { stringValue: 'here' } } } } }), ...fields });
     this.first = false;
   }
 
@@ -119,6 +128,51 @@ const open = (method = 'DeltaAggregatedResources', token = 's3cret', from = clie
   new Stream(from, method, tls.length ? withToken(token) : undefined);
 
 const scenarios = {
+  async mesh_all() {
+    await server.commit({ AUT: { p: '1' } });
+    await server.mesh(['far', '1', 'n/1', 'there', '-'], ['near', '1', 'n/2', 'here', '-']);
+    const s = open();
+    s.send('ADR');
+    s.send('AUT');
+    const first = [await s.take(), await s.take()].sort(); // whichever was asked for first
+    const versions = { far: 'another', near: '', gone: 'x' };
+    await server.commit({ ADR: { far: '2' }, AUT: { p: null, q: '1' } });
+    const got = [first, await s.take(), await s.take(), await s.take('far: I refuse'), await s.quiet()];
+    s.close();
+    const again = open();
+    again.send('AUT', { initial_resource_versions: { p: 'x' } });
+    again.send('ADR', { initial_resource_versions: versions });
+    got.push([await again.take(), await again.take(), await again.take()].sort(), await again.quiet());
+    again.close();
+    return got;
+  },
+  async mesh_on_demand() {
+    await server.mesh(['ns/svc', 's', 'n/vip', '-', '-'], ['w1', '1', 'n/11', 'there', 'ns/svc'],
+      ['near', '1', 'n/2', 'here', '-'], ['other', '1', 'n/12', 'there', '-']);
+    const s = open();
+    s.send('ADR', { resource_names_subscribe: ['*'], resource_names_unsubscribe: ['*'] });
+    const got = [await s.take()];
+    s.send('ADR', { resource_names_subscribe: ['n/vip', 'n/99'] });
+    got.push(await s.take());
+    await server.mesh(['w2', '1', 'n/13', 'there', 'ns/svc'], ['other', '2', 'n/12', 'there', '-']);
+    got.push(await s.take());
+    s.send('ADR', { resource_names_subscribe: ['other'] });
+    got.push(await s.take());
+    await server.commit({ ADR: { w1: null } });
+    got.push(await s.take(), await s.quiet());
+    s.close();
+    return got;
+  },
+  async mesh_state_of_the_world() {
+    await server.commit({ AUT: { a: '1' } });
+    const s = open('StreamAggregatedResources');
+    s.send('AUT');
+    const got = [await s.take()];
+    await server.commit({ AUT: { a: '2' } });
+    got.push(await s.take(), await s.quiet());
+    s.close();
+    return got;
+  },
   async wildcard() {
     await server.commit({ OWN: { a: '1', b: '1' } });
     const s = open();
