@@ -14,14 +14,19 @@ static const struct sw_kube_gvr configmaps = {.group = "",
                                               .kind = "ConfigMap",
                                               .namespaced = true};
 
+/* All other ConfigMaps would be read for nothing. */
 static const struct sw_control_kind kinds[] = {
     [NAMESPACES] = {.gvr = &namespaces},
-    /* All others would be read for nothing. */
     [CONFIGMAPS] = {.gvr = &configmaps, .field_selector = "metadata.name=" SW_TRUST_CONFIGMAP},
+};
+static const struct sw_control_kind istio_kinds[] = {
+    [NAMESPACES] = {.gvr = &namespaces},
+    [CONFIGMAPS] = {.gvr = &configmaps, .field_selector = "metadata.name=" SW_TRUST_ISTIO},
 };
 
 struct sw_trust {
     struct sw_control *control;
+    bool istio;
 };
 
 /* Nothing may be created in a namespace that goes. */
@@ -31,7 +36,20 @@ static bool terminating(const struct sw_kube_obj *ns)
            sw_json_str_eq(sw_json_walk(ns->json, "status", "phase", NULL), "Terminating");
 }
 
-static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct sw_slice roots)
+/* Istio leaves these out. */
+static bool is_left_out(struct sw_slice ns)
+{
+    static const char *const names[] = {"kube-public", "kube-node-lease", "local-path-storage"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        if (sw_slice_eq_str(ns, names[i]))
+            return true;
+    }
+    return false;
+}
+
+static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct sw_slice roots,
+                                 bool istio)
 {
     struct sw_json *obj = sw_json_new_object(a);
     struct sw_json *meta = sw_json_new_object(a);
@@ -41,7 +59,9 @@ static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct 
     sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, "v1"));
     sw_json_put(a, obj, "kind", sw_json_new_str(a, "ConfigMap"));
     sw_json_put(a, labels, "app.kubernetes.io/managed-by", sw_json_new_str(a, "spanwire"));
-    sw_json_put(a, meta, "name", sw_json_new_str(a, SW_TRUST_CONFIGMAP));
+    if (istio)
+        sw_json_put(a, labels, "istio.io/config", sw_json_new_str(a, "true"));
+    sw_json_put(a, meta, "name", sw_json_new_str(a, istio ? SW_TRUST_ISTIO : SW_TRUST_CONFIGMAP));
     sw_json_put_str(a, meta, "namespace", ns);
     sw_json_put(a, meta, "labels", labels);
     sw_json_put(a, obj, "metadata", meta);
@@ -52,32 +72,34 @@ static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct 
 
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
+    const struct sw_trust *t = arg;
     struct sw_slice roots = sw_view_input(v);
 
-    (void)arg;
     if (!roots.n)
         return; /* an empty bundle would cut everybody off: say nothing instead */
     for (size_t i = 0; i < sw_view_count(v, NAMESPACES); i++) {
         const struct sw_kube_obj *ns = sw_view_at(v, NAMESPACES, i);
 
-        if (!terminating(ns))
-            sw_out_apply(out, CONFIGMAPS, configmap(sw_out_arena(out), ns->name, roots));
+        if (!terminating(ns) && !(t->istio && is_left_out(ns->name)))
+            sw_out_apply(out, CONFIGMAPS, configmap(sw_out_arena(out), ns->name, roots, t->istio));
     }
 }
 
 struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_opts *o,
                               struct sw_err *err)
 {
-    const struct sw_control_opts co = {.name = "spanwire-trust",
-                                       .kinds = kinds,
+    struct sw_trust *t = SW_NEW(struct sw_trust);
+    const struct sw_control_opts co = {.name = o->istio ? "spanwire-mesh-trust" : "spanwire-trust",
+                                       .kinds = o->istio ? istio_kinds : kinds,
                                        .n_kinds = SW_ARRAY_LEN(kinds),
                                        .build = build,
+                                       .build_arg = t,
                                        .threaded = o->threaded,
                                        .lease_ns = o->lease_ns,
                                        .lease_name = o->lease_name,
                                        .identity = o->identity};
-    struct sw_trust *t = SW_NEW(struct sw_trust);
 
+    t->istio = o->istio;
     t->control = sw_control_new(c, &co, err);
     if (!t->control) {
         sw_free(t);

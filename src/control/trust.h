@@ -17,9 +17,12 @@ struct sw_trust_opts {
     struct sw_slice lease_ns; /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
+    bool istio; /* SW_TRUST_ISTIO instead, as Istio has it: its label, not in every system namespace
+                 */
 };
 
 #define SW_TRUST_CONFIGMAP "spanwire-ca-root-cert"
+#define SW_TRUST_ISTIO     "istio-ca-root-cert"
 #define SW_TRUST_KEY       "root-cert.pem"
 
 SW_NODISCARD struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_opts *o,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "identity/pods.h"
 #include "identity/tokens.h"
 #include "io/addr.h"
 #include "tls/cert/spiffe.h"
@@ -61,7 +60,8 @@ bool sw_nodes_own_domain(const struct sw_nodes *n, struct sw_slice trust_domain)
 int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *who,
                              struct sw_slice id, struct sw_err *err)
 {
-    const struct sw_pod_info *pod;
+    const struct sw_pod_source *pods = &n->o.pods;
+    struct sw_pod_place pod;
     struct sw_spiffe s;
 
     if (!sw_nodes_trusted(n, who->ns, who->account))
@@ -72,15 +72,13 @@ int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *w
         return sw_err_set(err, SW_EDENIED, "the trust domain is not the mesh's");
     if (who->pod.n == 0)
         return sw_err_set(err, SW_EDENIED, "its token is not bound to a pod");
-    pod = sw_pods_find(n->o.pods, who->ns, who->pod);
-    if (!pod || pod->failed)
-        return sw_err_set(err, SW_EDENIED, "its pod '%.*s' is not known", SW_SLICE_ARG(who->pod));
-    if (!sw_slice_eq(pod->uid, who->pod_uid) || !sw_slice_eq(pod->account, who->account))
-        return sw_err_set(err, SW_EDENIED, "its pod '%.*s' is another one by now",
+    if (!pods->pod(pods->arg, who->ns, who->pod, who->pod_uid, &pod) ||
+        !sw_slice_eq(pod.account, who->account))
+        return sw_err_set(err, SW_EDENIED, "its pod '%.*s' is not known, or another one by now",
                           SW_SLICE_ARG(who->pod));
-    if (!sw_pods_runs(n->o.pods, s.ns, s.sa, pod->node))
+    if (pod.node.n == 0 || !pods->runs(pods->arg, pod.node, s.ns, s.sa))
         return sw_err_set(err, SW_EDENIED, "no pod with that identity runs on its node '%.*s'",
-                          SW_SLICE_ARG(pod->node));
+                          SW_SLICE_ARG(pod.node));
     return SW_OK;
 }
 

@@ -12,13 +12,27 @@
 
 struct sw_caller;
 struct sw_nodes;
-struct sw_pods;
+
+/* Where pods are, from whoever knows. Slices live until the pod changes. */
+struct sw_pod_place {
+    struct sw_slice account;
+    struct sw_slice node;
+};
+struct sw_pod_source {
+    /* False when there is no such pod that has not failed. */
+    bool (*pod)(const void *arg, struct sw_slice ns, struct sw_slice name, struct sw_slice uid,
+                struct sw_pod_place *ret);
+    /* True when a pod of that service account, not failed, is on the node. */
+    bool (*runs)(const void *arg, struct sw_slice node, struct sw_slice ns,
+                 struct sw_slice account);
+    const void *arg;
+};
 
 struct sw_nodes_opts {
     const char *const *accounts; /* "NAMESPACE/NAME", ends with NULL */
     struct sw_slice trust_domain;
     const char *const *aliases; /* further trust domains of the mesh, ends with NULL; may be NULL */
-    const struct sw_pods *pods;
+    struct sw_pod_source pods;
 };
 
 /* Everything is borrowed. NULL with SW_EINVAL. */

@@ -138,21 +138,29 @@ void sw_pods_set(struct sw_pods *p, const struct sw_pod_info *pod)
     enter(p, e);
 }
 
-const struct sw_pod_info *sw_pods_find(const struct sw_pods *p, struct sw_slice ns,
-                                       struct sw_slice name)
+static bool find(const void *arg, struct sw_slice ns, struct sw_slice name, struct sw_slice uid,
+                 struct sw_pod_place *ret)
 {
-    const struct entry *e = entry_of(p, ns, name);
+    const struct entry *e = entry_of(arg, ns, name);
 
-    return e ? &e->pod : NULL;
+    if (!e || e->pod.failed || !sw_slice_eq(e->pod.uid, uid))
+        return false;
+    *ret = (struct sw_pod_place){.account = e->pod.account, .node = e->pod.node};
+    return true;
 }
 
-bool sw_pods_runs(const struct sw_pods *p, struct sw_slice ns, struct sw_slice account,
-                  struct sw_slice node)
+static bool runs(const void *arg, struct sw_slice node, struct sw_slice ns, struct sw_slice account)
 {
+    const struct sw_pods *p = arg;
     const struct sw_slice parts[] = {node, ns, account};
     struct sw_slice key;
     char *text SW_AUTO_FREE = join(parts, SW_ARRAY_LEN(parts), &key);
 
     (void)text;
-    return node.n && sw_map_get(&p->places, key) != NULL;
+    return sw_map_get(&p->places, key) != NULL;
+}
+
+struct sw_pod_source sw_pods_source(const struct sw_pods *p)
+{
+    return (struct sw_pod_source){.pod = find, .runs = runs, .arg = p};
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/slice.h"
+#include "identity/nodes.h"
 
 struct sw_pods;
 
@@ -23,9 +24,5 @@ void sw_pods_free(struct sw_pods *p);
 /* Adds or replaces by namespace and name; texts are copied. */
 void sw_pods_set(struct sw_pods *p, const struct sw_pod_info *pod);
 void sw_pods_del(struct sw_pods *p, struct sw_slice ns, struct sw_slice name);
-/* Borrowed until the next change; NULL: none. */
-const struct sw_pod_info *sw_pods_find(const struct sw_pods *p, struct sw_slice ns,
-                                       struct sw_slice name);
-/* True when a pod of this account that has not failed is on the node. */
-bool sw_pods_runs(const struct sw_pods *p, struct sw_slice ns, struct sw_slice account,
-                  struct sw_slice node);
+/* For who asks where pods are. */
+struct sw_pod_source sw_pods_source(const struct sw_pods *p);

@@ -118,6 +118,21 @@ def test_a_node_gets_the_identities_of_its_pods(world):
     assert line["requester"] == "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
 
 
+def test_the_roots_are_in_every_namespace(world):
+    def path(ns):
+        return f"/api/v1/namespaces/{ns}/configmaps/istio-ca-root-cert"
+
+    def there(ns):
+        answer = world.control.get(path(ns))
+        return answer.json if answer.status == 200 else None
+
+    found = until(lambda: there("shop"), GUARD, "the ConfigMap")
+    assert found["data"]["root-cert.pem"].strip() == world.roots.read_text().strip()
+    assert found["metadata"]["labels"]["istio.io/config"] == "true"
+    assert world.control.delete(path("shop")).status == 200
+    until(lambda: there("shop"), GUARD, "the ConfigMap to be back")
+
+
 @pytest.mark.parametrize("identity, why", [
     ("spiffe://cluster.local/ns/shop/sa/db", "runs on its node 'node-1'"),
     ("spiffe://cluster.local/ns/shop/sa/gone", "runs on its node 'node-1'"),

@@ -250,6 +250,8 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     o->gw.access = sw_control_cluster_access(r->cluster);
     o->gw.lease_ns = o->cn.lease_ns = o->ms.lease_ns = sw_control_cluster_lease_ns(r->cluster);
     o->gw.identity = o->cn.identity = o->ms.identity = o->cluster.identity;
+    o->gw.lease_ns = o->cn.lease_ns = o->mx.lease_ns = sw_control_cluster_lease_ns(r->cluster);
+    o->gw.identity = o->cn.identity = o->mx.identity = o->cluster.identity;
     o->gw.review_ns = o->cluster.review_ns;
     rc = start_controllers(r, o, err);
     if (rc == SW_OK)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control/xds_status.h"
+#include "control/trust.h"
 #include "identity/authority.h"
 #include "identity/issued.h"
 #include "identity/nodes.h"
@@ -40,6 +41,7 @@ struct sw_control_mesh_xds {
     struct sw_informer *informer;
     struct sw_nodes *nodes;
     struct sw_issued *issued;
+    struct sw_trust *trust; /* writes the roots into every namespace */
     struct sw_ca_service *ca;
     struct sw_xds_cache *cache;
     struct sw_xds_server *server;
@@ -182,6 +184,8 @@ static void on_authority(void *arg)
 
     if (m->server)
         renew(m);
+    if (m->trust)
+        sw_trust_set_roots(m->trust, sw_authority_roots(m->authority));
 }
 
 /* ---- life ---- */
@@ -227,7 +231,7 @@ static int open_identity(struct sw_control_mesh_xds *m, struct sw_kube_client *c
     const struct sw_nodes_opts no = {.accounts = m->accounts,
                                      .trust_domain = sw_slice_str(m->o->trust_domain),
                                      .aliases = m->aliases,
-                                     .pods = m->pods};
+                                     .pods = sw_pods_source(m->pods)};
 
     m->nodes = sw_nodes_new(&no, err);
     if (!m->nodes)
@@ -246,6 +250,23 @@ static int open_identity(struct sw_control_mesh_xds *m, struct sw_kube_client *c
     m->informer = sw_informer_new(
         client, &(struct sw_informer_opts){.gvr = &pods_gvr, .slim = true}, &pod_cbs, m);
     sw_informer_start(m->informer);
+    return SW_OK;
+}
+
+static int open_trust(struct sw_control_mesh_xds *m, struct sw_kube_client *client,
+                      struct sw_err *err)
+{
+    const struct sw_trust_opts to = {
+        .roots = sw_authority_roots(m->authority),
+        .istio = true,
+        .lease_ns = sw_slice_str(m->o->lease_ns ? m->o->lease_ns : ""),
+        .lease_name = m->o->lease_ns ? SW_SLICE_LIT("spanwire-mesh-trust") : sw_slice("", 0),
+        .identity = sw_slice_str(m->o->identity ? m->o->identity : "")};
+
+    m->trust = sw_trust_new(client, &to, err);
+    if (!m->trust)
+        return err->rc;
+    sw_trust_start(m->trust);
     return SW_OK;
 }
 
@@ -305,6 +326,8 @@ struct sw_control_mesh_xds *sw_control_mesh_xds_new(struct sw_kube_client *clien
     if (rc == SW_OK)
         rc = open_identity(m, client, metrics, err);
     if (rc == SW_OK)
+        rc = open_trust(m, client, err);
+    if (rc == SW_OK)
         rc = open_server(m, metrics, err);
     if (rc == SW_OK)
         return m;
@@ -321,6 +344,7 @@ void sw_control_mesh_xds_free(struct sw_control_mesh_xds *m)
     sw_xds_cache_free(m->cache);
     sw_ca_service_free(m->ca);
     sw_informer_free(m->informer);
+    sw_trust_free(m->trust);
     sw_tokens_free(m->tokens);
     sw_nodes_free(m->nodes);
     sw_pods_free(m->pods);

@@ -30,7 +30,10 @@ struct sw_control_mesh_xds_opts {
     struct sw_opt_list names;         /* of the server's certificate, besides istiod's */
     uint64_t ttl_ns;                  /* of a certificate */
     uint64_t max_ttl_ns;
-    uint64_t review_ns; /* how often tokens of open streams are reviewed */
+    /* Not flags of their own: */
+    const char *lease_ns; /* leader election; NULL: we are alone and lead */
+    const char *identity; /* in the lease; NULL: made up */
+    uint64_t review_ns;   /* how often tokens of open streams are reviewed */
 };
 
 /* Everything is borrowed and must outlive it, o included; metrics may be NULL. NULL with err. */

@@ -40,7 +40,7 @@ static const struct {
     {"istio-system", "ztunnel", "z2", "u1", "spiffe://td/ns/shop/sa/web", "no pod with that"},
     {"istio-system", "ztunnel", "z2", "u1", "spiffe://td/ns/shop/sa/db", NULL},
     {"istio-system", "ztunnel", "z1", "u2", "spiffe://td/ns/shop/sa/web", "another one by now"},
-    {"istio-system", "ztunnel", "z9", "u1", "spiffe://td/ns/shop/sa/web", "not known"},
+    {"istio-system", "ztunnel", "z9", "u1", "spiffe://td/ns/shop/sa/web", "is not known"},
     {"istio-system", "ztunnel", "", "", "spiffe://td/ns/shop/sa/web", "not bound to a pod"},
     {"istio-system", "ztunnel", "x1", "u1", "spiffe://td/ns/shop/sa/web", "another one by now"},
     {"istio-system", "other", "x1", "u1", "spiffe://td/ns/shop/sa/web", "not an account of node"},
@@ -56,7 +56,7 @@ static void a_node_has_the_identities_of_its_pods(void **state)
     struct sw_nodes *n = sw_nodes_new(&(struct sw_nodes_opts){.accounts = accounts,
                                                               .trust_domain = SW_SLICE_LIT("td"),
                                                               .aliases = aliases,
-                                                              .pods = pods},
+                                                              .pods = sw_pods_source(pods)},
                                       NULL);
 
     (void)state;

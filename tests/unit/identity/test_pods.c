@@ -21,7 +21,9 @@ static void set(struct sw_pods *p, const char *name, const char *account, const 
 
 static bool runs(const struct sw_pods *p, const char *account, const char *node)
 {
-    return sw_pods_runs(p, SW_SLICE_LIT("ns"), sw_slice_str(account), sw_slice_str(node));
+    struct sw_pod_source s = sw_pods_source(p);
+
+    return s.runs(s.arg, sw_slice_str(node), SW_SLICE_LIT("ns"), sw_slice_str(account));
 }
 
 static void an_account_is_on_a_node_while_a_pod_is(void **state)
@@ -50,12 +52,18 @@ static void an_account_is_on_a_node_while_a_pod_is(void **state)
 static void a_pod_without_a_node_is_nowhere(void **state)
 {
     struct sw_pods *p = sw_pods_new();
+    struct sw_pod_source s = sw_pods_source(p);
+    struct sw_pod_place at;
 
     (void)state;
     set(p, "a", "web", "", false);
     assert_false(runs(p, "web", ""));
-    assert_non_null(sw_pods_find(p, SW_SLICE_LIT("ns"), SW_SLICE_LIT("a")));
-    assert_null(sw_pods_find(p, SW_SLICE_LIT("n"), SW_SLICE_LIT("sa")));
+    assert_true(s.pod(p, SW_SLICE_LIT("ns"), SW_SLICE_LIT("a"), SW_SLICE_LIT("uid"), &at));
+    assert_true(sw_slice_eq_str(at.account, "web"));
+    assert_false(s.pod(p, SW_SLICE_LIT("ns"), SW_SLICE_LIT("a"), SW_SLICE_LIT("other"), &at));
+    assert_false(s.pod(p, SW_SLICE_LIT("n"), SW_SLICE_LIT("sa"), SW_SLICE_LIT("uid"), &at));
+    set(p, "a", "web", "n", true);
+    assert_false(s.pod(p, SW_SLICE_LIT("ns"), SW_SLICE_LIT("a"), SW_SLICE_LIT("uid"), &at));
     sw_pods_free(p);
 }
 
