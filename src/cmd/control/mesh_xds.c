@@ -291,7 +291,8 @@ static int open_server(struct sw_control_mesh_xds *m, struct sw_metrics_shard *m
     m->cache = sw_xds_cache_new();
     sw_xds_cache_offer(m->cache, SW_TYPE_ADDRESS);
     sw_xds_cache_offer(m->cache, SW_TYPE_AUTHORIZATION);
-    sw_xds_cache_hold(m->cache, true);
+    sw_xds_cache_await(m->cache, SW_TYPE_ADDRESS);
+    sw_xds_cache_await(m->cache, SW_TYPE_AUTHORIZATION);
     m->server = sw_xds_server_new(m->loop, &so, err);
     (void)sw_tls_cred_unref(cred);
     if (!m->server)
