@@ -69,33 +69,59 @@ static ProtobufCBinaryData *bytes_array(struct sw_arena *a, size_t n)
     return n ? sw_arena_array(a, n, sizeof(ProtobufCBinaryData)) : NULL;
 }
 
+struct versions {
+    struct sw_arena *a;
+    SW_VEC(Sw__ResourceVersion *) list;
+};
+
+static void add_version(void *ctx, struct sw_slice name, struct sw_slice version)
+{
+    struct versions *to = ctx;
+    Sw__ResourceVersion *v = SW_PB_NEW(to->a, Sw__ResourceVersion, sw__resource_version);
+
+    v->key = SW_PB_BYTES(name);
+    v->value = SW_PB_BYTES(version);
+    sw_vec_push(&to->list, v);
+}
+
+static void each_held(const struct xc_type *t, struct versions *to)
+{
+    if (t->each) {
+        t->each(t->each_arg, add_version, to);
+        return;
+    }
+    SW_MAP_FOREACH (it, &t->held) {
+        const struct xc_held *h = it->value;
+
+        add_version(to, h->name, h->version);
+    }
+}
+
 /* Everything that is wanted and held. */
 static void send_first(struct sw_xds_client *c, struct xc_type *t)
 {
     SW_ARENA_AUTO a = {0};
     Sw__DeltaDiscoveryRequest *r = request_for(&a, t);
+    struct versions held = {.a = &a};
     size_t n = 0;
 
     r->resource_names_subscribe = bytes_array(&a, t->names.n + 1);
-    if (t->wildcard)
+    if (t->on_demand || (t->wildcard && (t->names.n || !c->o.bare_wildcard)))
         r->resource_names_subscribe[n++] = SW_PB_LIT("*");
     SW_MAP_FOREACH (it, &t->names)
         r->resource_names_subscribe[n++] = SW_PB_BYTES(it->key);
     r->n_resource_names_subscribe = n;
-    n = 0;
-    r->initial_resource_versions = sw_arena_array(&a, t->held.n + 1, sizeof(void *));
-    SW_MAP_FOREACH (it, &t->held) {
-        const struct xc_held *h = it->value;
-        Sw__ResourceVersion *v = SW_PB_NEW(&a, Sw__ResourceVersion, sw__resource_version);
-
-        v->key = SW_PB_BYTES(h->name);
-        v->value = SW_PB_BYTES(h->version);
-        r->initial_resource_versions[n++] = v;
+    if (t->on_demand) {
+        r->resource_names_unsubscribe = bytes_array(&a, 1);
+        r->resource_names_unsubscribe[r->n_resource_names_unsubscribe++] = SW_PB_LIT("*");
     }
-    r->n_initial_resource_versions = n;
+    each_held(t, &held);
+    r->initial_resource_versions = held.list.p;
+    r->n_initial_resource_versions = held.list.n;
     xc_type_forget_changes(t);
     t->announced = true;
     send_request(c, &a, r);
+    sw_vec_done(&held.list);
 }
 
 static void send_changes(struct sw_xds_client *c, struct xc_type *t)
@@ -117,7 +143,7 @@ void xc_flush_type(struct sw_xds_client *c, struct xc_type *t)
 {
     if (!c->call)
         return;
-    if (!t->announced && (t->wildcard || t->names.n))
+    if (!t->announced && (t->wildcard || t->on_demand || t->names.n))
         send_first(c, t);
     else if (t->announced && (t->add.n || t->drop.n))
         send_changes(c, t);
@@ -159,11 +185,19 @@ static void set_connected(struct sw_xds_client *c, bool on, const struct sw_err 
         c->o.on_state(c->o.arg, on, err);
 }
 
+static const struct sw_slice *slices(struct sw_arena *a, const ProtobufCBinaryData *in, size_t n)
+{
+    struct sw_slice *to = n ? sw_arena_array(a, n, sizeof(*to)) : NULL;
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = SW_PB_SLICE(in[i]);
+    return to;
+}
+
 static void fill_update(struct sw_arena *a, const Sw__DeltaDiscoveryResponse *r,
                         struct sw_xds_update *u)
 {
     struct sw_xds_item *items = sw_arena_array(a, r->n_resources + 1, sizeof(*items));
-    struct sw_slice *removed = sw_arena_array(a, r->n_removed_resources + 1, sizeof(*removed));
 
     u->type = SW_PB_SLICE(r->type_url);
     for (size_t i = 0; i < r->n_resources; i++) {
@@ -171,15 +205,17 @@ static void fill_update(struct sw_arena *a, const Sw__DeltaDiscoveryResponse *r,
 
         if (!res->resource)
             continue; /* a sign of life of something we hold */
-        items[u->n_added++] = (struct sw_xds_item){.name = SW_PB_SLICE(res->name),
-                                                   .version = SW_PB_SLICE(res->version),
-                                                   .value = SW_PB_SLICE(res->resource->value),
-                                                   .type = SW_PB_SLICE(res->resource->type_url)};
+        items[u->n_added++] =
+            (struct sw_xds_item){.name = SW_PB_SLICE(res->name),
+                                 .version = SW_PB_SLICE(res->version),
+                                 .value = SW_PB_SLICE(res->resource->value),
+                                 .type = SW_PB_SLICE(res->resource->type_url),
+                                 .aliases = slices(a, res->aliases, res->n_aliases),
+                                 .n_aliases = res->n_aliases};
     }
-    for (size_t i = 0; i < r->n_removed_resources; i++)
-        removed[u->n_removed++] = SW_PB_SLICE(r->removed_resources[i]);
     u->added = items;
-    u->removed = removed;
+    u->removed = slices(a, r->removed_resources, r->n_removed_resources);
+    u->n_removed = r->n_removed_resources;
 }
 
 /* Names that appear twice, or are not ours to keep, spoil the whole response. */
@@ -209,14 +245,18 @@ static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
  */
 static void hold(struct xc_type *t, struct sw_slice name, struct sw_slice version)
 {
-    if (t->wildcard || sw_map_get(&t->names, name))
+    if (!t->each && (t->wildcard || sw_map_get(&t->names, name)))
         xc_type_hold(t, name, version);
 }
 
 static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
 {
-    for (size_t i = 0; i < u->n_added; i++)
-        hold(t, u->added[i].name, u->added[i].version);
+    for (size_t i = 0; i < u->n_added; i++) {
+        if (!t->refused_names.n || !sw_map_get(&t->refused_names, u->added[i].name))
+            hold(t, u->added[i].name, u->added[i].version);
+        else
+            xc_type_release(t, u->added[i].name);
+    }
     for (size_t i = 0; i < u->n_removed; i++)
         xc_type_release(t, u->removed[i]);
     t->ready = true;
@@ -238,10 +278,14 @@ static void doubt_versions(struct xc_type *t, const struct sw_xds_update *u)
 
 static struct sw_slice reason(struct sw_arena *a, const struct xc_type *t)
 {
+    struct sw_slice text = sw_buf_slice(&t->refused);
+
     if (!t->refusal.rc)
         return t->trouble;
-    return sw_slice_str(sw_arena_printf(a, "%s%s%.*s", t->refusal.msg, t->trouble.n ? "\n" : "",
-                                        SW_SLICE_ARG(t->trouble)));
+    if (text.n == 0)
+        text = sw_slice_str(t->refusal.msg);
+    return sw_slice_str(sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(text),
+                                        t->trouble.n ? "\n" : "", SW_SLICE_ARG(t->trouble)));
 }
 
 /* ACK or NACK of the last response; also repeated when 'trouble' changed. */
@@ -303,6 +347,26 @@ static void keep_response(struct sw_xds_client *c, struct xc_type *t, struct sw_
     sw_log_warn("xds", "response for type %s refused: %s", t->url, refusal->msg);
 }
 
+/* SW_OK: accepted, with what the user refused of it in t->refused. */
+static int give(struct xc_type *t, const struct sw_xds_update *u, struct sw_err *err)
+{
+    int rc = t->fn(t->arg, u, err);
+
+    if (rc == SW_OK)
+        keep_versions(t, u);
+    else
+        doubt_versions(t, u);
+    xc_type_forget_refused(t);
+    if (rc != SW_OK) {
+        sw_buf_clear(&t->refused); /* the refusal of it all says more */
+        return rc;
+    }
+    if (sw_buf_len(&t->refused) == 0)
+        return SW_OK;
+    return sw_err_set(err, SW_EINVAL, "%.*s",
+                      SW_SLICE_ARG(sw_slice_head(sw_buf_slice(&t->refused), sizeof(err->msg) - 1)));
+}
+
 static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
 {
     struct sw_xds_client *c = arg;
@@ -337,14 +401,10 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
             return;
     }
     fill_update(&a, r, &u);
+    sw_buf_clear(&t->refused);
     rc = check_update(c, t, &u, &err);
-    if (rc == SW_OK) {
-        rc = t->fn(t->arg, &u, &err);
-        if (rc == SW_OK)
-            keep_versions(t, &u);
-        else
-            doubt_versions(t, &u);
-    }
+    if (rc == SW_OK)
+        rc = give(t, &u, &err);
     if (rc == SW_OK)
         err = (struct sw_err){0};
     else if (err.rc == 0)
@@ -397,7 +457,32 @@ static void give_up(struct sw_xds_client *c, const char *why)
     if (!c->call)
         return;
     sw_grpc_cancel(c->call);
-    ended(c, "error", why);
+    ended(c, "Error", why);
+}
+
+/* Why a stream ended, in ztunnel's words. */
+static const char *termination(const struct sw_xds_client *c, enum sw_grpc_status status)
+{
+    switch (status) {
+    case SW_GRPC_OK:
+        return "Complete";
+    case SW_GRPC_UNKNOWN:
+    case SW_GRPC_CANCELLED:
+    case SW_GRPC_DEADLINE_EXCEEDED:
+        return "Reconnect";
+    case SW_GRPC_UNAVAILABLE:
+        return c->connected ? "Reconnect" : "ConnectionError";
+    case SW_GRPC_INVALID_ARGUMENT:
+    case SW_GRPC_NOT_FOUND:
+    case SW_GRPC_PERMISSION_DENIED:
+    case SW_GRPC_RESOURCE_EXHAUSTED:
+    case SW_GRPC_FAILED_PRECONDITION:
+    case SW_GRPC_UNIMPLEMENTED:
+    case SW_GRPC_INTERNAL:
+    case SW_GRPC_UNAUTHENTICATED:
+        break;
+    }
+    return "Error";
 }
 
 static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struct sw_slice message,
@@ -409,11 +494,7 @@ static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struc
     (void)call;
     (void)snprintf(why, sizeof(why), "status %d%s%.*s", (int)status, message.n ? ": " : "",
                    SW_SLICE_ARG(sw_slice_head(message, 120)));
-    ended(c,
-          status == SW_GRPC_OK            ? "complete"
-          : status == SW_GRPC_UNAVAILABLE ? "connection_error"
-                                          : "error",
-          why);
+    ended(c, termination(c, status), why);
 }
 
 static const struct sw_grpc_ops call_ops = {.on_message = on_message, .on_done = on_done};
@@ -438,19 +519,33 @@ static void on_silent(struct sw_timer *t)
                 (unsigned)c->o.port);
 }
 
+static struct sw_grpc_call *open_call(struct sw_xds_client *c, struct sw_err *err)
+{
+    struct sw_grpc_call *call;
+    struct sw_slice token;
+
+    if (c->o.open)
+        return c->o.open(c->o.open_arg, SW_SLICE_LIT(METHOD), &call_ops, c, err);
+    token = read_token(c);
+    call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), sw_slice_trim_lines(token), 0, &call_ops, c);
+    if (token.n)
+        explicit_bzero((char *)(uintptr_t)token.p, token.n);
+    sw_slice_free(&token);
+    return call;
+}
+
 static void open_stream(struct sw_xds_client *c)
 {
-    struct sw_slice token = read_token(c);
+    struct sw_err err = {0};
 
     sw_timer_start(c->loop, &c->silent, SILENT_S * SW_NS_PER_S, on_silent);
     c->since_ns = sw_loop_now(c->loop);
     c->node_sent = false;
-    c->call =
-        sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), sw_slice_trim_lines(token), 0, &call_ops, c);
-    if (token.n)
-        explicit_bzero((char *)(uintptr_t)token.p, token.n);
-    sw_slice_free(&token);
-    xc_flush_later(c);
+    c->call = open_call(c, &err);
+    if (c->call)
+        xc_flush_later(c);
+    else
+        ended(c, "Error", err.msg);
 }
 
 /* --- the whole --- */
@@ -487,10 +582,10 @@ struct sw_xds_client *sw_xds_client_new(struct sw_loop *l, const struct sw_xds_c
                                     .tls_name = o->tls_name,
                                     .max_message =
                                         o->max_response ? o->max_response : (size_t)64 << 20};
-    struct sw_grpc_client *grpc = sw_grpc_client_new(l, &g, err);
+    struct sw_grpc_client *grpc = o->open ? NULL : sw_grpc_client_new(l, &g, err);
     struct sw_xds_client *c;
 
-    if (!grpc)
+    if (!grpc && !o->open)
         return NULL;
     c = SW_NEW(struct sw_xds_client);
     c->loop = l;

@@ -12,8 +12,10 @@
 #include "base/slice.h"
 #include "io/loop.h"
 
-struct sw_tls_cred;
+struct sw_grpc_call;
+struct sw_grpc_ops;
 struct sw_metrics_shard;
+struct sw_tls_cred;
 struct sw_xds_client;
 
 struct sw_xds_item {
@@ -21,6 +23,8 @@ struct sw_xds_item {
     struct sw_slice version;
     struct sw_slice value; /* the message inside the Any */
     struct sw_slice type;  /* type URL of the Any */
+    const struct sw_slice *aliases;
+    size_t n_aliases;
 };
 
 /* One response. Everything lives for the call. */
@@ -38,8 +42,17 @@ struct sw_xds_update {
  */
 typedef int (*sw_xds_on_update)(void *arg, const struct sw_xds_update *u, struct sw_err *err);
 
+/* Starts a gRPC call as sw_grpc_call does, without a timeout. NULL with the reason. */
+typedef struct sw_grpc_call *(*sw_xds_open)(void *arg, struct sw_slice path,
+                                            const struct sw_grpc_ops *ops, void *call_arg,
+                                            struct sw_err *err);
+
 /* Zero in a field means the default in brackets. Texts are copied. */
 struct sw_xds_client_opts {
+    /* Opens streams, instead of host, port, cred, tls_name and token_file. May be NULL. */
+    sw_xds_open open;
+    void *open_arg;       /* borrowed */
+    bool bare_wildcard;   /* "*" alone goes out as an empty list, the older form */
     struct sw_slice host; /* DNS name or IP address */
     uint16_t port;
     struct sw_tls_cred *cred; /* NULL: plain HTTP/2; a reference is taken */
@@ -74,6 +87,26 @@ void sw_xds_client_set_cred(struct sw_xds_client *c, struct sw_tls_cred *cred);
 
 /* A type this client wants; before any subscription to it. Requests go out in this order. */
 void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_update fn, void *arg);
+/* Gives the name and version of each resource held to fn. */
+typedef void (*sw_xds_each_held)(
+    void *arg, void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version), void *ctx);
+/*
+ * The user holds what it accepted and knows the versions: the client keeps none itself, and asks
+ * for them when a stream begins. Before the first stream.
+ */
+void sw_xds_client_holder(struct sw_xds_client *c, const char *type, sw_xds_each_held each,
+                          void *arg);
+/*
+ * From inside on_update, for one resource of it: this one is refused, the others count. The server
+ * gets "name: reason" of all of them, with "; " between, when on_update returns SW_OK.
+ */
+void sw_xds_client_refuse(struct sw_xds_client *c, const char *type, struct sw_slice name,
+                          const char *reason);
+/*
+ * Nothing of that type but what is subscribed to by name: the first request asks for "*" and takes
+ * it back, which tells the server so. Before the first stream.
+ */
+void sw_xds_client_on_demand(struct sw_xds_client *c, const char *type);
 /* Everything of that type ("*"). */
 void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on);
 /*

@@ -2,6 +2,7 @@
 /* What the client's files share. Not for others. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -21,17 +22,22 @@ struct xc_type {
     sw_xds_on_update fn;
     void *arg;
     bool wildcard;
+    bool on_demand;        /* say "*" and take it back */
+    sw_xds_each_held each; /* the user holds; NULL: 'held' has them */
+    void *each_arg;
     struct sw_map names; /* name -> its own copy (char *), subscribed */
     struct sw_map held;  /* name -> struct xc_held */
     /* Changes the server has not heard of; owned names. Never both at once. */
     SW_VEC(struct sw_slice) add;
     SW_VEC(struct sw_slice) drop;
     /* The last response of the present stream, and what is said to it. */
-    struct sw_slice nonce;   /* owned; empty: no response yet */
-    struct sw_err refusal;   /* rc 0: accepted */
-    bool hold;               /* its answer waits for sw_xds_client_send_held */
-    struct sw_slice trouble; /* owned; survives streams */
-    bool announced;          /* on the present stream */
+    struct sw_slice nonce;       /* owned; empty: no response yet */
+    struct sw_err refusal;       /* rc 0: accepted */
+    struct sw_buf refused;       /* "name: reason; ..." of single resources */
+    struct sw_map refused_names; /* -> its own copy, during on_update */
+    bool hold;                   /* its answer waits for sw_xds_client_send_held */
+    struct sw_slice trouble;     /* owned; survives streams */
+    bool announced;              /* on the present stream */
     bool ready;
 };
 
@@ -66,6 +72,7 @@ void xc_type_forget_changes(struct xc_type *t);
 void xc_type_forget_response(struct xc_type *t);
 void xc_type_hold(struct xc_type *t, struct sw_slice name, struct sw_slice version);
 void xc_type_release(struct xc_type *t, struct sw_slice name);
+void xc_type_forget_refused(struct xc_type *t);
 
 /* --- client.c --- */
 /* Sends what the server has not heard of, now. */

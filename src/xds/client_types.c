@@ -6,6 +6,8 @@
 #include "xds/cache.h"
 #include "xds/client_int.h"
 
+enum { REFUSED_MAX = 64 * 1024 }; /* of text about refused resources; the rest is cut off */
+
 struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url)
 {
     SW_LIST_FOREACH (it, &c->types) {
@@ -24,6 +26,7 @@ void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_upd
     if (!t) {
         t = SW_NEW(struct xc_type);
         t->url = sw_strdup(type);
+        sw_buf_init(&t->refused, REFUSED_MAX);
         sw_list_push_back(&c->types, &t->link);
     }
     t->fn = fn;
@@ -40,8 +43,54 @@ void xc_type_forget_changes(struct xc_type *t)
     sw_vec_done(&t->drop);
 }
 
+void xc_type_forget_refused(struct xc_type *t)
+{
+    SW_MAP_FOREACH (it, &t->refused_names)
+        sw_free(it->value);
+    sw_map_done(&t->refused_names);
+}
+
+void sw_xds_client_refuse(struct sw_xds_client *c, const char *type, struct sw_slice name,
+                          const char *reason)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+    size_t before;
+    char *own;
+
+    if (!t)
+        return;
+    before = sw_buf_len(&t->refused);
+    if (sw_buf_printf(&t->refused, "%s%.*s: %s", before ? "; " : "",
+                      SW_SLICE_ARG(sw_slice_head(name, 256)), reason) != SW_OK)
+        (void)!sw_buf_append_str(&t->refused, "; ...");
+    if (sw_map_get(&t->refused_names, name))
+        return;
+    own = sw_slice_dup(name);
+    (void)sw_map_put(&t->refused_names, sw_slice(own, name.n), own);
+}
+
+void sw_xds_client_holder(struct sw_xds_client *c, const char *type, sw_xds_each_held each,
+                          void *arg)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (!t)
+        return;
+    t->each = each;
+    t->each_arg = arg;
+}
+
+void sw_xds_client_on_demand(struct sw_xds_client *c, const char *type)
+{
+    struct xc_type *t = xc_type_find(c, sw_slice_str(type));
+
+    if (t)
+        t->on_demand = true;
+}
+
 void xc_type_forget_response(struct xc_type *t)
 {
+    sw_buf_clear(&t->refused);
     sw_slice_free(&t->nonce);
     t->nonce = (struct sw_slice){0};
     t->refusal = (struct sw_err){0};
@@ -66,6 +115,8 @@ void xc_type_free(struct xc_type *t)
         held_free(it->value);
     sw_map_done(&t->held);
     xc_type_forget_response(t);
+    xc_type_forget_refused(t);
+    sw_buf_done(&t->refused);
     sw_slice_free(&t->trouble);
     sw_free(t->url);
     sw_free(t);
