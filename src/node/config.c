@@ -249,6 +249,44 @@ static int proxy_port(const struct sw_yaml *doc, const char *key, uint16_t *port
     return rc;
 }
 
+static int proxy_metadata(struct sw_node_config *c, const struct sw_yaml *doc, struct sw_err *err)
+{
+    const struct sw_yaml *map = sw_yaml_get(doc, "proxyMetadata");
+    int rc = SW_OK;
+
+    if (!map || sw_yaml_is_null(map))
+        return SW_OK;
+    rc = sw_yaml_expect(map, SW_YAML_MAP, err);
+    if (rc != SW_OK)
+        return rc;
+    c->proxy_metadata = sw_arena_array(&c->arena, map->count, sizeof(*c->proxy_metadata));
+    SW_YAML_FOREACH (it, map) {
+        struct sw_node_meta *m = &c->proxy_metadata[c->n_proxy_metadata];
+
+        rc = sw_yaml_text(it, &m->value, err);
+        if (rc != SW_OK)
+            return rc;
+        m->key = it->key->text;
+        c->n_proxy_metadata++;
+    }
+    return SW_OK;
+}
+
+static int discovery_address(struct sw_node_config *c, const struct sw_yaml *doc,
+                             struct sw_err *err)
+{
+    const struct sw_yaml *v = sw_yaml_get(doc, "discoveryAddress");
+    struct sw_slice text;
+    int rc;
+
+    if (!v || sw_yaml_is_null(v) || c->xds_address)
+        return SW_OK;
+    rc = sw_yaml_text(v, &text, err);
+    if (rc == SW_OK)
+        c->xds_address = sw_arena_dup(&c->arena, text);
+    return rc;
+}
+
 /* The parts of Istio's ProxyConfig that concern us; its other keys are not ours to judge. */
 static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t *stats,
                              struct sw_err *err)
@@ -263,6 +301,8 @@ static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t
     rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
     rc = rc == SW_OK ? proxy_port(doc, "proxyAdminPort", admin, err) : rc;
     rc = rc == SW_OK ? proxy_port(doc, "statsPort", stats, err) : rc;
+    rc = rc == SW_OK ? proxy_metadata(c, doc, err) : rc;
+    rc = rc == SW_OK ? discovery_address(c, doc, err) : rc;
     v = rc == SW_OK ? sw_yaml_get(doc, "concurrency") : NULL;
     if (v && !sw_yaml_is_null(v)) {
         rc = sw_yaml_int(v, 0, WORKERS_MAX, &n, err);
@@ -345,9 +385,32 @@ static int derive_ca(struct sw_node_config *c, struct sw_err *err)
                       c->compliance_policy);
 }
 
+static int derive_xds(struct sw_node_config *c, struct sw_err *err)
+{
+    bool local = c->local_xds_path || c->local_xds_inline;
+
+    if (!c->xds_address && !local &&
+        getenv("KUBERNETES_SERVICE_HOST")) /* NOLINT(concurrency-mt-unsafe) */
+        c->xds_address = "https://istiod.istio-system.svc:15012";
+    if (c->xds_address && !c->xds_address[0])
+        c->xds_address = NULL;
+    if (c->xds_address && local)
+        return sw_err_set(err, SW_EINVAL,
+                          "--xds-address (XDS_ADDRESS) and --local-xds exclude each other");
+    if (c->xds_on_demand && c->dns_capture)
+        return sw_err_set(err, SW_EINVAL,
+                          "--xds-on-demand (XDS_ON_DEMAND) excludes ISTIO_META_DNS_CAPTURE: names "
+                          "can only be answered when all services are known");
+    return SW_OK;
+}
+
 static int derive(struct sw_node_config *c, struct sw_err *err)
 {
     int rc = SW_OK;
+
+    /* An empty option counts as absent; an empty address means that there is no control plane. */
+    if (!c->xds_address && getenv("XDS_ADDRESS")) /* NOLINT(concurrency-mt-unsafe) */
+        c->xds_address = "";
 
     if (c->local_xds_path && c->local_xds_inline)
         rc = sw_err_set(err, SW_EINVAL,
@@ -363,6 +426,7 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
     rc = rc == SW_OK ? derive_workers(c, err) : rc;
     rc = rc == SW_OK ? derive_dns(c, err) : rc;
     rc = rc == SW_OK ? derive_ca(c, err) : rc;
+    rc = rc == SW_OK ? derive_xds(c, err) : rc;
     rc = rc == SW_OK ? derive_mark(c, err) : rc;
     rc = rc == SW_OK ? derive_drain(c, err) : rc;
     if (rc == SW_OK && c->user_timeout && c->keepalive)

@@ -59,6 +59,11 @@ struct sw_node_config {
 
     const char *local_xds_path;
     const char *local_xds_inline;
+    const char *xds_address; /* derived when absent; NULL: none */
+    const char *xds_root_ca;
+    const char *alt_xds_hostname;
+    bool xds_on_demand;
+    const char *state_dir;
     const char *local_ca;
     const char *ca_address; /* derived when absent; NULL: none, or --local-ca */
     const char *ca_root_ca;
@@ -134,11 +139,12 @@ struct sw_node_config {
     bool authz_info_log;
 
     const char *proxy_config; /* YAML text */
-    struct sw_node_unread {   /* accepted for compatibility, nothing reads them yet */
-        const char *xds_address;
-        const char *xds_root_ca;
-        const char *alt_xds_hostname;
-        bool xds_on_demand;
+    struct sw_node_meta {     /* its proxyMetadata */
+        struct sw_slice key;
+        struct sw_slice value;
+    } * proxy_metadata;
+    size_t n_proxy_metadata;
+    struct sw_node_unread { /* accepted for compatibility, nothing reads them yet */
         const char *inpod_uds;
     } unread;
     const char *unread_names[SW_OPTS_UNUSED_MAX]; /* which of those were set: worth a warning */

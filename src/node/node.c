@@ -138,6 +138,24 @@ static void send_creds(struct sw_node *n)
     }
 }
 
+/* A new snapshot, for everybody; the reference is ours. */
+static void take_state(struct sw_node *n, struct sw_state *state)
+{
+    bool local = sw_state_local_version(n->state) != sw_state_local_version(state);
+
+    (void)sw_state_unref(n->state);
+    n->state = state;
+    if (local)
+        want_identities(n);
+    if (n->mesh && !n->serving)
+        return; /* workers that do not run yet would keep every snapshot in between */
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_state(&n->workers[w], sw_state_ref(state));
+    sw_dns_proxy_send_state(n->dns, sw_state_ref(state));
+    if (local)
+        send_creds(n);
+}
+
 static void count_reload(struct sw_node *n, const char *result)
 {
     sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_CONFIG_RELOADS, result), 1);
@@ -168,17 +186,11 @@ static void on_config_changed(void *arg)
     }
     sw_slice_free(&n->text);
     n->text = text;
-    (void)sw_state_unref(n->state);
-    n->state = state;
     count_reload(n, "ok");
     sw_log_info("config", "reloaded: %zu workloads, %zu services, %zu policies",
                 sw_state_workload_count(state), sw_state_service_count(state),
                 sw_state_policy_count(state));
-    want_identities(n);
-    for (size_t w = 0; w < n->n_workers; w++)
-        sw_worker_send_state(&n->workers[w], sw_state_ref(state));
-    sw_dns_proxy_send_state(n->dns, sw_state_ref(state));
-    send_creds(n);
+    take_state(n, state);
 }
 
 /* ---- the end ---- */
@@ -186,6 +198,8 @@ static void on_config_changed(void *arg)
 static void drain(struct sw_node *n)
 {
     sw_ready_add(n->ready, "draining");
+    if (!n->serving)
+        sw_loop_stop(n->loop); /* nothing is open yet */
     sw_crew_drain(&n->crew, n->config->drain_ns);
 }
 
@@ -194,7 +208,8 @@ static void on_signal(int signo, void *arg)
     struct sw_node *n = arg;
 
     if (signo == SIGHUP) {
-        on_config_changed(n);
+        if (!n->mesh)
+            on_config_changed(n);
         return;
     }
     if (n->crew.draining && signo == SIGINT)
@@ -306,8 +321,10 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         if (rc != SW_OK)
             return rc;
     }
-    return n->config->enable_proxy ? node_open_listeners(n, err) : SW_OK;
+    return SW_OK;
 }
+
+static void say_ready(struct sw_node *n);
 
 static int start_dns(struct sw_node *n, struct sw_err *err)
 {
@@ -330,6 +347,67 @@ static int start_dns(struct sw_node *n, struct sw_err *err)
             rc = sw_dns_proxy_add(n->dns, &n->pods[i], err);
     }
     return rc;
+}
+
+static int open_ports(struct sw_node *n, struct sw_err *err)
+{
+    int rc = n->config->enable_proxy ? node_open_listeners(n, err) : SW_OK;
+
+    return rc == SW_OK ? start_dns(n, err) : rc;
+}
+
+/* Enough is known, and the ports are open. */
+static int serve(struct sw_node *n, struct sw_err *err)
+{
+    int rc = SW_OK;
+
+    want_identities(n);
+    send_creds(n);
+    for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
+        rc = sw_worker_start(&n->workers[i], err);
+    if (rc == SW_OK && n->dns)
+        rc = sw_dns_proxy_start(n->dns, err);
+    n->serving = rc == SW_OK;
+    if (n->serving)
+        say_ready(n);
+    return rc;
+}
+
+/* ---- the control plane ---- */
+
+static void on_mesh_state(void *arg, struct sw_state *s)
+{
+    take_state(arg, s);
+}
+
+static void on_mesh_ready(void *arg)
+{
+    struct sw_node *n = arg;
+
+    sw_ready_done(n->ready, "xds");
+    if (n->crew.draining)
+        return;
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_state(&n->workers[w], sw_state_ref(n->state));
+    if (open_ports(n, &n->fault) != SW_OK || serve(n, &n->fault) != SW_OK)
+        sw_loop_stop(n->loop);
+}
+
+static int start_mesh(struct sw_node *n, struct sw_err *err)
+{
+    struct sw_mesh_opts o = {.config = n->config,
+                             .shard = n->shard,
+                             .on_state = on_mesh_state,
+                             .on_ready = on_mesh_ready,
+                             .arg = n};
+
+    sw_ready_add(n->ready, "xds");
+    n->mesh = sw_mesh_new(n->loop, &o, err);
+    if (!n->mesh)
+        return err->rc;
+    (void)sw_state_unref(n->state);
+    n->state = sw_state_ref(sw_mesh_state(n->mesh));
+    return SW_OK;
 }
 
 static int start(struct sw_node *n, struct sw_err *err)
@@ -358,13 +436,16 @@ static int start(struct sw_node *n, struct sw_err *err)
     sw_ready_add(n->ready, "proxy");
     if (n->config->dns_capture && n->config->enable_proxy)
         sw_ready_add(n->ready, "dns proxy");
-    rc = start_certs(n, err);
+    if (n->config->xds_address)
+        rc = start_mesh(n, err);
+    if (rc == SW_OK)
+        rc = start_certs(n, err);
     if (rc == SW_OK)
         rc = node_open_pods(n, err);
     if (rc == SW_OK)
         rc = start_workers(n, err);
-    if (rc == SW_OK)
-        rc = start_dns(n, err);
+    if (rc == SW_OK && !n->mesh)
+        rc = open_ports(n, err);
     if (rc == SW_OK)
         rc = start_telemetry(n, err);
     if (rc == SW_OK && n->config->local_xds_path) {
@@ -373,19 +454,18 @@ static int start(struct sw_node *n, struct sw_err *err)
     }
     if (rc != SW_OK)
         return rc;
-    want_identities(n);
-    send_creds(n);
-    for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
-        rc = sw_worker_start(&n->workers[i], err);
-    if (rc == SW_OK && n->dns)
-        rc = sw_dns_proxy_start(n->dns, err);
-    return rc;
+    if (!n->mesh)
+        return serve(n, err);
+    sw_log_info("xds", "waiting for the control plane at %s", n->config->xds_address);
+    sw_mesh_start(n->mesh);
+    return SW_OK;
 }
 
 static void stop(struct sw_node *n)
 {
     /* No more messages once the workers are gone: what sends them goes first. */
     sw_filewatch_free(n->watch);
+    sw_mesh_free(n->mesh);
     sw_admin_free(n->admin);
     sw_certs_free(n->certs);
     n->certs = NULL;
@@ -444,9 +524,11 @@ int sw_node_run(const struct sw_node_config *c, struct sw_err *err)
     int rc = start(&n, err);
 
     if (rc == SW_OK) {
-        say_ready(&n);
         sw_timer_start(n.loop, &n.tick, TICK_S * SW_NS_PER_S, on_tick);
         sw_loop_run(n.loop);
+        rc = n.fault.rc;
+        if (rc != SW_OK)
+            *err = n.fault;
     }
     stop(&n);
     return rc;

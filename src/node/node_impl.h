@@ -7,6 +7,7 @@
 #include "io/signal.h"
 #include "node/cert/certs.h"
 #include "node/dns/proxy.h"
+#include "node/mesh/source.h"
 #include "node/node.h"
 #include "node/worker.h"
 #include "telemetry/admin.h"
@@ -27,6 +28,7 @@ struct sw_node {
     struct sw_egress *egress; /* judges what host names of workloads resolve to */
     struct sw_certs *certs;
     struct sw_filewatch *watch;
+    struct sw_mesh *mesh; /* the control plane; NULL: there is a file instead */
     struct sw_state *state;
     struct sw_slice text; /* of the local configuration as loaded; owned */
     struct sw_pod *pods;
@@ -35,6 +37,8 @@ struct sw_node {
     struct sw_worker *workers;
     size_t n_workers;
     struct sw_dns_proxy *dns; /* NULL: off */
+    bool serving;             /* ports are open, workers run */
+    struct sw_err fault;      /* why it had to stop; rc 0: it had not */
     struct sw_timer tick;
     uint64_t dropped_said; /* log lines lost, as last counted */
 };

@@ -28,6 +28,24 @@ static const struct sw_opt table[] = {
              "spanwire-local-config(5)."},
     {NULL, "LOCAL_XDS", SW_OPT_STR, AT(local_xds_inline),
      .help = "The same YAML as text. Only one of the two may be given."},
+    {"xds-address", "XDS_ADDRESS", SW_OPT_STR, AT(xds_address), .arg = "URL",
+     .help = "Control plane that sends workloads, services and policies instead of a file "
+             "(delta xDS), https://HOST:PORT; empty: none. Default: discoveryAddress of "
+             "PROXY_CONFIG, or https://istiod.istio-system.svc:15012 in a Kubernetes pod without "
+             "--local-xds. XDS_HEADER_name=value in the environment adds headers, "
+             "ISTIO_META_name=value and ISTIO_METAJSON_name=value metadata of the node."},
+    {"xds-root", "XDS_ROOT_CA", SW_OPT_STR, AT(xds_root_ca),
+     .def = "./var/run/secrets/istio/root-cert.pem", .arg = "FILE|PEM|SYSTEM",
+     .help = "Root of the control plane's certificate: a file, which is read again for each "
+             "connection, the certificate itself, or the roots of the system."},
+    {"xds-alt-name", "ALT_XDS_HOSTNAME", SW_OPT_STR, AT(alt_xds_hostname), .arg = "NAME",
+     .help = "Second name that the control plane's certificate may be for."},
+    {"xds-on-demand", "XDS_ON_DEMAND", SW_OPT_BOOL, AT(xds_on_demand), .def = "false",
+     .help = "Ask the control plane for a workload or service when a connection needs it, instead "
+             "of for all of them."},
+    {"state-dir", "SPANWIRE_STATE_DIR", SW_OPT_STR, AT(state_dir), .arg = "DIR",
+     .help = "Directory in which what the control plane sent is stored from time to time: a node "
+             "that starts while the control plane is unreachable serves what it knew."},
     {"local-ca", "SPANWIRE_LOCAL_CA", SW_OPT_STR, AT(local_ca), .arg = "DIR",
      .help = "Directory made by 'spanwire cert ca': certificates of local workloads are issued "
              "from it and renewed at half of their life."},
@@ -79,7 +97,7 @@ static const struct sw_opt table[] = {
     {"service-account", "SERVICE_ACCOUNT", SW_OPT_STR, AT(service_account), .arg = "NAME",
      .help = "Service account of our own pod."},
     {"instance-ip", "INSTANCE_IP", SW_OPT_STR, AT(instance_ip), .arg = "IP",
-     .help = "Address of our own pod; read, not used yet."},
+     .help = "Address of our own pod; part of the name the control plane knows the node by."},
 
     SW_OPT_UPSTREAM(offsetof(struct sw_node_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Ports"},
@@ -187,17 +205,11 @@ static const struct sw_opt table[] = {
     {"authz-info-log", "AUTHZ_POLICY_INFO_LOGGING", SW_OPT_BOOL, AT(authz_info_log), .def = "false",
      .help = "Log matches of dry-run policies at level info instead of debug."},
     {NULL, "PROXY_CONFIG", SW_OPT_STR, AT(proxy_config),
-     .help = "Istio ProxyConfig as YAML; proxyAdminPort, statsPort and concurrency are read."},
+     .help =
+         "Istio ProxyConfig as YAML; proxyAdminPort, statsPort, concurrency, discoveryAddress and "
+         "proxyMetadata are read."},
 
     {.type = SW_OPT_GROUP, .help = "Accepted for compatibility, not used by this version"},
-    {NULL, "XDS_ADDRESS", SW_OPT_STR, AT(unread.xds_address), .flags = SW_OPT_UNUSED,
-     .help = "Control plane."},
-    {NULL, "XDS_ROOT_CA", SW_OPT_STR, AT(unread.xds_root_ca), .flags = SW_OPT_UNUSED,
-     .help = "Root of the control plane."},
-    {NULL, "ALT_XDS_HOSTNAME", SW_OPT_STR, AT(unread.alt_xds_hostname), .flags = SW_OPT_UNUSED,
-     .help = "Second name of the control plane."},
-    {NULL, "XDS_ON_DEMAND", SW_OPT_BOOL, AT(unread.xds_on_demand), .flags = SW_OPT_UNUSED,
-     .help = "Ask for workloads when they are needed."},
     {NULL, "INPOD_UDS", SW_OPT_STR, AT(unread.inpod_uds), .flags = SW_OPT_UNUSED,
      .help = "Socket of the node agent."},
 };

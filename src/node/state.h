@@ -97,7 +97,6 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
 size_t sw_state_services_by_host(const struct sw_state *s, struct sw_slice hostname,
                                  const struct sw_service **ret, size_t max);
 
-const struct sw_policy *sw_state_policy_by_key(const struct sw_state *s, struct sw_slice key);
 /* What applies to connections to this workload: global, its namespace's, and those it lists. */
 struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struct sw_workload *w);
 

@@ -145,6 +145,8 @@ static int make_client(struct sw_channel *c, struct sw_tls_cred *cred, struct sw
         .headers = c->headers,
         .n_headers = c->n_headers,
         .mark = c->o.mark,
+        .max_message = c->o.max_message,
+        .max_queue = c->o.max_queue,
         .connect_timeout_ns = CONNECT_S * SW_NS_PER_S,
     };
 

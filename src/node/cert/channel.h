@@ -22,6 +22,8 @@ struct sw_channel_opts {
     const char *token;         /* file if there is one of that name, else the token itself */
     const char *cluster_id;    /* sent as 'clusterid' */
     uint32_t mark;             /* SO_MARK of its sockets; 0: none */
+    size_t max_message;        /* of an answer [4 MiB] */
+    size_t max_queue;          /* of a call [64 MiB] */
     const char *header_prefix; /* PREFIX_name=value of the environment: sent as 'name: value' */
 };
 

@@ -440,13 +440,6 @@ const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables
     return NULL;
 }
 
-const struct sw_policy *sw_state_policy_by_key(const struct sw_state *s, struct sw_slice key)
-{
-    const struct sw_shared_policy *p = sw_state_find_policy(&s->t, key);
-
-    return p ? p->p : NULL;
-}
-
 static const struct sw_policy_list *policies_of_ns(const struct sw_state *s, struct sw_slice ns)
 {
     uint64_t hash = sw_state_hash_text(ns, sw_slice("", 0));

@@ -287,12 +287,33 @@ static void test_ipv4_only(void **state)
 static void test_settings_nothing_reads_are_named(void **state)
 {
     (void)state;
-    (void)setenv("XDS_ADDRESS", "https://istiod:15012", 1);
+    (void)setenv("INPOD_UDS", "/run/x.sock", 1);
     (void)setenv("TLS12_ENABLED", "true", 1);
     assert_int_equal(read_args(""), SW_OK);
     assert_true(c.tls12);
     assert_int_equal(c.n_unread, 1);
-    assert_string_equal(c.unread_names[0], "XDS_ADDRESS");
+    assert_string_equal(c.unread_names[0], "INPOD_UDS");
+}
+
+static void test_control_plane(void **state)
+{
+    (void)state;
+    assert_int_equal(read_args(""), SW_OK);
+    assert_null(c.xds_address);
+    (void)setenv("PROXY_CONFIG", "discoveryAddress: plane:15012\nproxyMetadata: {A: b, C: '1'}\n",
+                 1);
+    assert_int_equal(read_args(""), SW_OK);
+    assert_string_equal(c.xds_address, "plane:15012");
+    assert_int_equal(c.n_proxy_metadata, 2);
+    assert_true(sw_slice_eq_str(c.proxy_metadata[1].key, "C"));
+    assert_int_equal(read_args("--local-xds f"), SW_EINVAL);
+    assert_int_equal(read_args("--xds-address http://x:1"), SW_OK);
+    assert_string_equal(c.xds_address, "http://x:1");
+    (void)setenv("XDS_ADDRESS", "", 1); /* on purpose: none */
+    assert_int_equal(read_args("--local-xds f"), SW_OK);
+    assert_null(c.xds_address);
+    (void)setenv("PROXY_CONFIG", "proxyMetadata: [a]\n", 1);
+    assert_int_equal(read_args(""), SW_EINVAL);
 }
 
 static void test_help(void **state)
@@ -321,6 +342,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_user_timeout, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ipv4_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_settings_nothing_reads_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_control_plane, setup, teardown),
         cmocka_unit_test_setup_teardown(test_help, setup, teardown),
     };
 

@@ -152,7 +152,7 @@ static void every_service_key(void **state)
 static void every_policy_key(void **state)
 {
     STATE_AUTO s = load(everything);
-    const struct sw_policy *p = sw_state_policy_by_key(s, S("default/p"));
+    const struct sw_policy *p = policy(s, "default/p");
     const struct sw_policy_match *m;
 
     (void)state;

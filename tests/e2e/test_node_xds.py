@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that learn everything from a control plane: an xDS server written for the tests feeds a pair of them."""
+import struct
+
+import pytest
+from harness import traffic
+from harness.mesh import PORT
+from harness.mesh_control import ADDRESS, AUTHORIZATION, MeshControl, Resource, field, fields, message
+from harness.wait import stays, until
+
+
+@pytest.fixture
+def control(mesh):
+    return mesh.keep(MeshControl(mesh, list(mesh.topo.nodes.values())))
+
+
+def start(mesh, control, *flags, **kw):
+    mesh.node1, mesh.node2 = mesh.both("--xds-address", control.address, *flags, without=("--local-xds",), **kw)
+    return mesh
+
+
+def test_a_pair_serves_what_the_control_plane_sends(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    line = mesh.node2.wait_access(direction="inbound")[-1]
+    assert line["src.identity"] == mesh.c1.identity
+
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    control.push()
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)
+    dump = mesh.node1.config_dump()
+    (svc,) = dump["services"]
+    assert svc["hostname"] == "echo.default.svc.cluster.local" and len(svc["endpoints"]) == 1
+    assert {w["name"] for w in dump["workloads"]} == set(mesh.world.workloads)
+    mesh.world.services.clear()
+    mesh.world.workloads["s2"]["services"].clear()
+    control.push()
+    assert mesh.node1.config_dump()["services"] == []
+
+
+def test_what_a_node_says_of_itself(mesh, control, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    env = {"XDS_HEADER_x-team": "blue", "ISTIO_META_FLAVOUR": "plain", "ISTIO_METAJSON_LABELS": '{"a": ["b", 1]}',
+           "POD_NAME": "zt-1", "POD_NAMESPACE": "istio-system", "INSTANCE_IP": "10.9.9.9", "CLUSTER_ID": "east",
+           "PROXY_CONFIG": "proxyMetadata: {KIND: ambient}", "AUTH_TOKEN": str(token)}
+    start(mesh, control, env=env)
+    stream = next(s for s in control.streams if b"node1" in s.requests[0].node)
+    assert [r.type for r in stream.requests[:2]] == [ADDRESS, AUTHORIZATION]
+    assert not any(r.subscribe or r.unsubscribe or r.versions for r in stream.requests[:2])
+    node = dict(fields(stream.requests[0].node))
+    assert node[1] == b"ztunnel~10.9.9.9~zt-1.istio-system~istio-system.svc.cluster.local"
+    names = {dict(fields(f))[1].decode() for at, f in fields(node[3]) if at == 1}
+    assert names >= {"NAME", "NAMESPACE", "INSTANCE_IPS", "NODE_NAME", "FLAVOUR", "LABELS", "KIND"}
+    assert stream.headers["authorization"] == "Bearer first"
+    assert stream.headers["clusterid"] == "east" and stream.headers["x-team"] == "blue"
+
+    token.write_text("second\n")
+    control.close_streams()
+    until(lambda: any(s.headers.get("authorization") == "Bearer second" for s in control.streams),
+          what="a stream with the new token")
+
+
+def test_policies_change_live(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    sock = mesh.connect(mesh.c1, mesh.s2)
+    traffic.echo_once(sock)
+    mesh.world.match_policy("no-c1", "Deny", principals=[{"Exact": mesh.c1.identity.removeprefix("spiffe://")}])
+    control.push()
+    until(lambda: traffic.ended(sock), what="the open connection to be closed")
+    assert mesh.refused(mesh.c1, mesh.s2)
+    mesh.world.policies.clear()
+    control.push()
+    mesh.roundtrip(mesh.c1, mesh.s2)
+
+
+def test_a_bad_resource_is_refused_alone(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    legacy = message(1, field(20, "bad-1") + b"\x28\x02")  # tunnel_protocol LEGACY_ISTIO_MTLS
+    control.extra = {ADDRESS: {"bad-1": Resource(legacy), "bad-2": Resource(b"")}}
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    control.push()
+    (first, *_) = set(control.errors())
+    parts = dict(p.split(": ", 1) for p in first.split("; "))
+    assert set(parts) == {"bad-1", "bad-2"} and "LEGACY_ISTIO_MTLS" in parts["bad-1"]
+    assert all(e == first for e in control.errors()) and len(control.errors()) == 2
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)  # the rest of the response counts
+    assert mesh.node1.metrics().sum("spanwire_xds_refused_total") == 1
+    mesh.node1.wait_log("bad-1: ")
+
+
+def test_nothing_breaks_while_the_control_plane_is_away(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    sock = mesh.connect(mesh.c1, mesh.s2)
+    traffic.echo_once(sock)
+    control.stop()
+    until(lambda: mesh.node1.metrics().sum("spanwire_xds_connected") == 0, what="node1 to see the loss")
+    traffic.echo_once(sock)
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    assert mesh.node1.ready()[0] == 200
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    gone = mesh.world.workloads.pop("p2")
+    again = mesh.keep(MeshControl(mesh, list(mesh.topo.nodes.values())))
+    until(lambda: len(again.streams) == 2 and all(len(s.answers) >= 2 for s in again.streams), what="both to return")
+    stream = again.streams[0]
+    assert gone["uid"] in stream.requests[0].versions  # what is held is said, so that only differences come
+    assert set(stream.requests[0].versions) == set(control.past[0].sent[ADDRESS])
+    traffic.echo_once(sock)
+    until(lambda: gone["uid"] not in mesh.node1.admin("/config_dump")[1], what="the removal")
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)
+    assert mesh.node1.metrics().sum("istio_xds_connection_terminations_total") >= 1
+
+
+def test_ports_open_when_both_types_are_known(mesh, control):
+    control.mute = True
+    node = mesh.shared("node1", "--xds-address", control.address, without=("--local-xds",), wait=False)
+    until(lambda: len(control.requests()) >= 2, what="two requests")
+    until(lambda: node.ready()[0] != 200 and "xds" in node.ready()[1], what="not ready, and why")
+    with pytest.raises(ConnectionRefusedError):
+        traffic.connect(mesh.c1, (mesh.c1.ip4, 15008)).close()
+    control.mute = False
+    control.close_streams()
+    node.wait_ready()
+    until(lambda: node.ready()[0] == 200, what="readiness")
+
+
+def test_stored_state_serves_while_the_control_plane_is_away(mesh, control, tmp_path):
+    dirs = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        dirs.append(tmp_path / name)
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    mesh.world.match_policy("no-s1", "Deny", principals=[{"Exact": mesh.s1.identity.removeprefix("spiffe://")}])
+    control.push()
+    flags = ("--xds-address", control.address)
+    nodes = [mesh.shared(f"node{i + 1}", *flags, "--state-dir", str(d), without=("--local-xds",))
+             for i, d in enumerate(dirs)]
+    for node in nodes:
+        node.terminate()
+        node.wait()
+    control.stop()
+    for d in dirs:
+        assert (d / "mesh.state").stat().st_size > 0 and (d / "mesh.state").stat().st_mode & 0o077 == 0
+    nodes = [mesh.shared(f"node{i + 1}", *flags, "--state-dir", str(d), without=("--local-xds",))
+             for i, d in enumerate(dirs)]
+    nodes[0].wait_log("serving the stored state of")
+    assert nodes[0].metrics().sum("spanwire_mesh_stored_state") == 1
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)
+    assert mesh.refused(mesh.s1, mesh.s2)
+    mesh.world.policies.clear()
+    again = mesh.keep(MeshControl(mesh, list(mesh.topo.nodes.values())))
+    until(lambda: nodes[1].metrics().sum("spanwire_mesh_stored_state") == 0, what="the control plane to take over")
+    assert set(again.streams[0].requests[0].versions) == set(again.resources[ADDRESS])
+    until(lambda: not mesh.refused(mesh.s1, mesh.s2), what="the policy to go")
+
+
+def test_a_damaged_store_is_ignored(mesh, control, tmp_path):
+    (tmp_path / "mesh.state").write_bytes(b"spanwire mesh 1\n" + struct.pack(">I", 99) + b"short")
+    node = mesh.shared("node1", "--xds-address", control.address, "--state-dir", str(tmp_path),
+                       without=("--local-xds",))
+    node.wait_log("ignoring the stored state: .*cut off")
+
+
+def test_a_message_beyond_the_limit_ends_the_stream(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    with control.lock:
+        for stream in control.streams:
+            stream.queue += struct.pack(">BI", 0, (200 << 20) + 1) + b"x" * 1000
+            stream.flush()
+    until(lambda: all(s.opened == 2 and len(s.answers) == 2 for s in control.streams), what="both to open another stream")
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    mesh.node1.wait_log("stream to the control plane ended: .*209715201")
+
+
+def test_endpoints_of_an_unknown_service_are_staged(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.world.workloads["s2"]["services"]["default/late.test"] = {80: PORT}
+    control.push()
+    assert mesh.node1.config_dump()["stagedServices"] == ["default/late.test"]
+    control.extra = {ADDRESS: {"default/late.test": Resource(message(2, (
+        field(1, "late") + field(2, "default") + field(3, "late.test") +
+        message(4, field(2, bytes([10, 96, 0, 9]))) + message(5, b"\x08\x50"))))}}
+    control.push()
+    mesh.roundtrip(mesh.c1, "10.96.0.9", 80)
+    assert mesh.node1.config_dump()["stagedServices"] == []
+
+
+def test_churn_elsewhere_leaves_connections_alone(mesh, control):
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    socks = [mesh.connect(mesh.c1, mesh.s2) for _ in range(10)]
+    for _ in range(5):
+        for i in range(100):
+            mesh.world.workload(f"other-{i}", [f"10.77.0.{i + 1}"], node="elsewhere")
+        control.push()
+        for i in range(100):
+            del mesh.world.workloads[f"other-{i}"]
+        control.push()
+        for sock in socks:
+            traffic.echo_once(sock)
+    assert len(mesh.node1.config_dump()["workloads"]) == len(mesh.world.workloads)
+    stays(lambda: not any(traffic.ended(s) for s in socks), 0.2)
