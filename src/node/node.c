@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -297,6 +298,8 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
     return n->certs ? SW_OK : err->rc;
 }
 
+static void ask_mesh(void *arg, struct sw_slice key);
+
 static int start_workers(struct sw_node *n, struct sw_err *err)
 {
     const struct sw_worker_setup from = {
@@ -310,6 +313,8 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         .main = n->loop,
         .on_need = on_need,
         .arg = n,
+        .lookup = n->mesh && n->config->xds_on_demand ? ask_mesh : NULL,
+        .lookup_arg = n,
     };
     int rc;
 
@@ -393,12 +398,51 @@ static void on_mesh_ready(void *arg)
         sw_loop_stop(n->loop);
 }
 
+static void on_mesh_found(void *arg, struct sw_slice key, bool limit)
+{
+    struct sw_node *n = arg;
+
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_found(&n->workers[w], key, limit ? SW_LOOKUP_LIMIT : SW_LOOKUP_ANSWERED);
+}
+
+/* A worker's question on its way to the main thread. */
+struct question {
+    struct sw_msg msg;
+    struct sw_node *node;
+    size_t n;
+    char key[];
+};
+
+static void on_question(struct sw_msg *m)
+{
+    struct question *q = SW_CONTAINER_OF(m, struct question, msg);
+
+    /* NULL at the end: the loop hands over what is left when it is freed. */
+    if (q->node->mesh)
+        sw_mesh_lookup(q->node->mesh, sw_slice(q->key, q->n));
+    sw_free(q);
+}
+
+static void ask_mesh(void *arg, struct sw_slice key)
+{
+    struct sw_node *n = arg;
+    struct question *q = sw_calloc(1, sizeof(*q) + key.n);
+
+    q->msg.cb = on_question;
+    q->node = n;
+    q->n = key.n;
+    memcpy(q->key, key.p, key.n);
+    sw_loop_post(n->loop, &q->msg);
+}
+
 static int start_mesh(struct sw_node *n, struct sw_err *err)
 {
     struct sw_mesh_opts o = {.config = n->config,
                              .shard = n->shard,
                              .on_state = on_mesh_state,
                              .on_ready = on_mesh_ready,
+                             .on_found = on_mesh_found,
                              .arg = n};
 
     sw_ready_add(n->ready, "xds");
@@ -466,6 +510,7 @@ static void stop(struct sw_node *n)
     /* No more messages once the workers are gone: what sends them goes first. */
     sw_filewatch_free(n->watch);
     sw_mesh_free(n->mesh);
+    n->mesh = NULL;
     sw_admin_free(n->admin);
     sw_certs_free(n->certs);
     n->certs = NULL;

@@ -21,6 +21,7 @@ static void drop_setup(struct outbound *o)
     if (!s)
         return;
     sw_timer_stop(outbound_worker(o)->loop, &s->answer);
+    sw_lookup_cancel(&s->lookup);
     sw_dial_cancel(&s->dial);
     sw_pool_cancel(&s->wait);
     sw_worker_cancel_wait(outbound_worker(o), &s->cred_wait);
@@ -296,12 +297,61 @@ static void dropped(struct outbound *o)
     outbound_finish(o, again ? s->last_flag : SW_FLAG_CONNECT, why);
 }
 
+static void choose(struct outbound *o);
+
+static void refuse_lookup(struct outbound *o, const char *reason, const char *why)
+{
+    sw_ledger_refused(&outbound_worker(o)->book, SW_OUTBOUND, &o->live.src, &o->live.original_dst,
+                      reason, why);
+    outbound_finish(o, SW_FLAG_CONNECT, why);
+}
+
+/* Not knowing is no reason to let it pass: the destination may be one that has to be protected. */
+static void on_lookup(struct sw_lookup *l, enum sw_lookup_end end)
+{
+    struct outbound_setup *s = SW_CONTAINER_OF(l, struct outbound_setup, lookup);
+    struct outbound *o = s->out;
+    struct sw_worker *w = outbound_worker(o);
+
+    if (end == SW_LOOKUP_TIMEOUT) {
+        refuse_lookup(o, "lookup_timeout", "control plane did not answer who the destination is");
+        return;
+    }
+    if (end == SW_LOOKUP_LIMIT) {
+        refuse_lookup(o, "lookup_limit", "too many destinations are subscribed to");
+        return;
+    }
+    (void)sw_state_unref(s->state);
+    s->state = sw_state_ref(w->state);
+    s->local = o->live.pod->local;
+    if (s->local)
+        choose(o);
+    else
+        refuse_lookup(o, "unknown_workload", "local workload is not known");
+}
+
+static bool wait_for_lookup(struct outbound *o)
+{
+    struct outbound_setup *s = o->setup;
+    struct sw_worker *w = outbound_worker(o);
+    char *key;
+
+    if (!w->lookups.ask || s->n_tried)
+        return false;
+    key = sw_lookup_missing(&w->lookups, s->state, s->local, &o->live.original_dst);
+    if (key)
+        sw_lookup_start(&w->lookups, &s->lookup, key, on_lookup);
+    return key != NULL;
+}
+
 static void choose(struct outbound *o)
 {
     struct outbound_setup *s = o->setup;
     struct sw_worker *w = outbound_worker(o);
     struct sw_route_tried tried = {s->tried, s->n_tried};
 
+    if (wait_for_lookup(o))
+        return;
     sw_route_outbound(s->state, &w->env, s->local, &o->live.original_dst, &tried, &s->route);
     if (s->route.kind == SW_ROUTE_DROP)
         dropped(o);
@@ -314,8 +364,7 @@ static void choose(struct outbound *o)
 void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *error)
 {
     struct outbound_setup *s = o->setup;
-    bool can = s->route.service && s->route.workload && s->n_tried + 1 < OUTBOUND_TRIES &&
-               s->state == outbound_worker(o)->state;
+    bool can = s->route.service && s->route.workload && s->n_tried + 1 < OUTBOUND_TRIES;
 
     if (!can) {
         outbound_finish(o, flag, error);

@@ -31,6 +31,7 @@ struct outbound_setup {
     size_t n_tried;
     unsigned n_again; /* connections that went away under us */
     bool pooled;      /* the session in use was there before; it may have been dead already */
+    struct sw_lookup lookup; /* on demand */
     struct sw_dial dial;
     struct sw_pool_wait wait;
     struct sw_cred_wait cred_wait;

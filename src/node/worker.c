@@ -276,6 +276,30 @@ void sw_worker_send_state(struct sw_worker *w, struct sw_state *state)
     sw_crew_order(&w->thread, take_state, state);
 }
 
+struct found {
+    enum sw_lookup_end end;
+    size_t n;
+    char key[];
+};
+
+static void take_found(struct sw_crew_thread *t, void *arg)
+{
+    struct found *f = arg;
+
+    sw_lookup_found(&worker_of(t)->lookups, sw_slice(f->key, f->n), f->end);
+    sw_free(f);
+}
+
+void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_lookup_end end)
+{
+    struct found *f = sw_calloc(1, sizeof(*f) + key.n);
+
+    f->end = end;
+    f->n = key.n;
+    memcpy(f->key, key.p, key.n);
+    sw_crew_order(&w->thread, take_found, f);
+}
+
 static void worker_drain(struct sw_crew_thread *t)
 {
     struct sw_worker *w = worker_of(t);
@@ -398,6 +422,9 @@ int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, stru
     init_limits(w);
     init_metrics(w, from->metrics);
     w->book = (struct sw_ledger_book){.loop = w->loop, .shard = w->shard};
+    w->lookups = (struct sw_lookup_book){
+        .loop = w->loop, .shard = w->shard, .ask = from->lookup, .arg = from->lookup_arg};
+    sw_list_init(&w->lookups.waiting);
     pool = (struct sw_pool_config){
         .max_streams = w->config->pool_max_streams,
         .unused_release_ns = w->config->pool_unused_release_ns,
@@ -456,6 +483,7 @@ void sw_worker_done(struct sw_worker *w)
     sw_free(w->pods);
     (void)sw_state_unref(w->state);
     sw_map_done(&w->book.parties);
+    sw_lookup_book_done(&w->lookups);
     if (w->shard)
         sw_metrics_shard_free(w->shard);
 }

@@ -16,6 +16,7 @@
 #include "io/sock.h"
 #include "node/config.h"
 #include "node/ledger.h"
+#include "node/lookup.h"
 #include "node/route.h"
 #include "node/state.h"
 #include "policy/policy.h"
@@ -146,7 +147,8 @@ struct sw_worker {
     struct sw_list servers; /* inbound HBONE connections */
     struct sw_list parked;
     struct sw_list cred_waits;
-    size_t n_lives; /* with the parked ones */
+    struct sw_lookup_book lookups; /* on demand: connections that wait for the control plane */
+    size_t n_lives;                /* with the parked ones */
     size_t n_parked;
     size_t n_servers;
     size_t n_handshakes; /* of these, TLS not done yet */
@@ -210,6 +212,8 @@ struct sw_worker_setup {
     struct sw_loop *main;
     void (*on_need)(void *arg, size_t pod);
     void *arg;
+    void (*lookup)(void *arg, struct sw_slice key); /* on demand only */
+    void *lookup_arg;
 };
 /* One more of the crew. */
 SW_NODISCARD int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from,
@@ -225,3 +229,5 @@ void sw_worker_done(struct sw_worker *w);
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *s);
 /* c NULL: there is none, and 'error' (copied) says why; both NULL: it is being fetched. */
 void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c, const char *error);
+/* A lookup has its answer; key is copied. */
+void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_lookup_end end);

@@ -46,7 +46,7 @@
     X(MESH_STORED, GAUGE, "spanwire_mesh_stored_state", "", \
       "1 while the node serves what it stored, because the control plane has not answered yet") \
     X(MESH_LOOKUPS, COUNTER, "spanwire_mesh_lookups", "result", \
-      "Connections that waited for the control plane to say who their destination is: known, unknown, timeout, limit") \
+      "Connections that waited for the control plane to say who their destination is: answered, timeout, limit") \
     X(CONNECTORS_ONLINE, GAUGE, "spanwire_connectors_online", "", \
       "Connectors that are alive and have a valid key") \
     X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \

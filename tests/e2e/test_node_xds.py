@@ -207,3 +207,39 @@ def test_churn_elsewhere_leaves_connections_alone(mesh, control):
             traffic.echo_once(sock)
     assert len(mesh.node1.config_dump()["workloads"]) == len(mesh.world.workloads)
     stays(lambda: not any(traffic.ended(s) for s in socks), 0.2)
+
+
+def test_on_demand_lookups_wait_for_their_answer(mesh, control):
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    control.push()
+    control.always = {w["uid"] for w in mesh.world.workloads.values()}
+    start(mesh, control, "--xds-on-demand", "true", "--dns", "false")
+    first = control.requests(ADDRESS)[0]
+    assert first.subscribe == ["*"] and first.unsubscribe == ["*"]
+    mesh.app = mesh.echo(mesh.s2)
+    assert mesh.node1.config_dump()["services"] == []
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)  # by an alias: the answer is named namespace/hostname
+    asked = [n for r in control.requests(ADDRESS) for n in r.subscribe]
+    assert asked.count("/10.96.0.1") == 1
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)
+    assert [n for r in control.requests(ADDRESS) for n in r.subscribe].count("/10.96.0.1") == 1
+    assert mesh.node1.metrics().sum("spanwire_mesh_lookups_total", result="answered") >= 1
+
+
+def test_an_unanswered_lookup_is_refused_in_time(mesh, control):
+    control.always = {w["uid"] for w in mesh.world.workloads.values()}
+    start(mesh, control, "--xds-on-demand", "true", "--dns", "false")
+    mesh.app = mesh.echo(mesh.s2)
+    control.mute = True
+    assert mesh.refused(mesh.c1, "10.96.0.7", 80)
+    mesh.node1.wait_log("did not answer the lookup of '/10.96.0.7'")
+    assert mesh.node1.metrics().sum("spanwire_mesh_lookups_total", result="timeout") == 1
+    mesh.roundtrip(mesh.c1, mesh.s2)  # what is known needs no answer
+
+
+def test_on_demand_excludes_dns_capture(mesh):
+    node = mesh.shared("node1", "--xds-address", "http://127.0.0.1:1", "--xds-on-demand", "true",
+                       without=("--local-xds",), wait=False, env={"ISTIO_META_DNS_CAPTURE": "true"})
+    node.expect_status = 1
+    assert node.wait() == 1
+    node.wait_log("ISTIO_META_DNS_CAPTURE")

@@ -102,48 +102,48 @@ static void publish(struct sw_mesh *m, const struct sw_xds_update *u)
 
 /* ---- lookups ---- */
 
-static void answered(struct sw_mesh *m, struct sw_slice key, bool known)
+static void answered(struct sw_mesh *m, struct sw_slice key)
 {
     struct lookup *l = sw_map_get(&m->lookups, key);
 
     if (!l)
         return;
     l->answered = true;
-    if (m->o.on_found)
-        m->o.on_found(m->o.arg, key, known);
+    m->o.on_found(m->o.arg, key, false);
 }
 
 /* A key is answered by a resource of that name, by one it is an alias of, and by its absence. */
 static void answer_lookups(struct sw_mesh *m, const struct sw_xds_update *u)
 {
     for (size_t i = 0; m->lookups.n && i < u->n_added; i++) {
-        answered(m, u->added[i].name, true);
+        answered(m, u->added[i].name);
         for (size_t k = 0; k < u->added[i].n_aliases; k++)
-            answered(m, u->added[i].aliases[k], true);
+            answered(m, u->added[i].aliases[k]);
     }
     for (size_t i = 0; m->lookups.n && i < u->n_removed; i++)
-        answered(m, u->removed[i], false);
+        answered(m, u->removed[i]);
 }
 
-int sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
+void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
 {
     struct lookup *l = sw_map_get(&m->lookups, key);
-    int rc;
 
-    if (l && l->answered)
-        m->o.on_found(m->o.arg, key, false);
-    if (l)
-        return SW_OK;
-    if (m->lookups.n >= LOOKUPS_MAX)
-        return SW_ELIMIT;
-    rc = sw_xds_client_subscribe(m->client, SW_TYPE_ADDRESS, key);
-    if (rc != SW_OK)
-        return rc;
+    if (l) {
+        if (l->answered)
+            m->o.on_found(m->o.arg, key, false);
+        return;
+    }
+    if (m->lookups.n >= LOOKUPS_MAX ||
+        sw_xds_client_subscribe(m->client, SW_TYPE_ADDRESS, key) != SW_OK) {
+        sw_log_warn("xds", "cannot look up '%.*s': %zu names are subscribed to already",
+                    SW_SLICE_ARG(sw_slice_head(key, 128)), m->lookups.n);
+        m->o.on_found(m->o.arg, key, true);
+        return;
+    }
     l = sw_calloc(1, sizeof(*l) + key.n);
     memcpy(l->key, key.p, key.n);
     l->n = key.n;
     (void)sw_map_put(&m->lookups, sw_slice(l->key, l->n), l);
-    return SW_OK;
 }
 
 /* ---- responses ---- */

@@ -26,8 +26,8 @@ struct sw_mesh_opts {
      * answer and there is something stored.
      */
     void (*on_ready)(void *arg);
-    /* A lookup ended: what it asked for is known now, or it will not be. May be NULL. */
-    void (*on_found)(void *arg, struct sw_slice key, bool known);
+    /* A lookup ended: its answer is in the state, or (limit) too much is subscribed to. */
+    void (*on_found)(void *arg, struct sw_slice key, bool limit);
     void *arg;
 };
 
@@ -40,7 +40,7 @@ void sw_mesh_free(struct sw_mesh *m);
 /* The snapshot of now; borrowed. */
 const struct sw_state *sw_mesh_state(const struct sw_mesh *m);
 /*
- * On demand: asks for "network/ip", "namespace/hostname" or a uid. on_found comes, from the loop or
- * from inside when it was asked before; SW_ELIMIT: too many are subscribed to.
+ * On demand: asks for "network/ip", "namespace/hostname" or a uid. on_found comes, from the loop,
+ * or from inside when it was asked before or cannot be. Nothing is ever unsubscribed from.
  */
-SW_NODISCARD int sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key);
+void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key);

@@ -286,7 +286,7 @@ class Stream:
                 n: held[n].value if n in held and self.server.version(held[n]) == v else b"another"
                 for n, v in request.versions.items()}
             if on_demand:
-                self.wanted[request.type] |= set(request.versions)
+                self.wanted[request.type] |= set(request.versions) | self.server.always
         names = [n for n in request.subscribe if n != "*"]
         if self.wanted[request.type] is not None:
             self.wanted[request.type] |= set(names)
@@ -329,6 +329,7 @@ class MeshControl:
         self.resources = resources_of(mesh.world)
         self.extra = {}         # {type: {name: Resource}}, besides the world's
         self.mute = False       # accepts streams, and says nothing
+        self.always = set()     # names that on-demand streams get without asking, as those of the own node
         self.streams, self.past = [], []
         self.listeners = []
         self.start()

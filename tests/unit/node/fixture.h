@@ -81,14 +81,13 @@ static inline const struct sw_policy *policy_at(const struct sw_state *s, size_t
     return list[i];
 }
 
-/* NULL: there is none. */
-static inline const struct sw_policy *policy(const struct sw_state *s, const char *key)
+static inline bool has_policy(const struct sw_state *s, const char *key)
 {
     for (size_t i = 0; i < sw_state_policy_count(s); i++) {
         if (sw_slice_eq_str(policy_at(s, i)->key, key))
-            return policy_at(s, i);
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 static inline struct sw_slice staged_at(const struct sw_state *s, size_t i)

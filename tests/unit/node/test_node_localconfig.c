@@ -152,7 +152,7 @@ static void every_service_key(void **state)
 static void every_policy_key(void **state)
 {
     STATE_AUTO s = load(everything);
-    const struct sw_policy *p = policy(s, "default/p");
+    const struct sw_policy *p = policy_at(s, 0);
     const struct sw_policy_match *m;
 
     (void)state;

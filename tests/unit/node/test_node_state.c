@@ -457,8 +457,8 @@ static void policies_apply_by_scope(void **state)
     assert_string_equal(v.text, "explicitly denied by: root/strict");
     assert_false(sw_policy_decide(&other, &mtls, &v));
     assert_string_equal(v.text, "explicitly denied by: b/theirs");
-    assert_non_null(policy(s, "root/strict"));
-    assert_null(policy(s, "root/loose"));
+    assert_true(has_policy(s, "root/strict"));
+    assert_false(has_policy(s, "root/loose"));
 }
 
 static void missing_policies_fail_closed(void **state)
