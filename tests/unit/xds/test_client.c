@@ -33,6 +33,8 @@ struct world {
     char lines[32][256]; /* updates in order */
     size_t n_lines;
     bool refuse;
+    const char *refuse_one; /* the resource of that name */
+    const char *version;    /* of "a", as the user holds it; NULL: the client holds */
     bool hold;
     int ups;
     int downs;
@@ -44,6 +46,10 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
     char *out = w->lines[w->n_lines++ % 32];
     size_t n = (size_t)snprintf(out, 256, "%s", sw_slice_eq_str(u->type, OWN) ? "OWN" : "EDS");
 
+    for (size_t i = 0; i < u->n_added; i++) {
+        if (w->refuse_one && sw_slice_eq_str(u->added[i].name, w->refuse_one))
+            sw_xds_client_refuse(w->client, OWN, u->added[i].name, "do not like this one");
+    }
     for (size_t i = 0; i < u->n_added; i++)
         n += (size_t)snprintf(out + n, 256 - n, " +%.*s=%.*s", SW_SLICE_ARG(u->added[i].name),
                               SW_SLICE_ARG(u->added[i].value));
@@ -218,6 +224,75 @@ static void count_nacks(const struct sw_xds_status *st, void *arg)
 {
     if (sw_slice_eq_str(st->nack, "do not like it"))
         *(int *)arg += (int)st->nacks;
+}
+
+static void find_nack(const struct sw_xds_status *st, void *arg)
+{
+    if (st->nack.n)
+        (void)snprintf(arg, 128, "%.*s", SW_SLICE_ARG(st->nack));
+}
+
+static void it_refuses_single_resources(void **state)
+{
+    struct world *w = *state;
+    char nack[128] = "";
+
+    set(w, OWN, "a", "1");
+    set(w, OWN, "b", "1");
+    w->refuse_one = "b";
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +a=1 +b=1");
+    assert_int_equal(sw_xds_client_held(w->client, OWN), 1);
+    assert_true(sw_xds_client_ready(w->client, OWN));
+    for (int i = 0; i < 5000 && !nack[0]; i++) {
+        sw_loop_turn(w->loop, 10);
+        sw_xds_server_status(w->server, find_nack, nack);
+    }
+    assert_string_equal(nack, "b: do not like this one");
+    w->refuse_one = NULL;
+    set(w, OWN, "b", "2");
+    expect(w, "OWN +b=2");
+    assert_int_equal(sw_xds_client_held(w->client, OWN), 2);
+}
+
+static void each_held(void *arg,
+                      void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version),
+                      void *ctx)
+{
+    const struct world *w = arg;
+
+    if (w->version)
+        fn(ctx, SW_SLICE_LIT("a"), sw_slice_str(w->version));
+}
+
+static void versions_may_be_held_by_the_user(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "b", "1");
+    w->version = "of something else";
+    sw_xds_client_holder(w->client, OWN, each_held, w);
+    sw_xds_client_wildcard(w->client, OWN, true);
+    sw_xds_client_start(w->client);
+    expect(w, "OWN +b=1 -a"); /* the server was told of "a" and has none */
+    assert_int_equal(sw_xds_client_held(w->client, OWN), 0);
+}
+
+static void on_demand_is_nothing_but_what_is_named(void **state)
+{
+    struct world *w = *state;
+
+    set(w, OWN, "a", "1");
+    set(w, OWN, "b", "1");
+    sw_xds_client_on_demand(w->client, OWN);
+    sw_xds_client_start(w->client);
+    RUN_UNTIL(w, w->ups == 1 || w->n_lines);
+    if (w->n_lines)
+        expect(w, "OWN"); /* an empty first answer is one */
+    assert_int_equal(sw_xds_client_subscribe(w->client, OWN, SW_SLICE_LIT("b")), SW_OK);
+    expect(w, "OWN +b=1");
+    expect_nothing(w);
 }
 
 static void it_refuses_with_a_reason(void **state)
@@ -487,6 +562,9 @@ int main(void)
         LIVE(it_learns_what_it_wants),
         LIVE(it_remembers_across_streams),
         LIVE(it_refuses_with_a_reason),
+        LIVE(it_refuses_single_resources),
+        LIVE(versions_may_be_held_by_the_user),
+        LIVE(on_demand_is_nothing_but_what_is_named),
         LIVE(trouble_is_told_and_taken_back),
         LIVE(an_answer_may_wait),
         LIVE(it_does_not_know_what_a_refusal_left),
