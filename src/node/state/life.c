@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Life of snapshots and of their builder: references, the next snapshot, and who frees what. */
 #include "base/mem.h"
+#include "base/rand.h"
 #include "node/state/state_int.h"
 
 /* ---- junk ---- */
@@ -52,6 +53,7 @@ struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_de
     b->edit = (struct sw_smap_edit){.number = 1, .bin = &b->junk.plain};
     b->changed = true;                  /* the empty snapshot is one, too */
     sw_buf_init(&b->key, SIZE_MAX / 4); /* as large as what was accepted */
+    sw_rand_bytes(b->digest_k, sizeof(b->digest_k));
     return b;
 }
 

@@ -163,18 +163,21 @@ static size_t body_size(const struct sw_service_spec *s)
            s->n_weighted * 288;
 }
 
+/* Its namespace and host name lie as one text, "ns/hostname". */
 static struct sw_service *make_service(const struct sw_service_spec *from, struct sw_shared *body)
 {
     struct sw_arena *a = &body->arena;
     struct sw_service *to = SW_NEW(struct sw_service);
-    struct sw_slice host;
+    char *key;
 
     sw_arena_reserve(a, body_size(from));
-    body->key = sw_slice_str(
-        sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(from->ns), SW_SLICE_ARG(from->hostname)));
-    host = sw_slice_from(body->key, from->ns.n + 1);
-    to->ns = sw_slice_head(body->key, from->ns.n);
-    to->hostname = host;
+    key = sw_arena_alloc(a, from->ns.n + 1 + from->hostname.n + 1);
+    if (from->ns.n)
+        memcpy(key, from->ns.p, from->ns.n);
+    key[from->ns.n] = '/';
+    memcpy(key + from->ns.n + 1, from->hostname.p, from->hostname.n);
+    to->ns = sw_slice(key, from->ns.n);
+    to->hostname = sw_slice(key + from->ns.n + 1, from->hostname.n);
     to->name = sw_arena_slice(a, from->name);
     to->version = sw_arena_slice(a, from->version.n > UINT8_MAX ? sw_slice("", 0) : from->version);
     to->ports = sw_state_take_ports(a, from->ports, from->n_ports, &to->n_ports);
@@ -292,6 +295,7 @@ int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spe
 {
     struct sw_shared *body;
     struct sw_service *svc;
+    struct sw_slice key;
     int rc = check_service(from, err);
 
     if (rc == SW_OK)
@@ -300,8 +304,9 @@ int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spe
         return rc;
     body = SW_NEW(struct sw_shared);
     svc = make_service(from, body);
-    take_claims(b, from, body->key);
-    set_service(b, sw_roster_get(b, body->key), svc, body);
+    key = sw_slice(svc->ns.p, svc->ns.n + 1 + svc->hostname.n);
+    take_claims(b, from, key);
+    set_service(b, sw_roster_get(b, key), svc, body);
     return SW_OK;
 }
 

@@ -52,15 +52,38 @@ static struct sw_slice or_default(const struct sw_state_builder *b, struct sw_sl
 
 /* ---- the tables ---- */
 
-/* A new object of 'size' bytes that starts with a struct sw_shared, under the key in b->key. */
+/* 128 bits under a key of our own stand for the contents, which are kept once already. */
+static void digest(const struct sw_state_builder *b, uint64_t ret[2])
+{
+    const uint64_t *k = b->digest_k;
+    struct sw_slice key = sw_buf_slice(&b->key);
+
+    ret[0] = sw_siphash13(k[0], k[1], key.p, key.n);
+    ret[1] = sw_siphash13(k[2], k[3], key.p, key.n);
+}
+
+static struct sw_slice digest_slice(const uint64_t d[2])
+{
+    return sw_slice(d, 2 * sizeof(*d));
+}
+
+/* What has the contents in b->key, or NULL. */
+static void *shared_get(const struct sw_state_builder *b, const struct sw_map *m)
+{
+    uint64_t d[2];
+
+    digest(b, d);
+    return sw_map_get(m, digest_slice(d));
+}
+
+/* A new object of 'size' bytes that starts with a struct sw_shared, of the contents in b->key. */
 static void *share_new(struct sw_state_builder *b, struct sw_map *m, size_t size, size_t room)
 {
     struct sw_shared *s = sw_calloc(1, size);
-    struct sw_slice key = sw_buf_slice(&b->key);
 
-    sw_arena_reserve(&s->arena, room + key.n + 32);
-    s->key = sw_arena_slice(&s->arena, key);
-    (void)sw_map_put(m, s->key, s);
+    sw_arena_reserve(&s->arena, room);
+    digest(b, s->digest);
+    (void)sw_map_put(m, digest_slice(s->digest), s);
     return s;
 }
 
@@ -68,7 +91,7 @@ static void release(struct sw_state_builder *b, struct sw_map *m, struct sw_shar
 {
     if (--s->refs)
         return;
-    (void)sw_map_del(m, s->key);
+    (void)sw_map_del(m, digest_slice(s->digest));
     sw_state_junk_shared(b, s);
 }
 
@@ -85,10 +108,10 @@ static const struct sw_selector *selector(struct sw_state_builder *b,
         return NULL;
     for (size_t i = 0; i < w->n_policies; i++)
         key_text(key, w->policies[i]);
-    s = sw_map_get(&b->selectors, sw_buf_slice(key));
+    s = shared_get(b, &b->selectors);
     if (!s) {
         s = share_new(b, &b->selectors, sizeof(*s), w->n_policies * 64);
-        s->hash = sw_hash(s->h.key.p, s->h.key.n);
+        s->hash = s->h.digest[0];
         keys = sw_arena_array(&s->h.arena, w->n_policies, sizeof(*keys));
         for (size_t i = 0; i < w->n_policies; i++)
             keys[i] = sw_arena_slice(&s->h.arena, w->policies[i]);
@@ -196,7 +219,7 @@ const struct sw_workload_class *sw_state_class(struct sw_state_builder *b,
     struct sw_shared_class *s;
 
     class_key(b, w);
-    s = sw_map_get(&b->shared, sw_buf_slice(&b->key));
+    s = shared_get(b, &b->shared);
     if (!s) {
         s = share_new(b, &b->shared, sizeof(*s),
                       sw_buf_len(&b->key) + w->n_services * sizeof(struct sw_membership) + 192);
@@ -228,7 +251,7 @@ const struct sw_workload_place *sw_state_place(struct sw_state_builder *b,
 
     for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++)
         key_text(key, texts[i]);
-    s = sw_map_get(&b->shared, sw_buf_slice(key));
+    s = shared_get(b, &b->shared);
     if (!s) {
         struct sw_arena *a;
 

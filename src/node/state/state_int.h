@@ -21,8 +21,8 @@
 /* What has an arena of its own: classes, places, selectors, service bodies, policies, lists. */
 struct sw_shared {
     struct sw_arena arena;
-    struct sw_slice key; /* in the builder's tables; in the arena */
-    uint32_t refs;       /* users, counted by the builder; unused where there is one owner */
+    uint64_t digest[2]; /* of its contents: the key in the builder's tables */
+    uint32_t refs;      /* users, counted by the builder; unused where there is one owner */
 };
 
 struct sw_shared_class {
@@ -148,8 +148,8 @@ struct sw_state_builder {
     struct sw_state_junk junk; /* what the head has and the next snapshot does not */
     bool changed;
 
-    struct sw_map shared;    /* contents of a class or place -> struct sw_shared */
-    struct sw_map selectors; /* list of keys -> struct sw_selector */
+    struct sw_map shared;    /* digest of a class or place -> struct sw_shared */
+    struct sw_map selectors; /* digest of the keys -> struct sw_selector */
     struct sw_map rosters;   /* "ns/hostname" -> struct sw_roster */
     SW_VEC(struct sw_roster *) dirty;
     uint32_t cidrs4[33]; /* blocks of each length */
@@ -162,7 +162,8 @@ struct sw_state_builder {
 
     SW_VEC(struct sw_state_claim) claims;
     struct sw_arena claim_arena;
-    struct sw_buf key; /* for one key */
+    struct sw_buf key;    /* contents of one class, place or selector */
+    uint64_t digest_k[4]; /* drawn at the start: nobody can choose contents that collide */
 };
 
 enum { SW_STATE_TEXT_MAX = 65535 };
