@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections that wait for the control plane: what they ask for, and how the wait ends. */
+#include "node/lookup.h"
+
+#include <string.h>
+
+#include "base/time.h"
+#include "fixture.h"
+
+static const char world_yaml[] =
+    "workloads:\n"
+    "- {uid: c, name: c, namespace: a, workloadIps: [10.0.0.1], services: {}}\n"
+    "- {uid: s, name: s, namespace: a, workloadIps: [10.0.0.2], services: {},\n"
+    "   waypoint: {destination: a/wp.a}}\n"
+    "- {uid: t, name: t, namespace: a, workloadIps: [10.0.0.3], services: {},\n"
+    "   waypoint: {destination: /10.0.0.9}}\n"
+    "services:\n"
+    "- {name: v, namespace: a, hostname: v.a, vips: [/10.1.0.1], ports: {80: 80},\n"
+    "   weightedWaypoints: [{destination: b/other, weight: 1}]}\n";
+
+static uint64_t skew;
+
+static uint64_t skewed_clock(void)
+{
+    return sw_now_ns() + skew;
+}
+
+struct rig {
+    struct sw_lookup_book book;
+    struct sw_metrics *metrics;
+    struct sw_state *s;
+    char asked[8][32];
+    size_t n_asked;
+};
+
+struct waiter {
+    struct sw_lookup l;
+    int ends[3]; /* by enum sw_lookup_end */
+    struct rig *chain; /* starts another wait from inside */
+};
+
+static void on_ask(void *arg, struct sw_slice key)
+{
+    struct rig *r = arg;
+
+    assert_true(r->n_asked < 8 && key.n < 32);
+    memcpy(r->asked[r->n_asked], key.p, key.n);
+    r->asked[r->n_asked++][key.n] = '\0';
+}
+
+static void on_end(struct sw_lookup *l, enum sw_lookup_end end)
+{
+    struct waiter *w = SW_CONTAINER_OF(l, struct waiter, l);
+    struct rig *again = w->chain;
+
+    w->ends[end]++;
+    w->chain = NULL;
+    if (again)
+        sw_lookup_start(&again->book, l, sw_strdup("next"), on_end);
+}
+
+static int set_up(void **state)
+{
+    struct rig *r = SW_NEW(struct rig);
+
+    skew = 0;
+    r->metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
+    r->book = (struct sw_lookup_book){.loop = sw_loop_new(NULL),
+                                      .shard = sw_metrics_shard_new(r->metrics),
+                                      .ask = on_ask,
+                                      .arg = r};
+    sw_list_init(&r->book.waiting);
+    r->s = load(world_yaml);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct rig *r = *state;
+
+    assert_true(sw_list_empty(&r->book.waiting));
+    sw_lookup_book_done(&r->book);
+    sw_loop_free(r->book.loop);
+    sw_metrics_shard_free(r->book.shard);
+    sw_metrics_free(r->metrics);
+    (void)sw_state_unref(r->s);
+    sw_free(r);
+    return 0;
+}
+
+static void assert_missing(const struct rig *r, const char *dst, const char *want)
+{
+    struct sw_addr to = addr(dst);
+    SW_AUTO_FREE char *key = sw_lookup_missing(&r->book, r->s, workload(r->s, "c"), &to);
+
+    if (!want)
+        assert_null(key);
+    else
+        assert_string_equal(key ? key : "(nothing)", want);
+}
+
+static void what_is_missing_is_asked_for(void **state)
+{
+    static const struct {
+        const char *dst;
+        const char *key;
+    } cases[] = {
+        {"10.0.0.1:80", NULL},          {"127.0.0.1:80", NULL},
+        {"10.9.9.9:80", "/10.9.9.9"},   {"[2001:db8::1]:1", "/2001:db8::1"},
+        {"10.0.0.2:80", "a/wp.a"},      {"10.0.0.3:80", "/10.0.0.9"},
+        {"10.1.0.1:80", "b/other"},
+    };
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_missing(r, cases[i].dst, cases[i].key);
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        if (cases[i].key)
+            sw_lookup_found(&r->book, sw_slice_str(cases[i].key), SW_LOOKUP_ANSWERED);
+    }
+    /* Answered means known, or known not to exist: nothing is asked twice. */
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_missing(r, cases[i].dst, NULL);
+}
+
+static void an_answer_ends_all_waits_for_its_key(void **state)
+{
+    struct rig *r = *state;
+    struct waiter w[4] = {{.l = {.of = NULL}}};
+
+    w[1].chain = r;
+    for (size_t i = 0; i < 3; i++)
+        sw_lookup_start(&r->book, &w[i].l, sw_strdup("k"), on_end);
+    sw_lookup_start(&r->book, &w[3].l, sw_strdup("other"), on_end);
+    sw_lookup_cancel(&w[2].l);
+    sw_lookup_cancel(&w[2].l); /* harmless */
+    sw_lookup_found(&r->book, S("k"), SW_LOOKUP_ANSWERED);
+    assert_int_equal(w[0].ends[SW_LOOKUP_ANSWERED], 1);
+    assert_int_equal(w[1].ends[SW_LOOKUP_ANSWERED], 1);
+    assert_int_equal(w[2].ends[SW_LOOKUP_ANSWERED] + w[3].ends[SW_LOOKUP_ANSWERED], 0);
+    assert_string_equal(r->asked[4], "next"); /* from inside the answer */
+    sw_lookup_found(&r->book, S("next"), SW_LOOKUP_LIMIT);
+    assert_int_equal(w[1].ends[SW_LOOKUP_LIMIT], 1);
+    sw_lookup_cancel(&w[3].l);
+}
+
+static void waits_have_a_deadline(void **state)
+{
+    struct rig *r = *state;
+    struct waiter w = {.l = {.of = NULL}};
+
+    sw_loop_set_clock(r->book.loop, skewed_clock);
+    sw_lookup_start(&r->book, &w.l, sw_strdup("k"), on_end);
+    sw_loop_turn(r->book.loop, 0);
+    assert_int_equal(w.ends[SW_LOOKUP_TIMEOUT], 0);
+    skew = 6 * SW_NS_PER_S;
+    sw_loop_turn(r->book.loop, 0);
+    assert_int_equal(w.ends[SW_LOOKUP_TIMEOUT], 1);
+    sw_lookup_found(&r->book, S("k"), SW_LOOKUP_ANSWERED); /* too late for it */
+    assert_int_equal(w.ends[SW_LOOKUP_ANSWERED], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_missing_is_asked_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_answer_ends_all_waits_for_its_key, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(waits_have_a_deadline, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("lookup", tests, NULL, NULL);
+}
