@@ -538,6 +538,11 @@ static void put_settings(struct sw_jw *j, const struct sw_node *n)
     put_cstr(j, "localNode", c->node_name);
     put_cstr(j, "clusterId", c->cluster_id);
     put_cstr(j, "clusterDomain", c->cluster_domain);
+    if (c->xds_address) {
+        put_cstr(j, "xdsAddress", c->xds_address);
+        sw_jw_name(j, "xdsOnDemand");
+        sw_jw_bool(j, c->xds_on_demand);
+    }
     sw_jw_name(j, "workers");
     sw_jw_u64(j, c->workers);
     sw_jw_name(j, "socks5");

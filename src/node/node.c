@@ -447,11 +447,19 @@ static int start_mesh(struct sw_node *n, struct sw_err *err)
 
     sw_ready_add(n->ready, "xds");
     n->mesh = sw_mesh_new(n->loop, &o, err);
-    if (!n->mesh)
-        return err->rc;
+    return n->mesh ? SW_OK : err->rc;
+}
+
+/*
+ * Workers begin with the empty state of a builder of its own: until they run they would hold the
+ * control plane's first snapshot, and with it all that later ones replaced.
+ */
+static void begin_mesh(struct sw_node *n)
+{
     (void)sw_state_unref(n->state);
     n->state = sw_state_ref(sw_mesh_state(n->mesh));
-    return SW_OK;
+    sw_log_info("xds", "waiting for the control plane at %s", n->config->xds_address);
+    sw_mesh_start(n->mesh);
 }
 
 static int start(struct sw_node *n, struct sw_err *err)
@@ -500,8 +508,7 @@ static int start(struct sw_node *n, struct sw_err *err)
         return rc;
     if (!n->mesh)
         return serve(n, err);
-    sw_log_info("xds", "waiting for the control plane at %s", n->config->xds_address);
-    sw_mesh_start(n->mesh);
+    begin_mesh(n);
     return SW_OK;
 }
 

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that learn everything from a control plane: an xDS server written for the tests feeds a pair of them."""
+import datetime
+import ssl
 import struct
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from harness import traffic
 from harness.mesh import PORT
 from harness.mesh_control import ADDRESS, AUTHORIZATION, MeshControl, Resource, field, fields, message
@@ -60,6 +66,45 @@ def test_what_a_node_says_of_itself(mesh, control, tmp_path):
     control.close_streams()
     until(lambda: any(s.headers.get("authorization") == "Bearer second" for s in control.streams),
           what="a stream with the new token")
+
+
+def server_cert(directory, name):
+    """A self-signed certificate for a name; the file has the key as well."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    cert = (x509.CertificateBuilder().subject_name(who).issuer_name(who).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+            .add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256()))
+    path = directory / f"{name}.pem"
+    path.write_bytes(cert.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    context.set_alpn_protocols(["h2"])
+    return path, context
+
+
+def test_the_control_plane_proves_its_name(mesh, tmp_path):
+    path, context = server_cert(tmp_path, "istiod.test")
+    other, _ = server_cert(tmp_path, "other.test")
+    root = tmp_path / "root.pem"
+    root.write_bytes(other.read_bytes())
+    control = mesh.keep(MeshControl(mesh, list(mesh.topo.nodes.values()), context=context))
+    address = control.address.replace("127.0.0.1", "localhost")
+    flags = ("--xds-address", address, "--xds-root", str(root))
+    nodes = [mesh.shared("node1", *flags, without=("--local-xds",), wait=False),
+             mesh.shared("node2", *flags, "--xds-alt-name", "istiod.test", without=("--local-xds",), wait=False)]
+    for node in nodes:
+        node.wait_log("stream to the control plane ended: ")
+    assert control.requests() == []
+    root.write_bytes(path.read_bytes())  # read again for each connection
+    nodes[1].wait_ready()
+    nodes[0].wait_log("certificate.*(localhost|name|host)")
+    assert nodes[0].ready()[0] != 200 and len(control.streams) == 1
+    assert nodes[1].config_dump()["config"]["xdsAddress"] == address
 
 
 def test_policies_change_live(mesh, control):

@@ -221,6 +221,7 @@ static void become_ready(struct sw_mesh *m)
         return;
     m->ready = true;
     sw_timer_stop(m->loop, &m->patience);
+    sw_timer_start(m->loop, &m->bulk, BULK_S * SW_NS_PER_S, on_bulk);
     m->o.on_ready(m->o.arg);
 }
 

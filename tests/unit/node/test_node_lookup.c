@@ -35,7 +35,7 @@ struct rig {
 
 struct waiter {
     struct sw_lookup l;
-    int ends[3]; /* by enum sw_lookup_end */
+    int ends[3];       /* by enum sw_lookup_end */
     struct rig *chain; /* starts another wait from inside */
 };
 
@@ -106,9 +106,9 @@ static void what_is_missing_is_asked_for(void **state)
         const char *dst;
         const char *key;
     } cases[] = {
-        {"10.0.0.1:80", NULL},          {"127.0.0.1:80", NULL},
-        {"10.9.9.9:80", "/10.9.9.9"},   {"[2001:db8::1]:1", "/2001:db8::1"},
-        {"10.0.0.2:80", "a/wp.a"},      {"10.0.0.3:80", "/10.0.0.9"},
+        {"10.0.0.1:80", NULL},        {"127.0.0.1:80", NULL},
+        {"10.9.9.9:80", "/10.9.9.9"}, {"[2001:db8::1]:1", "/2001:db8::1"},
+        {"10.0.0.2:80", "a/wp.a"},    {"10.0.0.3:80", "/10.0.0.9"},
         {"10.1.0.1:80", "b/other"},
     };
     struct rig *r = *state;
