@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The builder over time: every snapshot equals one made at once of the same resources. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/rand.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "fixture.h"
 #include "node/state/smap.h"
@@ -394,6 +397,75 @@ static void a_replaced_service_keeps_its_endpoints(void **state)
     sw_state_builder_free(b);
 }
 
+/* ---- readers on other threads ---- */
+
+enum { READERS = 3, COMMITS = 3000 };
+
+struct reader {
+    pthread_t thread;
+    _Atomic(struct sw_state *) inbox; /* a reference on its way */
+    atomic_bool over;
+    uint64_t looked;
+};
+
+/* Holds a snapshot for a while, as a connection does, and releases it out of order. */
+static void *read_snapshots(void *arg)
+{
+    struct reader *r = arg;
+    struct sw_state *held[4] = {NULL};
+
+    for (unsigned i = 0; !atomic_load(&r->over); i++) {
+        struct sw_state *s = atomic_exchange(&r->inbox, NULL);
+
+        if (s) {
+            (void)sw_state_unref(held[i % 4]);
+            held[i % 4] = s;
+        }
+        for (unsigned k = 0; k < 4; k++) {
+            struct sw_ip a = {.family = 4, .b = {10, 0, 0, (uint8_t)(i % WORKLOADS)}};
+            const struct sw_workload *w =
+                held[k] ? sw_state_workload_by_ip(held[k], S(""), &a) : NULL;
+            const struct sw_service *svc =
+                held[k] ? sw_state_service_by_key(held[k], S("a"), S("s1")) : NULL;
+
+            r->looked += w ? w->uid_n + w->c->n_services : 0;
+            for (size_t e = 0; svc && e < svc->n_endpoints; e++)
+                r->looked += svc->endpoints[e]->uid_n;
+        }
+    }
+    for (unsigned k = 0; k < 4; k++)
+        (void)sw_state_unref(held[k]);
+    return NULL;
+}
+
+static void snapshots_are_read_while_the_next_are_made(void **state)
+{
+    struct sw_state_builder *b = sw_state_builder_new(S("here"), true);
+    struct reader readers[READERS] = {{0}};
+    struct world w;
+
+    (void)state;
+    memset(&w, 0xff, sizeof(w));
+    for (unsigned i = 0; i < READERS; i++)
+        assert_int_equal(sw_thread_start(&readers[i].thread, read_snapshots, &readers[i], "reader"),
+                         0);
+    for (unsigned i = 0; i < COMMITS; i++) {
+        struct sw_state *s;
+
+        change_something(b, &w);
+        s = sw_state_commit(b);
+        (void)sw_state_unref(atomic_exchange(&readers[i % READERS].inbox, sw_state_ref(s)));
+        (void)sw_state_unref(s);
+    }
+    /* The builder goes first: the last snapshot takes everything with it. */
+    sw_state_builder_free(b);
+    for (unsigned i = 0; i < READERS; i++) {
+        atomic_store(&readers[i].over, true);
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        (void)sw_state_unref(atomic_load(&readers[i].inbox));
+    }
+}
+
 /* Says what a change costs; how long that may take is a matter of the benchmarks. */
 static void one_change_among_many(void **state)
 {
@@ -440,6 +512,7 @@ int main(void)
         cmocka_unit_test(changes_one_by_one_equal_the_whole),
         cmocka_unit_test(nothing_new_is_the_same_snapshot),
         cmocka_unit_test(a_replaced_service_keeps_its_endpoints),
+        cmocka_unit_test(snapshots_are_read_while_the_next_are_made),
         cmocka_unit_test(one_change_among_many),
     };
 
