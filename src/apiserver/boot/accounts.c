@@ -5,13 +5,13 @@
  */
 #include "apiserver/boot/boot_int.h"
 
-#define RBAC  "rbac.authorization.k8s.io"
-#define GW    "gateway.networking.k8s.io"
-#define DATUM "networking.datumapis.com"
-#define ENVOY "gateway.envoyproxy.io"
-#define ISTIO "networking.istio.io"
+#define RBAC     "rbac.authorization.k8s.io"
+#define GW       "gateway.networking.k8s.io"
+#define DATUM    "networking.datumapis.com"
+#define ENVOY    "gateway.envoyproxy.io"
+#define ISTIO    "networking.istio.io"
 #define SECURITY "security.istio.io"
-#define CHILD "list watch create patch delete"
+#define CHILD    "list watch create patch delete"
 
 /* The controllers of 'spanwire control'. */
 static const struct boot_rule control_rules[] = {

@@ -342,25 +342,12 @@ static void a_type_that_is_awaited_is_served_after_its_first_commit(void **state
     struct world *w = *state;
 
     sw_xds_cache_await(w->cache, SW_TYPE_ADDRESS);
-static void an_awaited_type_is_served_from_its_first_commit_on(void **state)
-{
-    struct world *w = *state;
-    struct sw_xds_txn *t = sw_xds_txn_new();
-
-    sw_xds_cache_await(w->cache, SW_TYPE_ADDRESS);
-    COMMIT(w, "AUT p=1");
     connect_delta(w);
     ask(w, "ADR", NULL, NULL, "a x", NULL, NULL);
     wait_done(w);
     assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
     COMMIT(w, "ADR"); /* complete, and empty */
     connect_delta(w);
-    w->done = 0;
-    sw_xds_txn_clear(t, SW_TYPE_ADDRESS); /* there are none */
-    (void)sw_xds_cache_commit(w->cache, t);
-    connect_delta(w);
-    subscribe(w, "AUT", NULL);
-    expect(w, "AUT +p=1");
     ask(w, "ADR", NULL, NULL, "a x", NULL, NULL);
     expect(w, "ADR -a");
 }
@@ -619,7 +606,6 @@ int main(void)
         MESH(types_that_are_not_offered_are_refused),
         MESH(nobody_is_served_before_it_is_complete),
         MESH(a_type_that_is_awaited_is_served_after_its_first_commit),
-        MESH(an_awaited_type_is_served_from_its_first_commit_on),
         MESH(many_resources_come_in_pieces),
         MESH(large_requests_are_for_those_who_were_let_in),
         MESH(a_random_client_ends_with_what_there_is),
