@@ -24,7 +24,7 @@ static struct sw_json *cpu_metric(struct sw_arena *a, int64_t percent)
     struct sw_json *target;
 
     sw_json_put_str(a, m, "type", SW_SLICE_LIT("Resource"));
-    sw_b_def_str(a, sw_b_object_in(a, m, "resource"), "name", "cpu");
+    sw_b_defaults(a, sw_b_object_in(a, m, "resource"), "name=cpu");
     target = sw_b_object_in(a, sw_json_find(m, "resource"), "target");
     sw_json_put_str(a, target, "type", SW_SLICE_LIT("Utilization"));
     sw_json_put(a, target, "averageUtilization", sw_json_new_i64(a, percent));
@@ -46,8 +46,8 @@ static void default_rules(struct sw_arena *a, struct sw_json *rules, bool up)
     struct sw_json *list;
 
     if (up)
-        sw_b_def_number(a, rules, "stabilizationWindowSeconds", 0);
-    sw_b_def_str(a, rules, "selectPolicy", "Max");
+        sw_b_defaults(a, rules, "stabilizationWindowSeconds=0");
+    sw_b_defaults(a, rules, "selectPolicy=Max");
     if (sw_json_find(rules, "policies"))
         return;
     list = sw_json_new_array(a);
@@ -63,7 +63,7 @@ void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *behavior = sw_json_find(spec, "behavior");
     struct sw_json *status = sw_b_object_in(a, obj, "status");
 
-    sw_b_def_number(a, spec, "minReplicas", 1);
+    sw_b_defaults(a, spec, "minReplicas=1");
     if (!sw_json_len(sw_json_find(spec, "metrics"))) {
         struct sw_json *list = sw_json_new_array(a);
 
@@ -80,7 +80,7 @@ void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj)
 
 void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj)
 {
-    sw_b_def_number(a, sw_b_object_in(a, obj, "spec"), "minReplicas", 1);
+    sw_b_defaults(a, sw_b_object_in(a, obj, "spec"), "minReplicas=1");
 }
 
 /* ---- validation ---- */
@@ -299,8 +299,7 @@ void sw_hpa_to_v1(struct sw_arena *a, struct sw_json *obj)
             sw_json_str_eq(sw_json_walk(sw_json_at(current, i), "resource", "name", NULL), "cpu"))
             sw_json_put(a, status, "currentCPUUtilizationPercentage", sw_json_copy(a, used));
     }
-    sw_b_def_number(a, status, "currentReplicas", 0);
-    sw_b_def_number(a, status, "desiredReplicas", 0);
+    sw_b_defaults(a, status, "currentReplicas=0 desiredReplicas=0");
 }
 
 void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj)

@@ -21,12 +21,6 @@ static void default_pods(struct sw_arena *a, struct sw_json *job_spec)
     sw_b_default_pod_spec(a, sw_b_object_in(a, template, "spec"));
 }
 
-static void def_bool(struct sw_arena *a, struct sw_json *v, const char *key, bool b)
-{
-    if (!sw_json_find(v, key))
-        sw_json_put(a, v, key, sw_json_new_bool(a, b));
-}
-
 void sw_b_default_job(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_b_object_in(a, obj, "spec");
@@ -35,17 +29,19 @@ void sw_b_default_job(struct sw_arena *a, struct sw_json *obj)
 
     default_pods(a, spec);
     if (!sw_json_find(spec, "completions") && !sw_json_find(spec, "parallelism"))
-        sw_b_def_number(a, spec, "completions", 1);
-    sw_b_def_number(a, spec, "parallelism", 1);
-    sw_b_def_number(a, spec, "backoffLimit",
-                    sw_json_find(spec, "backoffLimitPerIndex") ? INT32_MAX : 6);
+        sw_b_defaults(a, spec, "completions=1");
+    sw_b_defaults(a, spec, "parallelism=1");
+    sw_b_defaults(a, spec,
+                  sw_json_find(spec, "backoffLimitPerIndex") ? "backoffLimit=2147483647"
+                                                             : "backoffLimit=6");
     if (sw_json_len(labels) && !sw_json_len(sw_json_find(meta, "labels")))
         sw_json_put(a, meta, "labels", sw_json_copy(a, labels));
-    sw_b_def_str(a, spec, "completionMode", "NonIndexed");
-    def_bool(a, spec, "suspend", false);
-    sw_b_def_str(a, spec, "podReplacementPolicy",
-                 sw_json_find(spec, "podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
-    def_bool(a, spec, "manualSelector", false);
+    sw_b_defaults(a, spec, "completionMode=NonIndexed suspend=false");
+    sw_b_defaults(a, spec,
+                  sw_json_find(spec, "podFailurePolicy")
+                      ? "podReplacementPolicy=Failed"
+                      : "podReplacementPolicy=TerminatingOrFailed");
+    sw_b_defaults(a, spec, "manualSelector=false");
     (void)sw_b_object_in(a, obj, "status");
 }
 
@@ -56,10 +52,9 @@ void sw_b_default_cron_job(struct sw_arena *a, struct sw_json *obj)
 
     (void)sw_b_object_in(a, template, "metadata");
     default_pods(a, sw_b_object_in(a, template, "spec"));
-    sw_b_def_str(a, spec, "concurrencyPolicy", "Allow");
-    def_bool(a, spec, "suspend", false);
-    sw_b_def_number(a, spec, "successfulJobsHistoryLimit", 3);
-    sw_b_def_number(a, spec, "failedJobsHistoryLimit", 1);
+    sw_b_defaults(a, spec,
+                  "concurrencyPolicy=Allow suspend=false successfulJobsHistoryLimit=3 "
+                  "failedJobsHistoryLimit=1");
     (void)sw_b_object_in(a, obj, "status");
 }
 

@@ -50,10 +50,13 @@ void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj);
-/* An object below v, made when it is missing; a number that is not there. */
+/* An object below v, made when it is missing. */
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key);
-void sw_b_def_number(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n);
-void sw_b_def_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *text);
+/*
+ * Fills members of v, which may be no object, that are missing, or are texts and empty: "key=value"
+ * with spaces between them, where a value is a number, true, false or a text.
+ */
+void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list);
 /* Numbers that must not be negative, by their keys; NULL-terminated. */
 void sw_b_check_counts(const struct sw_at *at, const char *const *keys);
 /* Labels and pod spec of a template. */

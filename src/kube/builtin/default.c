@@ -9,8 +9,6 @@
 #include "kube/builtin/builtin_int.h"
 #include "kube/text.h"
 
-static const char rbac_group[] = "rbac.authorization.k8s.io";
-
 static void default_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *value)
 {
     const struct sw_json *x = sw_json_find(v, key);
@@ -19,7 +17,7 @@ static void default_str(struct sw_arena *a, struct sw_json *v, const char *key, 
         sw_json_put(a, v, key, sw_json_new_str(a, value));
 }
 
-static struct sw_json *object_at(struct sw_arena *a, struct sw_json *v, const char *key)
+struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key)
 {
     struct sw_json *x = sw_json_find(v, key);
 
@@ -28,6 +26,29 @@ static struct sw_json *object_at(struct sw_arena *a, struct sw_json *v, const ch
         sw_json_put(a, v, key, x);
     }
     return x;
+}
+
+void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list)
+{
+    struct sw_slice rest = sw_slice_str(list);
+
+    while (rest.n && sw_json_is(v, SW_JSON_OBJECT)) {
+        struct sw_slice value = sw_slice_cut(&rest, ' ');
+        struct sw_slice key = sw_slice_cut(&value, '=');
+        const struct sw_json *x = sw_json_get(v, key);
+        bool truth = sw_slice_eq_str(value, "true");
+        uint64_t n = 0;
+
+        if (sw_slice_to_u64(value, INT64_MAX, &n)) {
+            if (!x)
+                sw_json_set(a, v, key, sw_json_new_i64(a, (int64_t)n));
+        } else if (truth || sw_slice_eq_str(value, "false")) {
+            if (!x)
+                sw_json_set(a, v, key, sw_json_new_bool(a, truth));
+        } else if (!x || x->type == SW_JSON_NULL || (x->type == SW_JSON_STRING && !x->text.n)) {
+            sw_json_set(a, v, key, sw_json_new_string(a, value));
+        }
+    }
 }
 
 /* stringData is write-only: it lands in data. */
@@ -41,10 +62,10 @@ static void default_secret(struct sw_arena *a, struct sw_json *obj)
 
         sw_buf_init(&b, m->value->text.n * 2 + 8);
         if (m->value->type == SW_JSON_STRING && sw_base64_append(&b, m->value->text) == SW_OK)
-            sw_json_set(a, object_at(a, obj, "data"), m->key,
+            sw_json_set(a, sw_b_object_in(a, obj, "data"), m->key,
                         sw_json_new_string(a, sw_buf_slice(&b)));
     }
-    default_str(a, obj, "type", "Opaque");
+    sw_b_defaults(a, obj, "type=Opaque");
 }
 
 static void default_ports(struct sw_arena *a, const struct sw_json *ports)
@@ -56,7 +77,7 @@ static void default_ports(struct sw_arena *a, const struct sw_json *ports)
         bool unset = !target || (sw_json_i64(target, &n) && n == 0) ||
                      (target->type == SW_JSON_STRING && !target->text.n);
 
-        default_str(a, p, "protocol", "TCP");
+        sw_b_defaults(a, p, "protocol=TCP");
         if (unset && sw_json_find(p, "port"))
             sw_json_put(a, p, "targetPort", sw_json_copy(a, sw_json_find(p, "port")));
     }
@@ -67,13 +88,13 @@ static void default_affinity(struct sw_arena *a, struct sw_json *spec)
 {
     struct sw_json *config;
 
-    default_str(a, spec, "sessionAffinity", "None");
+    sw_b_defaults(a, spec, "sessionAffinity=None");
     if (sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "None"))
         (void)sw_json_remove(spec, SW_SLICE_LIT("sessionAffinityConfig"));
     if (!sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "ClientIP") ||
         sw_json_walk(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds", NULL))
         return;
-    config = object_at(a, object_at(a, spec, "sessionAffinityConfig"), "clientIP");
+    config = sw_b_object_in(a, sw_b_object_in(a, spec, "sessionAffinityConfig"), "clientIP");
     sw_json_put(a, config, "timeoutSeconds", sw_json_new_i64(a, 10800));
 }
 
@@ -91,36 +112,36 @@ static void default_ingress(struct sw_arena *a, const struct sw_json *obj)
 
 static void default_service(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *spec = object_at(a, obj, "spec");
+    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
     bool balanced;
     bool node_port;
     bool plain;
 
     default_affinity(a, spec);
-    default_str(a, spec, "type", "ClusterIP");
+    sw_b_defaults(a, spec, "type=ClusterIP");
     balanced = sw_json_str_eq(sw_json_find(spec, "type"), "LoadBalancer");
     node_port = sw_json_str_eq(sw_json_find(spec, "type"), "NodePort");
     plain = sw_json_str_eq(sw_json_find(spec, "type"), "ClusterIP");
     default_ports(a, sw_json_find(spec, "ports"));
     if (balanced || node_port || (plain && sw_json_len(sw_json_find(spec, "externalIPs"))))
-        default_str(a, spec, "externalTrafficPolicy", "Cluster");
+        sw_b_defaults(a, spec, "externalTrafficPolicy=Cluster");
     if ((balanced || node_port || plain) && !sw_json_find(spec, "internalTrafficPolicy"))
-        sw_json_put(a, spec, "internalTrafficPolicy", sw_json_new_str(a, "Cluster"));
-    if (balanced && !sw_json_find(spec, "allocateLoadBalancerNodePorts"))
-        sw_json_put(a, spec, "allocateLoadBalancerNodePorts", sw_json_new_bool(a, true));
+        sw_b_defaults(a, spec, "internalTrafficPolicy=Cluster");
+    if (balanced)
+        sw_b_defaults(a, spec, "allocateLoadBalancerNodePorts=true");
     if (balanced)
         default_ingress(a, obj);
 }
 
 static void default_namespace(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *meta = object_at(a, obj, "metadata");
+    struct sw_json *meta = sw_b_object_in(a, obj, "metadata");
     const struct sw_json *name = sw_json_find(meta, "name");
 
     if (sw_json_str(name).n)
-        sw_json_put(a, object_at(a, meta, "labels"), "kubernetes.io/metadata.name",
+        sw_json_put(a, sw_b_object_in(a, meta, "labels"), "kubernetes.io/metadata.name",
                     sw_json_copy(a, name));
-    default_str(a, object_at(a, obj, "status"), "phase", "Active");
+    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Active");
 }
 
 static int by_ip(const void *x, const void *y)
@@ -142,7 +163,7 @@ static void default_endpoints(struct sw_arena *a, struct sw_json *obj)
         const struct sw_json *ports = sw_json_find(set, "ports");
 
         for (size_t k = 0; k < sw_json_len(ports); k++)
-            default_str(a, sw_json_at(ports, k), "protocol", "TCP");
+            sw_b_defaults(a, sw_json_at(ports, k), "protocol=TCP");
         for (size_t l = 0; l < 2; l++) {
             struct sw_json *list = sw_json_find(set, lists[l]);
 
@@ -178,7 +199,7 @@ static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
 
         if (!sw_json_find(p, "name"))
             sw_json_put(a, p, "name", sw_json_new_str(a, ""));
-        default_str(a, p, "protocol", "TCP");
+        sw_b_defaults(a, p, "protocol=TCP");
     }
     null_if_empty(a, obj, "endpoints");
     null_if_empty(a, obj, "ports");
@@ -193,9 +214,9 @@ static void default_binding(struct sw_arena *a, struct sw_json *obj)
         const struct sw_json *kind = sw_json_find(s, "kind");
 
         if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
-            default_str(a, s, "apiGroup", rbac_group);
+            sw_b_defaults(a, s, "apiGroup=rbac.authorization.k8s.io");
     }
-    default_str(a, object_at(a, obj, "roleRef"), "apiGroup", rbac_group);
+    sw_b_defaults(a, sw_b_object_in(a, obj, "roleRef"), "apiGroup=rbac.authorization.k8s.io");
 }
 
 static void default_role(struct sw_arena *a, struct sw_json *obj)
@@ -209,14 +230,14 @@ static void default_match(struct sw_arena *a, struct sw_json *m)
 
     if (!sw_json_is(m, SW_JSON_OBJECT))
         return;
-    default_str(a, m, "matchPolicy", "Equivalent");
-    (void)object_at(a, m, "namespaceSelector");
-    (void)object_at(a, m, "objectSelector");
+    sw_b_defaults(a, m, "matchPolicy=Equivalent");
+    (void)sw_b_object_in(a, m, "namespaceSelector");
+    (void)sw_b_object_in(a, m, "objectSelector");
     for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
         const struct sw_json *rules = sw_json_find(m, lists[k]);
 
         for (size_t i = 0; i < sw_json_len(rules); i++)
-            default_str(a, sw_json_at(rules, i), "scope", "*");
+            sw_b_defaults(a, sw_json_at(rules, i), "scope=*");
     }
 }
 
@@ -227,7 +248,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
     bool mutating = sw_field_is(obj, "kind", "MutatingWebhookConfiguration");
 
     if (sw_json_is(spec, SW_JSON_OBJECT) && !sw_json_find(spec, "policyName"))
-        default_str(a, spec, "failurePolicy", "Fail");
+        sw_b_defaults(a, spec, "failurePolicy=Fail");
     default_match(a, sw_json_find(spec, "matchConstraints"));
     default_match(a, sw_json_find(spec, "matchResources"));
     for (size_t i = 0; i < sw_json_len(hooks); i++) {
@@ -235,18 +256,15 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
         const struct sw_json *rules = sw_json_find(h, "rules");
         struct sw_json *service = sw_json_walk(h, "clientConfig", "service", NULL);
 
-        default_str(a, h, "failurePolicy", "Fail");
-        default_str(a, h, "matchPolicy", "Equivalent");
-        (void)object_at(a, h, "namespaceSelector");
-        (void)object_at(a, h, "objectSelector");
-        if (!sw_json_find(h, "timeoutSeconds"))
-            sw_json_put(a, h, "timeoutSeconds", sw_json_new_i64(a, 10));
-        if (sw_json_is(service, SW_JSON_OBJECT))
-            sw_b_def_number(a, service, "port", 443);
+        sw_b_defaults(a, h, "failurePolicy=Fail matchPolicy=Equivalent");
+        (void)sw_b_object_in(a, h, "namespaceSelector");
+        (void)sw_b_object_in(a, h, "objectSelector");
+        sw_b_defaults(a, h, "timeoutSeconds=10");
+        sw_b_defaults(a, service, "port=443");
         if (mutating)
-            default_str(a, h, "reinvocationPolicy", "Never");
+            sw_b_defaults(a, h, "reinvocationPolicy=Never");
         for (size_t j = 0; j < sw_json_len(rules); j++)
-            default_str(a, sw_json_at(rules, j), "scope", "*");
+            sw_b_defaults(a, sw_json_at(rules, j), "scope=*");
     }
 }
 
@@ -264,7 +282,7 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
         lower[i] = sw_tx_lower(lower[i]);
     default_str(a, names, "singular", lower);
     default_str(a, names, "listKind", sw_arena_printf(a, "%.*sList", SW_SLICE_ARG(kind)));
-    default_str(a, object_at(a, spec, "conversion"), "strategy", "None");
+    sw_b_defaults(a, sw_b_object_in(a, spec, "conversion"), "strategy=None");
 }
 
 /* Written even when nothing is known, as the types of events have it. */
@@ -337,7 +355,7 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
 /* A namespace waits for its content, whatever else it waits for. */
 static void admit_namespace(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *spec = object_at(a, obj, "spec");
+    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
     struct sw_json *status = sw_json_new_object(a);
     struct sw_json *list = sw_json_find(spec, "finalizers");
 

@@ -10,30 +10,10 @@
 
 static const char *const container_lists[] = {"initContainers", "containers"};
 
-static void def(struct sw_arena *a, struct sw_json *v, const char *key, const char *text)
-{
-    const struct sw_json *x = sw_json_find(v, key);
-
-    if (sw_json_is(v, SW_JSON_OBJECT) &&
-        (!x || x->type == SW_JSON_NULL || (x->type == SW_JSON_STRING && !x->text.n)))
-        sw_json_put(a, v, key, sw_json_new_str(a, text));
-}
-
 static void def_int(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n)
 {
     if (sw_json_is(v, SW_JSON_OBJECT) && !sw_field_int(v, key))
         sw_json_put(a, v, key, sw_json_new_i64(a, n));
-}
-
-static struct sw_json *def_object(struct sw_arena *a, struct sw_json *v, const char *key)
-{
-    struct sw_json *x = sw_json_find(v, key);
-
-    if (!x || x->type == SW_JSON_NULL) {
-        x = sw_json_new_object(a);
-        sw_json_put(a, v, key, x);
-    }
-    return x;
 }
 
 /* ---- defaults ---- */
@@ -63,19 +43,18 @@ static void default_probe(struct sw_arena *a, struct sw_json *probe)
     def_int(a, probe, "periodSeconds", 10);
     def_int(a, probe, "successThreshold", 1);
     def_int(a, probe, "failureThreshold", 3);
-    def(a, http, "path", "/");
-    def(a, http, "scheme", "HTTP");
+    sw_b_defaults(a, http, "path=/ scheme=HTTP");
 }
 
 /* What is limited and not requested is requested up to its limit. */
 static void default_resources(struct sw_arena *a, struct sw_json *c)
 {
-    struct sw_json *res = def_object(a, c, "resources");
+    struct sw_json *res = sw_b_object_in(a, c, "resources");
     const struct sw_json *limits = sw_json_find(res, "limits");
 
     for (size_t i = 0; sw_json_is(limits, SW_JSON_OBJECT) && i < sw_json_len(limits); i++) {
         const struct sw_json_member *m = sw_json_member_at(limits, i);
-        struct sw_json *requests = def_object(a, res, "requests");
+        struct sw_json *requests = sw_b_object_in(a, res, "requests");
 
         if (sw_json_is(requests, SW_JSON_OBJECT) && !sw_json_get(requests, m->key))
             sw_json_set(a, requests, m->key, sw_json_copy(a, m->value));
@@ -90,21 +69,24 @@ static void default_container(struct sw_arena *a, struct sw_json *c, bool host_n
 
     if (!sw_json_is(c, SW_JSON_OBJECT))
         return;
-    def(a, c, "imagePullPolicy", pinned(sw_field_text(c, "image")) ? "IfNotPresent" : "Always");
-    def(a, c, "terminationMessagePath", "/dev/termination-log");
-    def(a, c, "terminationMessagePolicy", "File");
+    sw_b_defaults(a, c,
+                  pinned(sw_field_text(c, "image")) ? "imagePullPolicy=IfNotPresent"
+                                                    : "imagePullPolicy=Always");
+    sw_b_defaults(a, c,
+                  "terminationMessagePath=/dev/termination-log terminationMessagePolicy=File");
     default_resources(a, c);
     for (size_t i = 0; i < SW_ARRAY_LEN(probes); i++)
         default_probe(a, sw_json_find(c, probes[i]));
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         struct sw_json *p = sw_json_at(ports, i);
 
-        def(a, p, "protocol", "TCP");
+        sw_b_defaults(a, p, "protocol=TCP");
         if (host_network)
             def_int(a, p, "hostPort", sw_field_int(p, "containerPort"));
     }
     for (size_t i = 0; i < sw_json_len(env); i++)
-        def(a, sw_json_walk(sw_json_at(env, i), "valueFrom", "fieldRef", NULL), "apiVersion", "v1");
+        sw_b_defaults(a, sw_json_walk(sw_json_at(env, i), "valueFrom", "fieldRef", NULL),
+                      "apiVersion=v1");
 }
 
 static void default_volume(struct sw_arena *a, struct sw_json *v)
@@ -116,8 +98,7 @@ static void default_volume(struct sw_arena *a, struct sw_json *v)
         sw_json_put(a, v, "emptyDir", sw_json_new_object(a));
     for (size_t i = 0; i < SW_ARRAY_LEN(moded); i++)
         def_int(a, sw_json_find(v, moded[i]), "defaultMode", 0644);
-    if (sw_json_find(v, "hostPath") && !sw_json_walk(v, "hostPath", "type", NULL))
-        def(a, sw_json_find(v, "hostPath"), "type", "");
+    sw_b_defaults(a, sw_json_find(v, "hostPath"), "type=");
     for (size_t i = 0; i < sw_json_len(sources); i++)
         def_int(a, sw_json_find(sw_json_at(sources, i), "serviceAccountToken"), "expirationSeconds",
                 3600);
@@ -130,12 +111,10 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
 
     if (!sw_json_is(spec, SW_JSON_OBJECT))
         return;
-    def(a, spec, "restartPolicy", "Always");
-    def(a, spec, "dnsPolicy", "ClusterFirst");
-    def(a, spec, "schedulerName", "default-scheduler");
-    if (!sw_json_find(spec, "terminationGracePeriodSeconds"))
-        def_int(a, spec, "terminationGracePeriodSeconds", 30);
-    (void)def_object(a, spec, "securityContext");
+    sw_b_defaults(a, spec,
+                  "restartPolicy=Always dnsPolicy=ClusterFirst schedulerName=default-scheduler "
+                  "terminationGracePeriodSeconds=30");
+    (void)sw_b_object_in(a, spec, "securityContext");
     /* The older name follows the newer one. */
     if (sw_field_text(spec, "serviceAccountName").n)
         sw_json_put_str(a, spec, "serviceAccount", sw_field_text(spec, "serviceAccountName"));
@@ -153,14 +132,13 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
 
 void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *spec = def_object(a, obj, "spec");
+    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
 
     if (!sw_json_is(spec, SW_JSON_OBJECT))
         return;
     sw_b_default_pod_spec(a, spec);
-    if (!sw_json_find(spec, "enableServiceLinks"))
-        sw_json_put(a, spec, "enableServiceLinks", sw_json_new_bool(a, true));
-    def(a, def_object(a, obj, "status"), "phase", "Pending");
+    sw_b_defaults(a, spec, "enableServiceLinks=true");
+    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Pending");
 }
 
 /* ---- new pods ---- */
@@ -217,11 +195,9 @@ void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj)
 
     if (!sw_json_is(spec, SW_JSON_OBJECT))
         return;
-    def(a, spec, "serviceAccountName", "default");
-    def(a, spec, "serviceAccount", "default");
-    def(a, spec, "preemptionPolicy", "PreemptLowerPriority");
-    if (!sw_json_find(spec, "priority"))
-        sw_json_put(a, spec, "priority", sw_json_new_i64(a, 0));
+    sw_b_defaults(a, spec,
+                  "serviceAccountName=default serviceAccount=default "
+                  "preemptionPolicy=PreemptLowerPriority priority=0");
     list = sw_json_find(spec, "tolerations");
     if (!sw_json_is(list, SW_JSON_ARRAY)) {
         list = sw_json_new_array(a);

@@ -15,8 +15,8 @@ void sw_b_default_claim(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *spec = sw_b_object_in(a, obj, "spec");
 
     (void)sw_b_object_in(a, spec, "resources");
-    sw_b_def_str(a, spec, "volumeMode", "Filesystem");
-    sw_b_def_str(a, sw_b_object_in(a, obj, "status"), "phase", "Pending");
+    sw_b_defaults(a, spec, "volumeMode=Filesystem");
+    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Pending");
 }
 
 void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj)
@@ -24,11 +24,9 @@ void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *spec = sw_b_object_in(a, obj, "spec");
     struct sw_json *host = sw_json_find(spec, "hostPath");
 
-    sw_b_def_str(a, spec, "persistentVolumeReclaimPolicy", "Retain");
-    sw_b_def_str(a, spec, "volumeMode", "Filesystem");
-    if (sw_json_is(host, SW_JSON_OBJECT) && !sw_json_find(host, "type"))
-        sw_json_put(a, host, "type", sw_json_new_str(a, ""));
-    sw_b_def_str(a, sw_b_object_in(a, obj, "status"), "phase", "Pending");
+    sw_b_defaults(a, spec, "persistentVolumeReclaimPolicy=Retain volumeMode=Filesystem");
+    sw_b_defaults(a, host, "type=");
+    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Pending");
 }
 
 /* ---- validation ---- */

@@ -10,29 +10,6 @@
 #include "kube/schema/meta.h"
 #include "kube/select/selector.h"
 
-struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key)
-{
-    struct sw_json *x = sw_json_find(v, key);
-
-    if (!sw_json_is(x, SW_JSON_OBJECT)) {
-        x = sw_json_new_object(a);
-        sw_json_put(a, v, key, x);
-    }
-    return x;
-}
-
-void sw_b_def_number(struct sw_arena *a, struct sw_json *v, const char *key, int64_t n)
-{
-    if (!sw_json_find(v, key))
-        sw_json_put(a, v, key, sw_json_new_i64(a, n));
-}
-
-void sw_b_def_str(struct sw_arena *a, struct sw_json *v, const char *key, const char *text)
-{
-    if (!sw_field_text(v, key).n)
-        sw_json_put_str(a, v, key, sw_slice_str(text));
-}
-
 /* ---- defaults ---- */
 
 /* What a template and its owner have in common. */
@@ -67,22 +44,20 @@ void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *spec = default_workload(a, obj);
     const struct sw_json *quarter = sw_json_new_str(a, "25%");
 
-    sw_b_def_number(a, spec, "replicas", 1);
-    sw_b_def_number(a, spec, "revisionHistoryLimit", 10);
-    sw_b_def_number(a, spec, "progressDeadlineSeconds", 600);
+    sw_b_defaults(a, spec, "replicas=1 revisionHistoryLimit=10 progressDeadlineSeconds=600");
     default_strategy(a, sw_b_object_in(a, spec, "strategy"), quarter, quarter);
 }
 
 void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj)
 {
-    sw_b_def_number(a, default_workload(a, obj), "replicas", 1);
+    sw_b_defaults(a, default_workload(a, obj), "replicas=1");
 }
 
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = default_workload(a, obj);
 
-    sw_b_def_number(a, spec, "revisionHistoryLimit", 10);
+    sw_b_defaults(a, spec, "revisionHistoryLimit=10");
     default_strategy(a, sw_b_object_in(a, spec, "updateStrategy"), sw_json_new_i64(a, 0),
                      sw_json_new_i64(a, 1));
 }
@@ -94,22 +69,20 @@ void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj)
     const struct sw_json *claims = sw_json_find(spec, "volumeClaimTemplates");
     struct sw_json *keep = sw_b_object_in(a, spec, "persistentVolumeClaimRetentionPolicy");
 
-    sw_b_def_str(a, spec, "podManagementPolicy", "OrderedReady");
+    sw_b_defaults(a, spec, "podManagementPolicy=OrderedReady");
     if (!sw_field_text(strategy, "type").n) {
-        sw_b_def_str(a, strategy, "type", "RollingUpdate");
+        sw_b_defaults(a, strategy, "type=RollingUpdate");
         (void)sw_b_object_in(a, strategy, "rollingUpdate");
     }
     if (sw_field_is(strategy, "type", "RollingUpdate") && sw_json_find(strategy, "rollingUpdate"))
-        sw_b_def_number(a, sw_json_find(strategy, "rollingUpdate"), "partition", 0);
-    sw_b_def_str(a, keep, "whenDeleted", "Retain");
-    sw_b_def_str(a, keep, "whenScaled", "Retain");
+        sw_b_defaults(a, sw_json_find(strategy, "rollingUpdate"), "partition=0");
+    sw_b_defaults(a, keep, "whenDeleted=Retain whenScaled=Retain");
     for (size_t i = 0; i < sw_json_len(claims); i++) {
-        sw_b_def_str(a, sw_json_at(claims, i), "apiVersion", "v1");
-        sw_b_def_str(a, sw_json_at(claims, i), "kind", "PersistentVolumeClaim");
+        sw_b_defaults(a, sw_json_at(claims, i), "apiVersion=v1");
+        sw_b_defaults(a, sw_json_at(claims, i), "kind=PersistentVolumeClaim");
         sw_b_default_claim(a, sw_json_at(claims, i));
     }
-    sw_b_def_number(a, spec, "replicas", 1);
-    sw_b_def_number(a, spec, "revisionHistoryLimit", 10);
+    sw_b_defaults(a, spec, "replicas=1 revisionHistoryLimit=10");
 }
 
 /* The labels of the template are those of the object and its selector, unless it has its own. */
@@ -120,7 +93,7 @@ void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj
     const struct sw_json *labels = sw_json_walk(template, "metadata", "labels", NULL);
     struct sw_json *meta = sw_b_object_in(a, obj, "metadata");
 
-    sw_b_def_number(a, spec, "replicas", 1);
+    sw_b_defaults(a, spec, "replicas=1");
     (void)sw_b_object_in(a, obj, "status");
     if (!sw_json_is(template, SW_JSON_OBJECT))
         return;
