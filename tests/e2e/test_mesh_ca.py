@@ -133,7 +133,7 @@ def test_authority_away_at_the_start(mesh, ca):
     assert "15012" in line["error"]
     assert node1.metrics().sum("istio_tcp_connections_closed_total", response_flags="IDENTITY_ERROR") >= 1
     assert node1.metrics().sum("spanwire_certificate_requests_total", result="unavailable") >= 1
-    node1.wait_log(r"cannot get a certificate for spiffe://cluster.local/ns/default/sa/c1: .*next try in")
+    node1.wait_log(r"cannot get a certificate for spiffe://cluster.local/ns/default/sa/c1: .*retrying in")
     ca.start()
     for node, pod in ((node1, mesh.c1), (mesh.nodes[1], mesh.s2)):
         available(node, pod)

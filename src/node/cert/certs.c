@@ -164,7 +164,7 @@ static void failed(struct cert *c, const struct sw_err *err)
     /* Up to the end of the old one, there is a try in time for it. */
     if (end_ns > now_ns)
         wait_ns = sw_min(wait_ns, sw_max(end_ns - now_ns, SW_NS_PER_S / 2));
-    sw_log_error("certs", "cannot get a certificate for %s: %s; %s, next try in %llu ms",
+    sw_log_error("certs", "cannot get a certificate for %s: %s; %s, retrying in %llu ms",
                  c->identity, err->msg,
                  end_ns > now_ns ? "the previous one is still valid"
                                  : "connections that need it are refused",
@@ -237,7 +237,8 @@ static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct
     sw_timer_start(all->loop, &c->timer, refresh_delay(cred), on_due);
     install(c, cred);
     if (new_roots) {
-        sw_log_info("certs", "the bundle of roots changed: renewing certificates that lack it");
+        sw_log_info("certs",
+                    "root bundle changed: renewing certificates issued with the previous one");
         spread_roots(all, c);
     }
     pump(all);

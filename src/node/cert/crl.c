@@ -57,13 +57,14 @@ static void on_change(void *arg)
     sw_metric_add(sw_metric_get1(c->o.shard, SW_METRIC_CRL_RELOADS, rc == SW_OK ? "ok" : "failed"),
                   1);
     if (rc != SW_OK) {
-        sw_log_error("certs", "revocations unchanged: %s", err.msg);
+        sw_log_error("certs", "cannot load the revocation list, keeping the previous one: %s",
+                     err.msg);
         sw_slice_free(&text);
         return;
     }
     sw_slice_free(&c->text);
     c->text = text;
-    sw_log_info("certs", "revocations loaded from '%s'", c->o.path);
+    sw_log_info("certs", "revocation list loaded from '%s'", c->o.path);
 }
 
 struct sw_crl *sw_crl_new(struct sw_loop *l, const struct sw_crl_opts *o, struct sw_err *err)

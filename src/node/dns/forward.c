@@ -157,7 +157,7 @@ static void on_resolv_conf(void *arg)
     size_t n;
 
     if (sw_file_read(p->config->resolv_conf, RESOLV_CONF_MAX, &text, &err) != SW_OK) {
-        sw_log_warn("dns", "resolvers unchanged: %s", err.msg);
+        sw_log_warn("dns", "cannot read nameservers, keeping the previous ones: %s", err.msg);
         return;
     }
     n = sw_dns_resolv_conf(text, found);
