@@ -83,12 +83,10 @@ static void on_bulk(struct sw_timer *t)
     sw_trim_heap();
 }
 
-static void publish(struct sw_mesh *m, const struct sw_xds_update *u)
+static void publish(struct sw_mesh *m)
 {
     struct sw_state *s = sw_state_commit(m->builder);
 
-    if (u->n_added >= BULK)
-        sw_timer_start(m->loop, &m->bulk, BULK_S * SW_NS_PER_S, on_bulk);
     if (s == m->state) {
         (void)sw_state_unref(s);
         return;
@@ -98,6 +96,18 @@ static void publish(struct sw_mesh *m, const struct sw_xds_update *u)
     if (m->store)
         sw_mesh_store_changed(m->store, s);
     m->o.on_state(m->o.arg, sw_state_ref(s));
+}
+
+/*
+ * A response was taken in. Until the node serves nobody looks: what comes in many responses is
+ * frozen once, not once for each.
+ */
+static void taken(struct sw_mesh *m, const struct sw_xds_update *u)
+{
+    if (u->n_added >= BULK)
+        sw_timer_start(m->loop, &m->bulk, BULK_S * SW_NS_PER_S, on_bulk);
+    if (m->ready)
+        publish(m);
 }
 
 /* ---- lookups ---- */
@@ -156,7 +166,7 @@ static int on_addresses(void *arg, const struct sw_xds_update *u, struct sw_err 
     for (size_t i = 0; i < u->n_removed; i++)
         (void)sw_mesh_remove_address(m->builder, u->removed[i]);
     put_all(m, u, SW_TYPE_ADDRESS, sw_mesh_put_address);
-    publish(m, u);
+    taken(m, u);
     answer_lookups(m, u);
     m->got_addresses = true;
     check_ready(m);
@@ -171,7 +181,7 @@ static int on_policies(void *arg, const struct sw_xds_update *u, struct sw_err *
     for (size_t i = 0; i < u->n_removed; i++)
         (void)sw_state_remove_policy(m->builder, u->removed[i]);
     put_all(m, u, SW_TYPE_AUTHORIZATION, sw_mesh_put_policy);
-    publish(m, u);
+    taken(m, u);
     m->got_policies = true;
     check_ready(m);
     return SW_OK;
@@ -183,11 +193,13 @@ static void each_address(void *arg,
                          void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version),
                          void *ctx)
 {
-    const struct sw_mesh *m = arg;
-    struct sw_smap_walk walk = {.map = &m->state->t.by_uid};
+    struct sw_mesh *m = arg;
+    struct sw_smap_walk walk = {0};
     const struct sw_workload *w;
     const struct sw_service *s;
 
+    publish(m);
+    walk.map = &m->state->t.by_uid;
     while ((w = sw_smap_next(&walk)) != NULL)
         fn(ctx, sw_workload_uid(w), sw_workload_version(w));
     walk = (struct sw_smap_walk){.map = &m->state->t.by_service};
@@ -199,10 +211,12 @@ static void each_policy(void *arg,
                         void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version),
                         void *ctx)
 {
-    const struct sw_mesh *m = arg;
-    struct sw_smap_walk walk = {.map = &m->state->t.by_policy};
+    struct sw_mesh *m = arg;
+    struct sw_smap_walk walk = {0};
     const struct sw_shared_policy *p;
 
+    publish(m);
+    walk.map = &m->state->t.by_policy;
     while ((p = sw_smap_next(&walk)) != NULL)
         fn(ctx, p->p->key, p->version);
 }
@@ -219,6 +233,7 @@ static void become_ready(struct sw_mesh *m)
 {
     if (m->ready)
         return;
+    publish(m);
     m->ready = true;
     sw_timer_stop(m->loop, &m->patience);
     sw_timer_start(m->loop, &m->bulk, BULK_S * SW_NS_PER_S, on_bulk);
