@@ -13,7 +13,7 @@ from harness.control import Control
 from harness.wait import GUARD, SLOW, until
 
 CLIENT = pathlib.Path(__file__).resolve().parent / "clients" / "mesh.mjs"
-UNAUTHENTICATED, DENIED, INVALID, UNAVAILABLE, UNIMPLEMENTED = 16, 7, 3, 14, 12
+UNAUTHENTICATED, DENIED, INVALID, UNIMPLEMENTED = 16, 7, 3, 12
 ADDRESS = "type.googleapis.com/istio.workload.Address"
 AUTHORIZATION = "type.googleapis.com/istio.security.Authorization"
 WEB = "spiffe://cluster.local/ns/shop/sa/web"
@@ -196,11 +196,11 @@ def test_who_may_open_streams(world):
     def stream(**fields):
         [got] = world.run({"do": "stream", "id": "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local",
                            "token": world.token(), "types": [ADDRESS], **fields})
-        return got["code"]
+        return got.get("code", got.get("open"))
 
-    # Nothing builds the mesh's resources here: whoever may have them is told to come again.
-    assert stream() == UNAVAILABLE
-    assert stream(metadata={"NAMESPACE": "istio-system", "SERVICE_ACCOUNT": "ztunnel"}) == UNAVAILABLE
+    assert stream() == [ADDRESS]
+    assert stream(types=[AUTHORIZATION, ADDRESS]) == [AUTHORIZATION, ADDRESS]
+    assert stream(metadata={"NAMESPACE": "istio-system", "SERVICE_ACCOUNT": "ztunnel"}) == [ADDRESS]
     assert stream(token=None) == UNAUTHENTICATED
     assert stream(token=world.token(audience="x")) == UNAUTHENTICATED
     assert stream(token=world.token("shop", "web", "web-1")) == DENIED
@@ -215,12 +215,35 @@ def test_who_may_open_streams(world):
     cert.write_text(leaf)
     [got] = world.run({"do": "stream", "id": "ztunnel~10.0.0.1~z.istio-system~x", "types": [ADDRESS]},
                       cert=(str(cert), str(world.key)))
-    assert got["code"] == UNAVAILABLE
+    assert got == {"open": [ADDRESS]}
     text = world.control.get("/metrics").body.decode().replace("_total", "")
     for reason in ("unauthenticated", "forbidden", "invalid", "type"):
         assert f'spanwire_xds_refusals{{reason="{reason}"}}' in text
     assert 'spanwire_ca_requests{result="issued"}' in text
     assert 'spanwire_ca_requests{result="unauthenticated"}' in text
+
+
+def test_a_stream_ends_with_its_token(world):
+    world.pod("istio-system", "ztunnel-3", "ztunnel", "node-3")
+    node = "ztunnel~10.0.0.3~ztunnel-3.istio-system~x"
+    child = world.start([{"do": "stream", "id": node, "token": world.token(pod="ztunnel-3"), "hold": True,
+                          "types": [ADDRESS]}])
+    try:
+        assert json.loads(child.stdout.readline()) == {"open": [ADDRESS]}
+
+        def acknowledged():
+            clients = world.control.get("/debug/xds").json["clients"]
+            return [c for c in clients if c["node"] == node and c["acked"] and c["acked"] == c["sent"]]
+
+        [client] = until(acknowledged, GUARD, "the status to show what the node acknowledged")
+        assert client["type"] == ADDRESS
+        # A token bound to a pod is worth nothing without it.
+        assert world.control.delete("/api/v1/namespaces/istio-system/pods/ztunnel-3?gracePeriodSeconds=0").status == 200
+        assert json.loads(child.stdout.readline())["ended"] == UNAUTHENTICATED
+        world.refusal(f"closing the stream of client .*{re.escape(node)}.*token is nobody's")
+    finally:
+        child.kill()
+        child.wait(GUARD)
 
 
 def test_a_root_is_rotated_with_two_in_the_bundle(binary, tmp_path):

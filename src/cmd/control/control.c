@@ -143,6 +143,20 @@ static int start_mesh_xds(struct run *r, const struct control_options *o, struct
     return r->mesh_xds ? SW_OK : err->rc;
 }
 
+/* Node proxies have a port of their own, or the gateway's. */
+static int start_mesh(struct run *r, const struct control_options *o, struct sw_err *err)
+{
+    struct sw_xds_cache *cache = r->mesh_xds  ? sw_control_mesh_xds_cache(r->mesh_xds)
+                                 : r->gateway ? sw_control_gateway_cache(r->gateway)
+                                              : NULL;
+
+    if (!cache)
+        return SW_OK;
+    r->mesh = sw_control_mesh_new(
+        r->client, cache, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->ms, err);
+    return r->mesh ? SW_OK : err->rc;
+}
+
 /* Controllers are clients like any other: they do not notice whose server it is. */
 static int start_controllers(struct run *r, const struct control_options *o, struct sw_err *err)
 {
@@ -167,19 +181,17 @@ static int start_controllers(struct run *r, const struct control_options *o, str
         if (r->connector && r->gateway)
             sw_control_gateway_rules(r->gateway, sw_control_connector_of(r->connector));
     }
-    /* The xDS server is the gateway's. */
-    if (rc == SW_OK && o->mesh && r->gateway) {
-        r->mesh = sw_control_mesh_new(r->client, sw_control_gateway_cache(r->gateway),
-                                      sw_control_gateway_metrics(r->gateway), &o->ms, err);
-        rc = r->mesh ? SW_OK : err->rc;
-    }
+    if (rc == SW_OK && o->mx.listen.ip.family)
+        rc = start_mesh_xds(r, o, err);
+    if (rc == SW_OK && o->mesh)
+        rc = start_mesh(r, o, err);
     if (rc == SW_OK && sw_control_dns_wanted(&o->dns)) {
         r->dns = sw_control_dns_new(r->loop, r->client,
                                     r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL,
                                     &o->dns, err);
         rc = r->dns ? SW_OK : err->rc;
     }
-    return rc == SW_OK && o->mx.listen.ip.family ? start_mesh_xds(r, o, err) : rc;
+    return rc;
 }
 
 static void on_signal(int signo, void *arg)
@@ -224,10 +236,10 @@ static void free_controllers(struct run *r)
     sw_trust_free(r->trust);
     if (r->gateway)
         sw_control_gateway_show_mesh(r->gateway, NULL);
+    sw_control_mesh_free(r->mesh);
     sw_control_mesh_xds_free(r->mesh_xds);
     sw_control_dns_free(r->dns);
     sw_control_connector_free(r->connector);
-    sw_control_mesh_free(r->mesh);
     sw_control_gateway_free(r->gateway);
 }
 
@@ -248,10 +260,10 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     r->client = sw_control_cluster_client(r->cluster);
     o->gw.cred = sw_control_cluster_cred(r->cluster);
     o->gw.access = sw_control_cluster_access(r->cluster);
-    o->gw.lease_ns = o->cn.lease_ns = o->ms.lease_ns = sw_control_cluster_lease_ns(r->cluster);
-    o->gw.identity = o->cn.identity = o->ms.identity = o->cluster.identity;
-    o->gw.lease_ns = o->cn.lease_ns = o->mx.lease_ns = sw_control_cluster_lease_ns(r->cluster);
-    o->gw.identity = o->cn.identity = o->mx.identity = o->cluster.identity;
+    o->gw.lease_ns = o->cn.lease_ns = sw_control_cluster_lease_ns(r->cluster);
+    o->ms.lease_ns = o->mx.lease_ns = o->cn.lease_ns;
+    o->gw.identity = o->cn.identity = o->cluster.identity;
+    o->ms.identity = o->mx.identity = o->cluster.identity;
     o->gw.review_ns = o->cluster.review_ns;
     rc = start_controllers(r, o, err);
     if (rc == SW_OK)

@@ -219,7 +219,7 @@ static const struct sw_opt table[] = {
          "the read-only pages a second time, for probes, scrapers and 'spanwire status': /ready, "
          "/metrics, /debug/xds"},
 
-    {.type = SW_OPT_GROUP, .help = "Mesh"},
+    {.type = SW_OPT_GROUP, .help = "Node proxies"},
     {.name = "mesh-listen",
      .env = "SPANWIRE_MESH_LISTEN",
      .type = SW_OPT_ADDR,
@@ -371,8 +371,8 @@ static const struct sw_opt table[] = {
      .offset = OPT(mesh),
      .def = "true",
      .help = "turn Pods, Services, EndpointSlices, ServiceEntries, WorkloadEntries and waypoint "
-             "Gateways into workloads and services of mesh nodes, on the xDS server; needs "
-             "--gateway"},
+             "Gateways into workloads and services of mesh nodes, on --mesh-listen or else "
+             "on the gateway's xDS server"},
     {.name = "cluster-id",
      .env = "CLUSTER_ID",
      .type = SW_OPT_STR,
