@@ -105,8 +105,8 @@ static const char *make_gateway(struct world *w, struct sw_arena *a, unsigned i)
                                          "{'type':'Hostname','value':'g.a.svc.cluster.local'}"};
     static const char *const allowed[] = {
         "", "'allowedRoutes':{'namespaces':{'from':'All'}},",
-        "'allowedRoutes':{'namespaces':{'from':'Selector','selector':{'matchLabels':{'team':'x'}}}"
-        "},"};
+        ("'allowedRoutes':{'namespaces':{'from':'Selector','selector':{'matchLabels':{'team':'x'}}}"
+         "},")};
     static const char *const classes[] = {"c0", "c1", "istio-remote"};
     static const char *const labels[] = {"", "'istio.io/waypoint-for':'all'",
                                          "'topology.istio.io/network':'n2'",
@@ -141,8 +141,8 @@ static const char *make_entry(struct world *w, struct sw_arena *a, unsigned i)
                                         "'s0.a.svc.cluster.local'", "'i.test'"};
     static const char *const rest[] = {
         "'resolution':'DNS'", "'resolution':'STATIC','workloadSelector':{'labels':{'app':'x'}}",
-        "'resolution':'STATIC','endpoints':[{'address':'10.5.0.1','network':'n2'},{'address':"
-        "'10.5.0.1','labels':{'istio.io/use-waypoint':'g0'}},{'address':'e.test'}]",
+        ("'resolution':'STATIC','endpoints':[{'address':'10.5.0.1','network':'n2'},{'address':"
+         "'10.5.0.1','labels':{'istio.io/use-waypoint':'g0'}},{'address':'e.test'}]"),
         "'resolution':'STATIC','addresses':['10.7.0.0/24']", "'addresses':['bad']"};
 
     return sw_arena_printf(a,
