@@ -7,6 +7,8 @@
 #include "control/mesh/model.h"
 #include "control/mesh/names.h"
 #include "control/mesh/policy/policy.h"
+#include "control/mesh/policy/target.h"
+#include "control/mesh/read/read.h"
 #include "control/mesh/waypoint.h"
 #include "control/objects.h"
 #include "control/runtime_int.h"
@@ -15,6 +17,7 @@
 #define MISSING "istio.io/WaypointMissing"
 #define VISIBLE "istio.io/VisibilityApplied"
 #define ZTUNNEL "ZtunnelAccepted"
+#define TARGETS "WaypointAccepted"
 
 enum { CONDITIONS_MAX = 4 };
 
@@ -170,7 +173,7 @@ static void put(struct sw_output *out, size_t kind, const struct sw_kube_obj *o,
                 const struct set *s, const struct sw_json *addresses)
 {
     static const char *const of_bindings[] = {BOUND, MISSING, VISIBLE, NULL};
-    static const char *const of_policies[] = {ZTUNNEL, NULL};
+    static const char *const of_policies[] = {ZTUNNEL, TARGETS, NULL};
     const char *const *owned = kind == SW_MESH_ST_POLICY ? of_policies : of_bindings;
     const struct sw_json *status = sw_json_find(o->json, "status");
     const struct sw_json *have = sw_json_find(status, "conditions");
@@ -253,27 +256,87 @@ static void workload_entries(const struct sw_view *v, const struct sw_mesh_index
 
 struct verdicts {
     const struct sw_view *view;
+    const struct sw_mesh_index *ix;
     struct sw_output *out;
+    struct sw_slice root_ns;
 };
+
+/* The waypoint of a service of either kind. False: there is no such service. */
+static bool bound_to(const struct verdicts *v, const struct sw_map *of, struct sw_slice ns,
+                     struct sw_slice name, struct sw_slice *ret)
+{
+    struct sw_arena *a = sw_out_arena(v->out);
+    const struct mesh_svc *s = sw_map_get(of, mesh_read_key(a, ns, name));
+
+    if (s) {
+        const struct mesh_binding b = mesh_bind_service(v->ix, s, a);
+
+        *ret = b.waypoint ? b.waypoint->key : sw_slice("", 0);
+    }
+    return s != NULL;
+}
+
+static bool find_service(void *arg, struct sw_slice ns, struct sw_slice name, struct sw_slice *ret)
+{
+    const struct verdicts *v = arg;
+
+    return bound_to(v, &v->ix->services, ns, name, ret);
+}
+
+static bool find_entry(void *arg, struct sw_slice ns, struct sw_slice name, struct sw_slice *ret)
+{
+    const struct verdicts *v = arg;
+
+    return bound_to(v, &v->ix->service_entries, ns, name, ret);
+}
+
+static bool find_waypoint(void *arg, struct sw_slice ns, struct sw_slice name)
+{
+    const struct verdicts *v = arg;
+    const struct mesh_gateway *g =
+        sw_map_get(&v->ix->gateways, mesh_read_key(sw_out_arena(v->out), ns, name));
+
+    return g && (g->hostname.n || g->ip.family);
+}
+
+static bool find_class(void *arg, struct sw_slice name, struct sw_slice *ret)
+{
+    const struct verdicts *v = arg;
+    const struct sw_kube_obj *o = sw_view_find(v->view, SW_MESH_ST_CLASS, sw_slice("", 0), name);
+
+    if (o)
+        *ret = js_or(sw_json_find(o->json, "spec"), "controllerName", "");
+    return o != NULL;
+}
 
 static void on_verdict(void *arg, struct sw_slice ns, struct sw_slice name,
                        const struct sw_mesh_condition *c)
 {
     const struct verdicts *v = arg;
     const struct sw_kube_obj *o = sw_view_find(v->view, SW_MESH_ST_POLICY, ns, name);
+    const struct sw_mesh_target_lookup lookup = {.service = find_service,
+                                                 .entry = find_entry,
+                                                 .waypoint = find_waypoint,
+                                                 .class = find_class,
+                                                 .arg = arg};
     struct set s = {.a = sw_out_arena(v->out)};
+    struct sw_mesh_condition target;
 
+    if (!o)
+        return;
     if (c)
         add(&s, c->type, c->status, c->reason, sw_arena_dup(s.a, c->message));
-    if (o)
-        put(v->out, SW_MESH_ST_POLICY, o, &s, NULL);
+    if (sw_mesh_policy_targets(s.a, o->json, v->root_ns, &lookup, &target))
+        add(&s, target.type, target.status, target.reason, sw_arena_dup(s.a, target.message));
+    put(v->out, SW_MESH_ST_POLICY, o, &s, NULL);
 }
 
 static void policies(const struct sw_view *v, const struct sw_mesh_policy_conf *conf,
-                     struct sw_output *out)
+                     const struct sw_mesh_index *ix, struct sw_output *out)
 {
     struct sw_mesh_policies *all = sw_mesh_policies_new(conf);
-    struct verdicts verdicts = {v, out};
+    struct verdicts verdicts = {v, ix, out,
+                                conf->root_ns.n ? conf->root_ns : SW_SLICE_LIT("istio-system")};
     const struct sw_mesh_policy_sink sink = {.status = on_verdict, .arg = &verdicts};
 
     for (size_t i = 0; i < sw_view_count(v, SW_MESH_ST_POLICY); i++)
@@ -292,6 +355,6 @@ void sw_mesh_status_build(const struct sw_view *v, const struct sw_mesh_status_c
     services(v, conf, ix, out, false);
     services(v, conf, ix, out, true);
     workload_entries(v, ix, out);
+    policies(v, &conf->policy, ix, out);
     sw_mesh_index_free(ix);
-    policies(v, &conf->policy, out);
 }

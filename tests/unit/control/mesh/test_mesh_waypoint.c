@@ -597,6 +597,40 @@ static void test_conditions(void **state)
         "attempting to bind to traffic type \\\"workload\\\""));
 }
 
+#define TARGETING(refs)                                                                            \
+    "{'kind':'AuthorizationPolicy','metadata':{'namespace':'d','name':'a'},'spec':{'targetRefs':"  \
+    "[" refs "]}}"
+
+static void test_policies_for_waypoints(void **state)
+{
+    static const struct {
+        const char *objects;
+        const char *want;
+    } rows[] = {
+        {TARGETING("{'kind':'Service','name':'s'}") "," SERVICE("d", "s", USE("w")) "," WP("d",
+                                                                                           "w"),
+         "'status':'True','reason':'Accepted','message':'bound to d/w'"},
+        {TARGETING("{'kind':'Service','name':'s'}") "," SERVICE("d", "s", ""),
+         "'status':'False','reason':'AncestorNotBound','message':'Service d/s is not bound to a "
+         "waypoint'"},
+        {TARGETING("{'kind':'ServiceEntry','name':'s'}"),
+         "'status':'False','reason':'TargetNotFound','message':'ServiceEntry d/s was not found'"},
+        {TARGETING("{'kind':'Gateway','group':'gateway.networking.k8s.io','name':'w'}") "," WP("d",
+                                                                                               "w"),
+         "'message':'bound to d/w'"},
+        {TARGETING("{'kind':'GatewayClass','name':'c'}"), "must be in the root namespace"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_ARENA_AUTO a = {0};
+        const char *text = squeeze(&a, status_of(&a, rows[i].objects, SW_MESH_ST_POLICY, "d/a", 0));
+
+        if (!strstr(text, rows[i].want) || !strstr(text, "'type':'WaypointAccepted'"))
+            fail_msg("%s: %s", rows[i].want, text);
+    }
+}
+
 #define WITH_CONDITIONS(labels, list)                                                              \
     "{'kind':'Service','metadata':{'namespace':'d','name':'s','labels':{" labels                   \
     "}},'spec':{},'status':{'conditions':[" list "]}}"
@@ -699,6 +733,7 @@ int main(void)
         cmocka_unit_test(test_accounts_of_instances),
         cmocka_unit_test(test_a_change_costs_what_it_affects),
         cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_policies_for_waypoints),
         cmocka_unit_test(test_conditions_that_stand_are_left_alone),
         cmocka_unit_test(test_addresses_are_given),
     };
