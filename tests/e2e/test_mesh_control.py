@@ -171,6 +171,24 @@ def test_pods_come_and_go(m):
     until(lambda: "Kubernetes//Pod/shop/web-2" not in m.have(), GUARD, "its removal")
 
 
+def test_a_crowd_comes_and_goes(m):
+    """Pods come and go faster than they are published: the end is what counts."""
+    for i in range(150):
+        pod(m, f"crowd-{i}", f"10.1.0.{i + 1}")
+        if i >= 50:
+            gone = m.control.delete(m.path("Pod", "shop", f"crowd-{i - 50}"), {"gracePeriodSeconds": 0})
+            assert gone.status in (200, 202)
+    want = {f"Kubernetes//Pod/shop/crowd-{i}" for i in range(100, 150)}
+
+    def crowd():
+        return {n for n in m.have() if "/crowd-" in n}
+    until(lambda: crowd() == want, GUARD, "the last fifty")
+    assert all(m.workload(n)[SERVICES] for n in want)
+    for i in range(100, 150):
+        m.control.delete(m.path("Pod", "shop", f"crowd-{i}"), {"gracePeriodSeconds": 0})
+    until(lambda: not crowd(), GUARD, "nobody")
+
+
 def test_addresses_of_service_entries(m):
     until(lambda: m.get("ServiceEntry", "shop", "away", ISTIO).get("status", {}).get("addresses"), GUARD, "addresses")
     given = m.get("ServiceEntry", "shop", "away", ISTIO)["status"]["addresses"]
