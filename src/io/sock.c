@@ -150,9 +150,9 @@ int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *
 }
 
 /* A socket file nobody listens on is a leftover of a process that died. */
-static bool unix_stale(const struct sockaddr_un *sun)
+static bool unix_stale(int type, const struct sockaddr_un *sun)
 {
-    SW_AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SW_AUTO_FD fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat st;
 
     /* Connecting to an ordinary file is refused as well: look what it is. */
@@ -160,7 +160,7 @@ static bool unix_stale(const struct sockaddr_un *sun)
            connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 && errno == ECONNREFUSED;
 }
 
-int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
+static int listen_unix(int type, const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
 {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
     SW_AUTO_FD fd = -1;
@@ -171,13 +171,13 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
     if (strlen(path) >= sizeof(sun.sun_path))
         return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
     (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return sw_err_sys(err, errno, "cannot make a socket");
     old = umask((mode_t)(~mode & 0777));
     rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
     saved = errno;
-    if (rc != 0 && saved == EADDRINUSE && unix_stale(&sun) && unlink(path) == 0) {
+    if (rc != 0 && saved == EADDRINUSE && unix_stale(type, &sun) && unlink(path) == 0) {
         rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
         saved = errno;
     }
@@ -190,7 +190,17 @@ int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_
     return SW_OK;
 }
 
-int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err)
+int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
+{
+    return listen_unix(SOCK_STREAM, path, mode, ret_fd, err);
+}
+
+int sw_sock_listen_packets(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
+{
+    return listen_unix(SOCK_SEQPACKET, path, mode, ret_fd, err);
+}
+
+static int connect_unix(int type, const char *path, int *ret_fd, struct sw_err *err)
 {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
     SW_AUTO_FD fd = -1;
@@ -198,13 +208,23 @@ int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err)
     if (strlen(path) >= sizeof(sun.sun_path))
         return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
     (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return sw_err_sys(err, errno, "cannot make a socket");
     if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
         return sw_err_sys(err, errno, "cannot connect to '%s'", path);
     *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
+}
+
+int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err)
+{
+    return connect_unix(SOCK_STREAM, path, ret_fd, err);
+}
+
+int sw_sock_connect_packets(const char *path, int *ret_fd, struct sw_err *err)
+{
+    return connect_unix(SOCK_SEQPACKET, path, ret_fd, err);
 }
 
 static bool bind_to(int fd, const struct sw_addr *at)

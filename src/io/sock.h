@@ -52,6 +52,10 @@ SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_o
 /* Unix stream listener; an old socket file is replaced only when nobody listens on it. */
 SW_NODISCARD int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd,
                                      struct sw_err *err);
+/* The same for packets (SOCK_SEQPACKET); io/unix/packet.h sends and receives them. */
+SW_NODISCARD int sw_sock_listen_packets(const char *path, unsigned mode, int *ret_fd,
+                                        struct sw_err *err);
+SW_NODISCARD int sw_sock_connect_packets(const char *path, int *ret_fd, struct sw_err *err);
 /* Connects to a Unix stream socket, at once or not at all: SW_ESYS, SW_EINVAL for a long path. */
 SW_NODISCARD int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err);
 /*

@@ -19,6 +19,8 @@ enum {
     GRACE_MAX_S = 7 * 86400,
 };
 
+#define DEFAULT_AGENT_SOCKET "/var/run/ztunnel/ztunnel.sock"
+
 /* "2", "1.5" or "500m" in thousandths of a CPU. */
 static bool cpu_milli(struct sw_slice s, uint64_t *ret)
 {
@@ -187,11 +189,17 @@ static int derive_mode(struct sw_node_config *c, struct sw_err *err)
             return sw_err_set(err, SW_EINVAL, "--mode dedicated needs --workload NS/NAME/SA");
         if (c->pod_texts.n)
             return sw_err_set(err, SW_EINVAL, "--pod belongs to shared mode");
+        c->inpod_uds = NULL; /* deployments set it for both modes */
         rc = sw_node_workload_parse(sw_slice_str(c->workload_text), &c->arena, &c->workload, err);
         return rc == SW_OK ? rc : sw_err_prefix(err, "--workload");
     }
     if (c->workload_text && c->workload_text[0])
         return sw_err_set(err, SW_EINVAL, "--workload belongs to dedicated mode");
+    if (!c->inpod_uds && !c->pod_texts.n && !c->local_xds_path && !c->local_xds_inline &&
+        c->enable_proxy)
+        c->inpod_uds = DEFAULT_AGENT_SOCKET;
+    if (c->inpod_uds && !c->inpod_uds[0])
+        c->inpod_uds = NULL;
     c->self_proxy = c->pod_name && c->pod_namespace && c->service_account;
     return derive_pods(c, err);
 }

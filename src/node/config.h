@@ -138,15 +138,13 @@ struct sw_node_config {
     int log_format; /* enum sw_log_format */
     bool authz_info_log;
 
+    const char *inpod_uds;    /* socket of the node agent; NULL: none */
     const char *proxy_config; /* YAML text */
     struct sw_node_meta {     /* its proxyMetadata */
         struct sw_slice key;
         struct sw_slice value;
     } * proxy_metadata;
     size_t n_proxy_metadata;
-    struct sw_node_unread { /* accepted for compatibility, nothing reads them yet */
-        const char *inpod_uds;
-    } unread;
     const char *unread_names[SW_OPTS_UNUSED_MAX]; /* which of those were set: worth a warning */
     size_t n_unread;
 };

@@ -492,13 +492,15 @@ static void put_pods(struct sw_jw *j, struct sw_node *n)
     }
     sw_jw_name(j, "workloadState");
     sw_jw_object(j);
-    for (size_t i = 0; i < n->n_pods; i++) {
-        const struct sw_pod *p = &n->pods[i];
+    SW_VEC_FOREACH (struct node_pod, it, &n->pods) {
+        const struct sw_pod *p = it->pod;
 
         sw_jw_name(j, p->uid);
         sw_jw_object(j);
         sw_jw_name(j, "state");
-        sw_jw_str(j, "Up");
+        sw_jw_str(j, it->up ? "Up" : "Pending");
+        if (!it->up)
+            put_cstr(j, "reason", it->why.msg);
         sw_jw_name(j, "info");
         sw_jw_object(j);
         put_cstr(j, "name", p->name);

@@ -259,6 +259,7 @@ static void server_free(struct server *sv)
         w->n_handshakes--;
     sw_metric_sub(w->sockets[SW_REPORTER_DESTINATION], 1);
     sw_list_unlink(&sv->link);
+    sv->pod->users--;
     w->n_servers--;
     sw_free(sv);
 }
@@ -314,6 +315,7 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     sv->local = local;
     tls.tls12 = w->config->tls12;
     sw_list_push_back(&w->servers, &sv->link);
+    p->users++;
     w->n_servers++;
     w->n_handshakes++;
     sw_metric_add(w->sockets[SW_REPORTER_DESTINATION], 1);
@@ -332,13 +334,16 @@ void sw_inbound_drain(struct sw_worker *w)
     }
 }
 
-void sw_inbound_close_all(struct sw_worker *w, const char *why)
+void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const char *why)
 {
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_ECLOSED, "%s", why);
     SW_LIST_FOREACH (it, &w->servers) {
-        sw_session_close(SW_CONTAINER_OF(it, struct server, link)->session, SW_OK, &err);
+        struct server *sv = SW_CONTAINER_OF(it, struct server, link);
+
+        if (!pod || sv->pod == pod)
+            sw_session_close(sv->session, SW_OK, &err);
     }
 }
 

@@ -49,16 +49,12 @@ static int parse_text(const struct sw_node *n, struct sw_slice text, struct sw_s
 
 /* ---- identities ---- */
 
-static const struct sw_workload *pod_workload(const struct sw_node *n, const struct sw_pod *p)
-{
-    return sw_state_local_workload(n->state, sw_slice_str(p->ns), sw_slice_str(p->name),
-                                   sw_slice_str(p->sa));
-}
-
-static void send_cred(struct sw_node *n, size_t pod, struct sw_tls_cred *cred, const char *error)
+static void send_cred(struct sw_node *n, const struct node_pod *p, struct sw_tls_cred *cred,
+                      const char *error)
 {
     for (size_t w = 0; w < n->n_workers; w++)
-        sw_worker_send_cred(&n->workers[w], pod, cred ? sw_tls_cred_ref(cred) : NULL, error);
+        sw_worker_send_cred(&n->workers[w], sw_pod_ref(p->pod), cred ? sw_tls_cred_ref(cred) : NULL,
+                            error);
 }
 
 static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cred,
@@ -66,12 +62,11 @@ static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cre
 {
     struct sw_node *n = arg;
 
-    for (size_t i = 0; i < n->n_pods; i++) {
-        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
+        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
 
-        if (!wl || !sw_slice_eq(wl->c->identity, identity))
-            continue;
-        send_cred(n, i, cred, error);
+        if (p->up && wl && sw_slice_eq(wl->c->identity, identity))
+            send_cred(n, p, cred, error);
     }
 }
 
@@ -100,8 +95,8 @@ static void want_identities(struct sw_node *n)
     struct wanted want = {.n = n};
     size_t n_served;
 
-    for (size_t i = 0; i < n->n_pods; i++) {
-        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
+        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
 
         if (wl)
             sw_vec_push(&want.ids, wl->c->identity);
@@ -114,29 +109,44 @@ static void want_identities(struct sw_node *n)
 }
 
 /* A worker has a connection that waits for the certificate of a pod. */
-static void on_need(void *arg, size_t pod)
+static void on_need(void *arg, struct sw_pod *pod)
 {
     struct sw_node *n = arg;
-    const struct sw_workload *wl;
+    /* None at the end: messages of workers that are gone. */
+    const struct sw_workload *wl = n->certs ? sw_pod_workload(n->state, pod) : NULL;
 
-    if (!n->certs)
-        return; /* the end: messages of workers that are gone */
-    wl = pod_workload(n, &n->pods[pod]);
     if (wl)
         sw_certs_need(n->certs, wl->c->identity);
+    (void)sw_pod_unref(pod);
 }
 
 /* Every worker gets, for each pod, the credential of the identity the pod has now. */
-static void send_creds(struct sw_node *n)
+static void send_creds(struct sw_node *n, bool only_new)
 {
-    for (size_t i = 0; i < n->n_pods; i++) {
-        const struct sw_workload *wl = pod_workload(n, &n->pods[i]);
+    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
+        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
         struct sw_certs_entry e = {0};
 
+        if (!p->up || (only_new && p->told))
+            continue;
+        p->told = true;
         if (wl)
             e = sw_certs_find(n->certs, wl->c->identity);
-        send_cred(n, i, e.cred, e.error);
+        send_cred(n, p, e.cred, e.error);
     }
+}
+
+static void on_refresh(struct sw_defer *d)
+{
+    struct sw_node *n = SW_CONTAINER_OF(d, struct sw_node, refresh);
+
+    want_identities(n);
+    send_creds(n, true);
+}
+
+void node_pods_changed(struct sw_node *n)
+{
+    sw_loop_defer(n->loop, &n->refresh, on_refresh);
 }
 
 /* A new snapshot, for everybody; the reference is ours. */
@@ -154,7 +164,7 @@ static void take_state(struct sw_node *n, struct sw_state *state)
         sw_worker_send_state(&n->workers[w], sw_state_ref(state));
     sw_dns_proxy_send_state(n->dns, sw_state_ref(state));
     if (local)
-        send_creds(n);
+        send_creds(n, false);
 }
 
 static void count_reload(struct sw_node *n, const char *result)
@@ -308,8 +318,6 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         .metrics = n->metrics,
         .egress = n->egress,
         .state = n->state,
-        .pods = n->pods,
-        .n_pods = n->n_pods,
         .main = n->loop,
         .on_need = on_need,
         .arg = n,
@@ -340,25 +348,18 @@ static int start_dns(struct sw_node *n, struct sw_err *err)
         .state = n->state,
         .group = n->config->port_reuse ? NODE_PORT_GROUP : NULL,
     };
-    int rc = SW_OK;
 
     if (!n->config->dns_capture || !n->config->enable_proxy)
         return SW_OK;
     n->dns = sw_dns_proxy_new(&from, err);
-    if (!n->dns)
-        return err->rc;
-    for (size_t i = 0; i < n->n_pods && rc == SW_OK; i++) {
-        if (!n->pods[i].self)
-            rc = sw_dns_proxy_add(n->dns, &n->pods[i], err);
-    }
-    return rc;
+    return n->dns ? SW_OK : err->rc;
 }
 
 static int open_ports(struct sw_node *n, struct sw_err *err)
 {
-    int rc = n->config->enable_proxy ? node_open_listeners(n, err) : SW_OK;
+    int rc = start_dns(n, err);
 
-    return rc == SW_OK ? start_dns(n, err) : rc;
+    return rc == SW_OK ? node_pods_start(n, err) : rc;
 }
 
 /* Enough is known, and the ports are open. */
@@ -367,7 +368,9 @@ static int serve(struct sw_node *n, struct sw_err *err)
     int rc = SW_OK;
 
     want_identities(n);
-    send_creds(n);
+    send_creds(n, false);
+    if (n->config->inpod_uds)
+        n->zds = node_zds_new(n, n->config->inpod_uds);
     for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
         rc = sw_worker_start(&n->workers[i], err);
     if (rc == SW_OK && n->dns)
@@ -493,8 +496,6 @@ static int start(struct sw_node *n, struct sw_err *err)
     if (rc == SW_OK)
         rc = start_certs(n, err);
     if (rc == SW_OK)
-        rc = node_open_pods(n, err);
-    if (rc == SW_OK)
         rc = start_workers(n, err);
     if (rc == SW_OK && !n->mesh)
         rc = open_ports(n, err);
@@ -515,10 +516,12 @@ static int start(struct sw_node *n, struct sw_err *err)
 static void stop(struct sw_node *n)
 {
     /* No more messages once the workers are gone: what sends them goes first. */
+    node_zds_free(n->zds);
     sw_filewatch_free(n->watch);
     sw_mesh_free(n->mesh);
     n->mesh = NULL;
     sw_admin_free(n->admin);
+    sw_defer_cancel(&n->refresh);
     sw_certs_free(n->certs);
     n->certs = NULL;
     sw_crew_end(&n->crew);
@@ -526,7 +529,7 @@ static void stop(struct sw_node *n)
         sw_worker_done(&n->workers[i]);
     sw_free(n->workers);
     sw_dns_proxy_free(n->dns);
-    node_close_pods(n);
+    node_pods_done(n);
     sw_egress_free(n->egress);
     sw_signals_free(n->signals);
     if (n->loop)
@@ -547,22 +550,19 @@ static void say_ready(struct sw_node *n)
     if (!n->config->local_ca && !n->config->ca_address)
         sw_log_warn("certs", "neither --local-ca nor --ca-address: workloads have no identity, "
                              "HBONE is refused");
-    for (size_t i = 0; i < n->n_pods; i++) {
-        if (!pod_workload(n, &n->pods[i]))
+    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
+        if (!sw_pod_workload(n->state, p->pod))
             sw_log_warn("config",
                         "no workload '%s' on node '%s' in the configuration: its "
                         "connections wait for one",
-                        n->pods[i].uid, n->config->node_name);
+                        p->pod->uid, n->config->node_name);
     }
     for (size_t i = 0; i < n->config->n_unread; i++)
         sw_log_warn("config", "%s is set but not implemented: ignored", n->config->unread_names[i]);
-    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_ACTIVE, NULL), (int64_t)n->n_pods);
-    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_PENDING, NULL), 0);
-    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STARTED, NULL), n->n_pods);
     sw_ready_done(n->ready, "proxy");
     sw_ready_done(n->ready, "dns proxy");
     sw_log_begin(&l, SW_LOG_INFO, "node", "ready");
-    sw_log_u64(&l, "pods", n->n_pods);
+    sw_log_u64(&l, "pods", n->pods.n);
     sw_log_u64(&l, "workers", n->n_workers);
     sw_log_u64(&l, "workloads", sw_state_workload_count(n->state));
     sw_log_end(&l);

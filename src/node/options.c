@@ -12,12 +12,16 @@ static const char *const formats[] = {"plain", "json", NULL};
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Whom to serve"},
     {"mode", "PROXY_MODE", SW_OPT_ENUM, AT(mode), .def = "shared", .choices = modes,
-     .help = "Serve the pods named by --pod, each in its own network namespace, or one workload in "
-             "this namespace."},
+     .help = "Serve the pods of the node agent (--agent-socket) and those named by --pod, each in "
+             "its own network namespace, or one workload in this namespace."},
     {"workload", "PROXY_WORKLOAD_INFO", SW_OPT_STR, AT(workload_text), .arg = "NS/NAME/SA",
      .help = "The workload of dedicated mode: namespace, name and service account."},
     {"pod", "SPANWIRE_PODS", SW_OPT_LIST, AT(pod_texts), .arg = "NS/NAME/SA=NETNS",
      .help = "A pod of shared mode and the path of its network namespace. May be repeated."},
+    {"agent-socket", "INPOD_UDS", SW_OPT_STR, AT(inpod_uds), .arg = "PATH",
+     .help = "Socket of the node agent, which hands over pods as they come and go (shared mode). "
+             "Default /var/run/ztunnel/ztunnel.sock where neither --pod nor a local configuration "
+             "is given."},
     {"enable-proxy", "ENABLE_PROXY", SW_OPT_BOOL, AT(enable_proxy), .def = "true", .arg = "BOOL",
      .help = "Open the proxy ports. Without them only the admin, metrics and readiness ports "
              "answer."},
@@ -208,10 +212,6 @@ static const struct sw_opt table[] = {
      .help =
          "Istio ProxyConfig as YAML; proxyAdminPort, statsPort, concurrency, discoveryAddress and "
          "proxyMetadata are read."},
-
-    {.type = SW_OPT_GROUP, .help = "Accepted for compatibility, not used by this version"},
-    {NULL, "INPOD_UDS", SW_OPT_STR, AT(unread.inpod_uds), .flags = SW_OPT_UNUSED,
-     .help = "Socket of the node agent."},
 };
 
 const struct sw_opts_cmd sw_node_options = {

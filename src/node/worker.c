@@ -10,12 +10,10 @@
 #include "tunnel/scratch.h"
 
 enum {
-    WORKLOAD_WAIT_S = 5,
     HANDSHAKE_S = 10,
     PING_S = 10,
     PING_TIMEOUT_S = 20,
     MAX_STREAMS = 200,
-    PARKED_MAX = 1024,
     TUNE_S = 20,
 };
 
@@ -36,19 +34,13 @@ struct sw_sock_opts sw_worker_dial_sock(const struct sw_worker *w, const struct 
     return o;
 }
 
-static const struct sw_workload *local_of(const struct sw_state *s, const struct sw_pod *p)
-{
-    return sw_state_local_workload(s, sw_slice_str(p->ns), sw_slice_str(p->name),
-                                   sw_slice_str(p->sa));
-}
-
 struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *wl)
 {
-    for (size_t i = 0; i < w->n_pods; i++) {
-        const struct sw_workload *own = w->pods[i].local;
+    SW_LIST_FOREACH (it, &w->pods) {
+        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
 
-        if (own && sw_slice_eq(sw_workload_uid(own), sw_workload_uid(wl)))
-            return &w->pods[i];
+        if (p->local && sw_slice_eq(sw_workload_uid(p->local), sw_workload_uid(wl)))
+            return p;
     }
     return NULL;
 }
@@ -117,6 +109,7 @@ static void wait_to_tune(struct sw_worker *w)
 void sw_live_add(struct sw_worker *w, struct sw_live *l)
 {
     sw_list_push_back(&w->lives, &l->link);
+    l->pod->users++;
     w->n_lives++;
     wait_to_tune(w);
 }
@@ -126,105 +119,8 @@ void sw_live_remove(struct sw_worker *w, struct sw_live *l)
     if (!sw_list_linked(&l->link))
         return;
     sw_list_unlink(&l->link);
+    l->pod->users--;
     w->n_lives--;
-}
-
-/* ---- accepting ---- */
-
-static void serve(struct sw_listener *l, int fd, const struct sw_addr *peer)
-{
-    switch (l->kind) {
-    case SW_LISTEN_OUTBOUND:
-        sw_outbound_accept(l->pod, fd, peer);
-        break;
-    case SW_LISTEN_PLAIN:
-        sw_plain_accept(l->pod, fd, peer);
-        break;
-    case SW_LISTEN_HBONE:
-        sw_inbound_accept(l->pod, fd, peer);
-        break;
-    case SW_LISTEN_SOCKS5:
-        sw_socks5_accept(l->pod, fd, peer);
-        break;
-    }
-}
-
-static void unpark(struct sw_parked *k)
-{
-    sw_timer_stop(k->worker->loop, &k->deadline);
-    sw_list_unlink(&k->link);
-    k->worker->n_lives--;
-    k->worker->n_parked--;
-    sw_free(k);
-}
-
-static void turn_away(struct sw_listener *l, int fd, const struct sw_addr *peer, const char *why)
-{
-    bool out = l->kind == SW_LISTEN_OUTBOUND || l->kind == SW_LISTEN_SOCKS5;
-    struct sw_addr dst = sw_sock_original_dst(fd);
-
-    sw_ledger_refused(&l->pod->worker->book, out ? SW_OUTBOUND : SW_INBOUND, peer, &dst,
-                      "unknown_workload", why);
-    sw_sock_close(fd);
-}
-
-static void on_park_deadline(struct sw_timer *t)
-{
-    struct sw_parked *k = SW_CONTAINER_OF(t, struct sw_parked, deadline);
-
-    turn_away(k->listener, k->fd, &k->peer,
-              k->listener->pod->local ? "no certificate for the local workload in time"
-                                      : "local workload did not become known in time");
-    unpark(k);
-}
-
-/* The workload may be just about to become known: wait for it a while. */
-static void park(struct sw_listener *l, int fd, const struct sw_addr *peer)
-{
-    struct sw_worker *w = l->pod->worker;
-    struct sw_parked *k = SW_NEW(struct sw_parked);
-
-    k->worker = w;
-    k->listener = l;
-    k->fd = fd;
-    k->peer = *peer;
-    sw_list_push_back(&w->parked, &k->link);
-    w->n_lives++;
-    w->n_parked++;
-    sw_timer_start(w->loop, &k->deadline, WORKLOAD_WAIT_S * SW_NS_PER_S, on_park_deadline);
-    if (l->pod->local)
-        sw_worker_need_cred(l->pod);
-}
-
-/* One whose certificate cannot be had is served too: with the reason, at once. */
-static bool pod_ready(const struct sw_listener *l)
-{
-    return l->pod->local && (l->kind != SW_LISTEN_HBONE || l->pod->cred || l->pod->cred_error);
-}
-
-void sw_worker_serve_parked(struct sw_worker *w)
-{
-    SW_LIST_FOREACH (it, &w->parked) {
-        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
-        struct sw_parked copy = *k;
-
-        if (!pod_ready(k->listener))
-            continue;
-        unpark(k);
-        serve(copy.listener, copy.fd, &copy.peer);
-    }
-}
-
-static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
-{
-    struct sw_listener *l = SW_CONTAINER_OF(a, struct sw_listener, acceptor);
-
-    if (pod_ready(l))
-        serve(l, fd, peer);
-    else if (l->pod->worker->n_parked < PARKED_MAX)
-        park(l, fd, peer);
-    else
-        turn_away(l, fd, peer, "local workload is not known, and too many wait for it");
 }
 
 static void on_accept_pause(struct sw_accept_group *g)
@@ -262,8 +158,12 @@ static void take_state(struct sw_crew_thread *t, void *state)
 
     w->state = state;
     /* Most changes are about pods of other nodes: nothing here depends on those. */
-    for (size_t i = 0; local && i < w->n_pods; i++)
-        w->pods[i].local = local_of(w->state, w->pods[i].pod);
+    SW_LIST_FOREACH (it, &w->pods) {
+        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
+
+        if (local)
+            p->local = sw_pod_workload(w->state, p->pod);
+    }
     if (sw_state_authz_version(old) != sw_state_authz_version(state))
         recheck_guards(w);
     if (local)
@@ -304,8 +204,12 @@ static void worker_drain(struct sw_crew_thread *t)
 {
     struct sw_worker *w = worker_of(t);
 
-    for (size_t i = 0; i < w->n_listeners; i++)
-        sw_accept_finish(&w->listeners[i].acceptor);
+    SW_LIST_FOREACH (it, &w->pods) {
+        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
+
+        for (size_t i = 0; i < SW_LISTEN_KINDS; i++)
+            sw_accept_finish(&p->listeners[i].acceptor);
+    }
     sw_accept_done(&w->accept);
     sw_inbound_drain(w);
 }
@@ -328,13 +232,8 @@ static void worker_kill(struct sw_crew_thread *t)
         l->ops->end(l, why);
         assert(!sw_list_linked(&l->link));
     }
-    SW_LIST_FOREACH (it, &w->parked) {
-        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
-
-        sw_sock_close(k->fd);
-        unpark(k);
-    }
-    sw_inbound_close_all(w, why);
+    sw_worker_close_parked(w, NULL);
+    sw_inbound_close_all(w, NULL, why);
 }
 
 static void worker_end(struct sw_crew_thread *t)
@@ -412,6 +311,8 @@ int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, stru
     sw_list_init(&w->servers);
     sw_list_init(&w->parked);
     sw_list_init(&w->cred_waits);
+    sw_list_init(&w->pods);
+    sw_list_init(&w->graves);
     rc = sw_crew_thread_init(&w->thread, from->crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
@@ -434,53 +335,22 @@ int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, stru
     };
     w->pool = sw_pool_new(w->loop, &pool);
     w->state = sw_state_ref(from->state);
-    w->n_pods = from->n_pods;
-    w->pods = SW_NEW_ARRAY(struct sw_wpod, w->n_pods);
-    for (size_t i = 0; i < w->n_pods; i++) {
-        w->pods[i].worker = w;
-        w->pods[i].pod = &from->pods[i];
-        w->pods[i].local = local_of(w->state, w->pods[i].pod);
-    }
-    w->listeners = SW_NEW_ARRAY(struct sw_listener, w->n_pods * SW_LISTEN_KINDS);
     return SW_OK;
-}
-
-void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd,
-                            int mark)
-{
-    struct sw_listener *l = &w->listeners[w->n_listeners++];
-
-    *l = (struct sw_listener){.pod = &w->pods[pod], .kind = kind, .fd = fd, .mark = mark};
 }
 
 int sw_worker_start(struct sw_worker *w, struct sw_err *err)
 {
-    for (size_t i = 0; i < w->n_listeners; i++) {
-        struct sw_listener *l = &w->listeners[i];
-        int rc = sw_accept_open(&w->accept, &l->acceptor, SW_TAKE_FD(l->fd), on_accept, err);
-
-        if (rc != SW_OK)
-            return rc;
-        l->acceptor.mark = SW_TAKE_FD(l->mark);
-    }
     return sw_crew_thread_start(&w->thread, err);
 }
 
 void sw_worker_done(struct sw_worker *w)
 {
-    for (size_t i = 0; i < w->n_listeners; i++) {
-        sw_sock_close(w->listeners[i].fd);
-        sw_sock_close(w->listeners[i].mark);
-    }
     sw_accept_done(&w->accept);
-    sw_free(w->listeners);
     sw_pool_free(w->pool);
+    if (w->loop)
+        sw_timer_stop(w->loop, &w->bury);
     sw_crew_thread_done(&w->thread);
-    for (size_t i = 0; i < w->n_pods; i++) {
-        (void)sw_tls_cred_unref(w->pods[i].cred);
-        sw_free(w->pods[i].cred_error);
-    }
-    sw_free(w->pods);
+    sw_worker_free_pods(w);
     (void)sw_state_unref(w->state);
     sw_map_done(&w->book.parties);
     sw_lookup_book_done(&w->lookups);

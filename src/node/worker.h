@@ -26,9 +26,13 @@
 
 struct sw_worker;
 
-/* A workload we serve: one per pod namespace, or the only one in dedicated mode. Immutable. */
+/*
+ * A workload we serve: one per pod namespace, or the only one in dedicated mode. Counted; nothing
+ * changes once workers know it.
+ */
 struct sw_pod {
-    char *uid; /* "ns/name/sa", as given; owned */
+    atomic_uint refs;
+    char *uid; /* the agent's, or "ns/name/sa"; owned */
     char *ns;  /* owned, like the next ones */
     char *name;
     char *sa;
@@ -37,15 +41,13 @@ struct sw_pod {
     bool transparent; /* the kernel lets us use addresses that are not ours */
 };
 
-/* A worker's view of a pod. */
-struct sw_wpod {
-    struct sw_worker *worker;
-    const struct sw_pod *pod;
-    const struct sw_workload *local; /* in worker->state; NULL while unknown */
-    struct sw_tls_cred *cred;        /* owned; NULL while none was issued */
-    char *cred_error;                /* owned; why there is none; NULL: it is being fetched */
-    bool needed;                     /* the main thread knows that connections wait for it */
-};
+/* With one reference; copies the texts, takes the descriptor. */
+struct sw_pod *sw_pod_new(const char *uid, const struct sw_node_workload *who, int netns_fd);
+struct sw_pod *sw_pod_ref(struct sw_pod *p);
+/* Accepts NULL; always returns NULL. */
+struct sw_pod *sw_pod_unref(struct sw_pod *p);
+/* The record of the pod, or NULL: not known (yet). */
+const struct sw_workload *sw_pod_workload(const struct sw_state *s, const struct sw_pod *p);
 
 /* A connection that waits until its pod has a certificate, or cannot have one. */
 struct sw_cred_wait {
@@ -68,8 +70,25 @@ struct sw_listener {
     struct sw_acceptor acceptor;
     struct sw_wpod *pod;
     enum sw_listen_kind kind;
-    int fd;   /* owned; -1 once the acceptor has it */
-    int mark; /* the same: of the shared port */
+};
+
+/* The listening sockets of a pod for one worker, by kind; -1: none. */
+struct sw_pod_sockets {
+    int fd[SW_LISTEN_KINDS];   /* owned */
+    int mark[SW_LISTEN_KINDS]; /* owned: of the shared port */
+};
+
+/* A worker's view of a pod. */
+struct sw_wpod {
+    struct sw_list link; /* in the worker's pods, or its graves */
+    struct sw_worker *worker;
+    struct sw_pod *pod;              /* a reference */
+    const struct sw_workload *local; /* in worker->state; NULL while unknown */
+    struct sw_tls_cred *cred;        /* owned; NULL while none was issued */
+    char *cred_error;                /* owned; why there is none; NULL: it is being fetched */
+    bool needed;                     /* the main thread knows that connections wait for it */
+    struct sw_listener listeners[SW_LISTEN_KINDS];
+    size_t users; /* connections that name it */
 };
 
 enum { SW_CONNECT_S = 10 }; /* how long any TCP connect may take */
@@ -136,10 +155,9 @@ struct sw_worker {
     struct sw_metric *accept_pauses;
     struct sw_metric *fast_path;
     struct sw_metric *sockets[2]; /* by reporter */
-    struct sw_wpod *pods;         /* owned array */
-    size_t n_pods;
-    struct sw_listener *listeners; /* owned array */
-    size_t n_listeners;
+    struct sw_list pods;          /* struct sw_wpod, owned */
+    struct sw_list graves;        /* removed ones, freed when nothing names them any more */
+    struct sw_timer bury;
     struct sw_ledger_book book;
     struct sw_list guards;
     struct sw_list lives;
@@ -156,7 +174,7 @@ struct sw_worker {
     struct sw_session_config session_config;
     struct sw_sock_opts sock; /* mark, keep-alive; netns is set per use */
     struct sw_loop *main;     /* this and the next two: of the setup */
-    void (*on_need)(void *arg, size_t pod);
+    void (*on_need)(void *arg, struct sw_pod *pod);
     void *need_arg;
 };
 
@@ -181,6 +199,8 @@ void sw_worker_wait_cred(struct sw_wpod *p, struct sw_cred_wait *wait,
                          void (*cb)(struct sw_cred_wait *wait, const char *error));
 /* One that does not wait is fine. */
 void sw_worker_cancel_wait(struct sw_worker *w, struct sw_cred_wait *wait);
+/* The pod's certificate, or why there is none, arrived; takes both over. */
+void sw_worker_take_cred(struct sw_wpod *p, struct sw_tls_cred *cred, char *error);
 
 void sw_live_add(struct sw_worker *w, struct sw_live *l);
 void sw_live_remove(struct sw_worker *w, struct sw_live *l);
@@ -195,7 +215,8 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
 void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
 /* Inbound HBONE connections: start draining all, close all, re-check revocations. */
 void sw_inbound_drain(struct sw_worker *w);
-void sw_inbound_close_all(struct sw_worker *w, const char *why);
+/* pod NULL: of all pods. */
+void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const char *why);
 void sw_inbound_recheck(struct sw_worker *w);
 
 /* ---- life, called by the main thread ---- */
@@ -206,11 +227,10 @@ struct sw_worker_setup {
     struct sw_metrics *metrics;
     struct sw_egress *egress;
     struct sw_state *state; /* a reference is taken */
-    const struct sw_pod *pods;
-    size_t n_pods;
-    /* On the main loop: a connection waits for the certificate of this pod. */
+    /* On the main loop: a connection waits for the certificate of this pod (a
+     * reference, the callee's). */
     struct sw_loop *main;
-    void (*on_need)(void *arg, size_t pod);
+    void (*on_need)(void *arg, struct sw_pod *pod);
     void *arg;
     void (*lookup)(void *arg, struct sw_slice key); /* on demand only */
     void *lookup_arg;
@@ -218,16 +238,27 @@ struct sw_worker_setup {
 /* One more of the crew. */
 SW_NODISCARD int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from,
                                 struct sw_err *err);
-/* Gives the worker a listening socket; before sw_worker_start. */
-void sw_worker_add_listener(struct sw_worker *w, size_t pod, enum sw_listen_kind kind, int fd,
-                            int mark);
 /* Accepts and runs. */
 SW_NODISCARD int sw_worker_start(struct sw_worker *w, struct sw_err *err);
 /* Frees what the worker has; after sw_crew_end. */
 void sw_worker_done(struct sw_worker *w);
-/* Messages; each takes over the reference it is given. */
+/* Messages; each takes over the references and sockets it is given. */
 void sw_worker_send_state(struct sw_worker *w, struct sw_state *s);
+/* Serves the pod from now on. */
+void sw_worker_send_pod(struct sw_worker *w, struct sw_pod *p,
+                        const struct sw_pod_sockets *sockets);
+/* Ends everything of the pod at once: it is gone. */
+void sw_worker_send_pod_gone(struct sw_worker *w, struct sw_pod *p);
 /* c NULL: there is none, and 'error' (copied) says why; both NULL: it is being fetched. */
-void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *c, const char *error);
+void sw_worker_send_cred(struct sw_worker *w, struct sw_pod *p, struct sw_tls_cred *c,
+                         const char *error);
 /* A lookup has its answer; key is copied. */
 void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_lookup_end end);
+
+/* ---- inside the worker: pods/worker_pods.c ---- */
+/* A connection of a listener: serves or parks it, or turns it away. */
+void sw_worker_accepted(struct sw_acceptor *a, int fd, const struct sw_addr *peer);
+/* Closes the connections that wait for the pod; NULL: for any. */
+void sw_worker_close_parked(struct sw_worker *w, const struct sw_wpod *pod);
+/* Frees all pods; the loop is gone. */
+void sw_worker_free_pods(struct sw_worker *w);

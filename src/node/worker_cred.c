@@ -10,9 +10,9 @@ enum { CRED_WAIT_S = 10 }; /* a connection waits no longer for a certificate */
 
 struct need {
     struct sw_msg msg;
-    void (*cb)(void *arg, size_t pod);
+    void (*cb)(void *arg, struct sw_pod *pod);
     void *arg;
-    size_t pod;
+    struct sw_pod *pod; /* a reference */
 };
 
 static void on_need(struct sw_msg *m)
@@ -33,7 +33,7 @@ void sw_worker_need_cred(struct sw_wpod *p)
     p->needed = true;
     n = SW_NEW(struct need);
     *n = (struct need){
-        .msg = {.cb = on_need}, .cb = w->on_need, .arg = w->need_arg, .pod = (size_t)(p - w->pods)};
+        .msg = {.cb = on_need}, .cb = w->on_need, .arg = w->need_arg, .pod = sw_pod_ref(p->pod)};
     sw_loop_post(w->main, &n->msg);
 }
 
@@ -92,37 +92,17 @@ static void wake_waits(struct sw_worker *w, const struct sw_wpod *p)
 
 /* ---- arriving ---- */
 
-struct new_cred {
-    size_t pod;
-    struct sw_tls_cred *cred;
-    char *error;
-};
-
-static void take_cred(struct sw_crew_thread *t, void *arg)
+void sw_worker_take_cred(struct sw_wpod *p, struct sw_tls_cred *cred, char *error)
 {
-    struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, thread);
-    struct new_cred *c = arg;
-    struct sw_wpod *p = &w->pods[c->pod];
+    struct sw_worker *w = p->worker;
 
     (void)sw_tls_cred_unref(p->cred);
     sw_free(p->cred_error);
-    p->cred = c->cred;
-    p->cred_error = c->error;
+    p->cred = cred;
+    p->cred_error = error;
     p->needed = false;
-    sw_free(c);
     if (p->cred && sw_tls_cred_has_crl(p->cred))
         sw_inbound_recheck(w);
     wake_waits(w, p);
     sw_worker_serve_parked(w);
-}
-
-void sw_worker_send_cred(struct sw_worker *w, size_t pod, struct sw_tls_cred *cred,
-                         const char *error)
-{
-    struct new_cred *c = SW_NEW(struct new_cred);
-
-    c->pod = pod;
-    c->cred = cred;
-    c->error = error && !cred ? sw_strdup(error) : NULL;
-    sw_crew_order(&w->thread, take_cred, c);
 }

@@ -95,6 +95,10 @@
       "Workloads that came under service") \
     X(PROXIES_STOPPED, COUNTER, "workload_manager_proxies_stopped", "", \
       "Workloads that left service") \
+    X(ZDS_CONNECTED, GAUGE, "spanwire_zds_connected", "", \
+      "1 while the node agent is connected") \
+    X(ZDS_REFUSALS, COUNTER, "spanwire_zds_refusals", "reason", \
+      "Requests of the node agent that were refused") \
     X(OPEN_FDS, GAUGE, "process_open_fds", "", \
       "Open file descriptors of the process") \
     X(MAX_FDS, GAUGE, "process_max_fds", "", \

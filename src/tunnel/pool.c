@@ -343,21 +343,29 @@ static void list_conns(struct sw_pool *p, struct conns *ret)
     }
 }
 
-static void close_all(struct sw_pool *p)
+/* owner NULL: of all. */
+static void close_conns(struct sw_pool *p, const void *owner)
 {
     struct conns all = {0};
 
     list_conns(p, &all);
-    for (size_t i = 0; i < all.v.n; i++)
-        close_conn(all.v.p[i]);
+    for (size_t i = 0; i < all.v.n; i++) {
+        if (!owner || all.v.p[i]->owner == owner)
+            close_conn(all.v.p[i]);
+    }
     sw_vec_done(&all.v);
+}
+
+void sw_pool_close_owner(struct sw_pool *p, const void *owner)
+{
+    close_conns(p, owner);
 }
 
 void sw_pool_free(struct sw_pool *p)
 {
     if (!p)
         return;
-    close_all(p);
+    close_conns(p, NULL);
     if (p->n_conns == 0) {
         sw_map_done(&p->keys);
         sw_free(p);

@@ -65,7 +65,8 @@ struct sw_session *sw_pool_get(struct sw_pool *p, const struct sw_pool_target *t
                                struct sw_pool_wait *w, sw_pool_cb cb, bool *ret_hit);
 /* No callback any more. Harmless on one that is not waiting. */
 void sw_pool_cancel(struct sw_pool_wait *w);
-/* Closes all connections of an owner (its workload is gone). */
+/* Closes all connections of an owner (its workload is gone); waiters are not called. */
+void sw_pool_close_owner(struct sw_pool *p, const void *owner);
 /* Calls fn for every open session; fn may close it. */
 void sw_pool_each(struct sw_pool *p, void (*fn)(struct sw_session *s, const void *owner, void *arg),
                   void *arg);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -200,7 +201,7 @@ static void on_kill(struct sw_crew_thread *t)
 
     SW_LIST_FOREACH (it, &p->queries)
         dnsp_query_free(SW_CONTAINER_OF(it, struct dns_query, link));
-    dnsp_close_conns(p);
+    dnsp_close_conns(p, NULL);
 }
 
 static void read_rest(struct dns_socket *s)
@@ -331,6 +332,45 @@ int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod, struct sw
     else
         pod_free(d);
     return rc;
+}
+
+static void drop_pod(struct dns_pod *pod)
+{
+    struct sw_dns_proxy *p = pod->proxy;
+
+    dnsp_close_conns(p, pod);
+    SW_LIST_FOREACH (it, &p->queries) {
+        struct dns_query *q = SW_CONTAINER_OF(it, struct dns_query, link);
+
+        if (q->pod == pod)
+            dnsp_query_free(q);
+    }
+    for (size_t k = 0; k < pod->n_socks; k++)
+        sw_accept_close(&pod->socks[k].acceptor);
+    sw_list_unlink(&pod->link);
+    pod_free(pod);
+}
+
+static void take_pod_gone(struct sw_crew_thread *t, void *arg)
+{
+    struct sw_dns_proxy *p = proxy_of(t);
+    char *uid = arg;
+
+    SW_LIST_FOREACH (it, &p->pods) {
+        struct dns_pod *pod = SW_CONTAINER_OF(it, struct dns_pod, link);
+
+        if (!p->ended && strcmp(pod->uid, uid) == 0) {
+            drop_pod(pod);
+            break;
+        }
+    }
+    sw_free(uid);
+}
+
+void sw_dns_proxy_remove(struct sw_dns_proxy *p, const char *uid)
+{
+    if (p)
+        sw_crew_order(&p->thread, take_pod_gone, sw_strdup(uid));
 }
 
 /* ---- life ---- */

@@ -28,6 +28,8 @@ SW_NODISCARD struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_set
  */
 SW_NODISCARD int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod,
                                   struct sw_err *err);
+/* Ends everything of the pod at once: it is gone. One that is not served is no matter, nor NULL. */
+void sw_dns_proxy_remove(struct sw_dns_proxy *p, const char *uid);
 SW_NODISCARD int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err);
 /* A message; takes over the reference. NULL for p is fine. */
 void sw_dns_proxy_send_state(struct sw_dns_proxy *p, struct sw_state *state);

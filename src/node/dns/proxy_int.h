@@ -120,4 +120,5 @@ void dnsp_conn_send(struct dns_conn *c, const uint8_t *p, size_t n);
 void dnsp_conn_add(struct dns_conn *c, struct dns_query *q);
 /* The query is over: the connection may take another. */
 void dnsp_conn_remove(struct dns_query *q);
-void dnsp_close_conns(struct sw_dns_proxy *p);
+/* pod NULL: of all. */
+void dnsp_close_conns(struct sw_dns_proxy *p, const struct dns_pod *pod);

@@ -56,10 +56,14 @@ static void close_conn(struct dns_conn *c)
     sw_loop_defer(p->loop, &c->free, free_conn);
 }
 
-void dnsp_close_conns(struct sw_dns_proxy *p)
+void dnsp_close_conns(struct sw_dns_proxy *p, const struct dns_pod *pod)
 {
-    SW_LIST_FOREACH (it, &p->conns)
-        close_conn(SW_CONTAINER_OF(it, struct dns_conn, link));
+    SW_LIST_FOREACH (it, &p->conns) {
+        struct dns_conn *c = SW_CONTAINER_OF(it, struct dns_conn, link);
+
+        if (!pod || c->pod == pod)
+            close_conn(c);
+    }
 }
 
 /* Queries have a deadline of their own. */
