@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `spanwire cni redirect apply|remove|show`. */
+/* `spanwire cni redirect apply|remove|show`, `cni agent`, `cni uninstall`, and the plugin itself.
+ */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
+#include "cni/agent/agent.h"
+#include "cni/plugin/plugin.h"
 #include "cni/redirect.h"
 #include "io/netns.h"
 
@@ -45,7 +50,9 @@ const struct sw_opts_cmd sw_cni_redirect_options = {
     .summary = "Redirects the TCP connections of a pod to the node proxy, with nftables rules and\n"
                "a routing rule inside its network namespace. apply replaces what is there in one\n"
                "step, remove takes out exactly that, show prints it and touches nothing.",
-    .epilogue = "apply and remove need root (CAP_NET_ADMIN and CAP_SYS_ADMIN), nft and ip.",
+    .epilogue = "apply and remove need root (CAP_NET_ADMIN and CAP_SYS_ADMIN), nft and ip.\n"
+                "'spanwire cni agent --help' and 'spanwire cni uninstall --help' list the options "
+                "of the\nnode agent; called by a container runtime, 'spanwire cni' is a plugin.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
     .max_args = 1,
@@ -145,13 +152,46 @@ static int redirect(int argc, char **argv)
     return 0;
 }
 
+static int agent(int argc, char **argv,
+                 int (*run_it)(const struct sw_agent_config *c, struct sw_err *err))
+{
+    struct sw_agent_config c;
+    struct sw_err err = {0};
+    int rc = sw_agent_config_read(&c, argc, argv, &err);
+    int status;
+
+    if (rc == SW_OK)
+        rc = sw_log_filter(sw_slice_str(c.log_level), true, &err);
+    if (rc == SW_OK) {
+        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log_format);
+        rc = run_it(&c, &err);
+        sw_log_stop();
+        if (rc != SW_OK)
+            (void)sw_err_prefix(&err, "cni %s", argv[0]);
+    }
+    if (rc == SW_EOF)
+        status = sw_cmd_help(&sw_agent_options);
+    else
+        status = rc == SW_OK ? 0 : sw_cmd_fail(&err);
+    sw_agent_config_done(&c);
+    return status;
+}
+
 int sw_cmd_cni(int argc, char **argv)
 {
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+    const char *verb = argc >= 2 ? argv[1] : "";
+
+    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0)
         return sw_cmd_help(&sw_cni_redirect_options);
-    if (argc < 2 || strcmp(argv[1], "redirect") != 0) {
-        (void)fprintf(stderr, "spanwire: cni: the command is 'cni redirect apply|remove|show'\n");
-        return 1;
-    }
-    return redirect(argc - 1, argv + 1);
+    if (argc < 2 && sw_cni_called())
+        return sw_cni_plugin();
+    if (strcmp(verb, "redirect") == 0)
+        return redirect(argc - 1, argv + 1);
+    if (strcmp(verb, "agent") == 0)
+        return agent(argc - 1, argv + 1, sw_agent_run);
+    if (strcmp(verb, "uninstall") == 0)
+        return agent(argc - 1, argv + 1, sw_agent_uninstall);
+    (void)fprintf(stderr, "spanwire: cni: the command is 'cni redirect apply|remove|show', "
+                          "'cni agent' or 'cni uninstall'\n");
+    return 1;
 }

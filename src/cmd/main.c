@@ -9,6 +9,8 @@
 #include "cmd/cert.h"
 #include "cmd/cmd.h"
 #include "cmd/store.h"
+#include "cni/agent/agent.h"
+#include "cni/plugin/plugin.h"
 #include "gateway/worker/gateway.h"
 #include "io/sandbox.h"
 #include "node/config.h"
@@ -39,8 +41,8 @@ static const struct command {
      &sw_relay_options, 8, SW_SANDBOX_ROLE},
     {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL, 1,
      SW_SANDBOX_NONE},
-    {"cni", "redirect a pod's connections to the node", sw_cmd_cni, &sw_cni_redirect_options, 8,
-     SW_SANDBOX_NONE},
+    {"cni", "CNI plugin and node agent: bring pods into the mesh", sw_cmd_cni,
+     &sw_cni_redirect_options, 8, SW_SANDBOX_NONE},
     {"store", "check, back up and restore the control plane's objects", sw_cmd_store,
      &sw_store_options, 8, SW_SANDBOX_NONE},
     {"control", "serve the API from an embedded store", sw_cmd_control, &sw_control_options, 8,
@@ -112,11 +114,14 @@ static int print_man_commands(void)
 static int print_man(const char *name)
 {
     const struct command *c = find(name);
+    const struct sw_opts_cmd *options = c ? c->options : NULL;
     SW_BUF_AUTO text = {.max = 1 << 16};
 
-    if (!c || !c->options)
+    if (strcmp(name, "cni-agent") == 0)
+        options = &sw_agent_options;
+    if (!options)
         return unknown(name);
-    if (sw_opts_man(c->options, &text) != SW_OK)
+    if (sw_opts_man(options, &text) != SW_OK)
         return 1;
     (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
     return fflush(stdout) == 0 ? 0 : 1;
@@ -142,6 +147,9 @@ int main(int argc, char **argv)
     const struct command *c;
     struct sw_err err = {0};
 
+    /* As container runtimes call a plugin: by its name, without arguments. */
+    if (argc == 1 && sw_cni_called() && strcmp(basename(argv[0]), SW_CNI_PLUGIN) == 0)
+        return sw_cni_plugin();
     if (argc < 2) {
         (void)usage(stderr);
         return 1;

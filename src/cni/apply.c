@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -31,10 +32,10 @@ static bool said(const struct sw_buf *out, const char *words)
     return memmem(sw_buf_slice(out).p, sw_buf_len(out), words, strlen(words)) != NULL;
 }
 
-static int run_nft(int netns_fd, const struct sw_buf *rules, struct sw_err *err)
+int sw_redirect_run(int netns_fd, struct sw_slice script, struct sw_err *err)
 {
     static const char *const argv[] = {"nft", "-f", "-", NULL};
-    struct sw_child c = {.argv = argv, .input = sw_buf_slice(rules)};
+    struct sw_child c = {.argv = argv, .input = script};
     SW_BUF_AUTO out = {.max = OUTPUT_MAX};
     int status;
     int rc = sw_child_run(netns_fd, &c, &out, &status, err);
@@ -112,13 +113,53 @@ static int add_routes(int netns_fd, bool ipv6, bool *added, struct sw_err *err)
     return rc;
 }
 
+/* Redirected by mistake, a host loses its own connections, the one of whoever repairs it first. */
+static int refuse_host(int netns_fd, struct sw_err *err)
+{
+    static const char *const hosts[] = {"/proc/self/ns/net", "/proc/1/ns/net"};
+    struct stat pod;
+
+    if (fstat(netns_fd, &pod) != 0)
+        return sw_err_sys(err, errno, "cannot look at the namespace");
+    for (size_t i = 0; i < SW_ARRAY_LEN(hosts); i++) {
+        struct stat host;
+
+        if (stat(hosts[i], &host) == 0 && host.st_dev == pod.st_dev && host.st_ino == pod.st_ino)
+            return sw_err_set(err, SW_EINVAL,
+                              "this is the host's own network namespace ('%s'), not a pod's",
+                              hosts[i]);
+    }
+    return SW_OK;
+}
+
+int sw_redirect_verify(int netns_fd, struct sw_err *err)
+{
+    static const char *const argv[] = {"nft", "list", "tables", "inet", NULL};
+    struct sw_child c = {.argv = argv};
+    SW_BUF_AUTO out = {.max = 16 * OUTPUT_MAX};
+    int status;
+    int rc = sw_child_run(netns_fd, &c, &out, &status, err);
+
+    if (rc != SW_OK)
+        return rc;
+    if (status != 0)
+        return sw_err_set(err, SW_ESYS, "nft failed (status %d): %.*s", status,
+                          SW_SLICE_ARG(first_line(&out)));
+    if (!said(&out, "table inet istio-ambient-nat") ||
+        !said(&out, "table inet istio-ambient-mangle"))
+        return sw_err_set(err, SW_ENOENT, "the redirection rules are missing");
+    return SW_OK;
+}
+
 int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *err)
 {
     SW_BUF_AUTO rules = {.max = SW_REDIRECT_TEXT_MAX};
     bool added[ROUTES_MAX] = {false};
     struct ipv6 v6 = {0};
-    int rc = sw_redirect_check(r, err);
+    int rc = refuse_host(netns_fd, err);
 
+    if (rc == SW_OK)
+        rc = sw_redirect_check(r, err);
     if (rc == SW_OK)
         rc = sw_redirect_ruleset(r, &rules);
     if (rc == SW_OK)
@@ -126,7 +167,7 @@ int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *
     if (rc == SW_OK)
         rc = add_routes(netns_fd, r->ipv6 && v6.on_lo, added, err);
     if (rc == SW_OK)
-        rc = run_nft(netns_fd, &rules, err);
+        rc = sw_redirect_run(netns_fd, sw_buf_slice(&rules), err);
     if (rc != SW_OK)
         undo_routes(netns_fd, added);
     return rc;
@@ -141,7 +182,7 @@ int sw_redirect_remove(int netns_fd, struct sw_err *err)
 
     /* Rules first: as long as marks are set, the routes are needed. */
     if (rc == SW_OK)
-        rc = run_nft(netns_fd, &rules, err);
+        rc = sw_redirect_run(netns_fd, sw_buf_slice(&rules), err);
     if (rc == SW_OK)
         rc = sw_netns_run(netns_fd, read_ipv6, &v6, err);
     for (size_t i = sw_redirect_n_routes; rc == SW_OK && i-- > 0;) {

@@ -41,8 +41,13 @@ SW_NODISCARD int sw_redirect_show(const struct sw_redirect *r, struct sw_buf *ou
 
 /*
  * Puts the redirection into the namespace. On failure the rules are as before and routes added
- * by this call are taken back. SW_ENOENT: nft or ip is not installed; SW_ESYS: not permitted.
+ * by this call are taken back. SW_EINVAL also for our own namespace and that of the first process:
+ * it would cut the host off. SW_ENOENT: nft or ip is not installed; SW_ESYS: not permitted.
  */
 SW_NODISCARD int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *err);
+/* SW_OK when the redirection is there, SW_ENOENT with what is missing when it is not. */
+SW_NODISCARD int sw_redirect_verify(int netns_fd, struct sw_err *err);
+/* Runs a script of nft in the namespace (-1: here); all of it or nothing. */
+SW_NODISCARD int sw_redirect_run(int netns_fd, struct sw_slice script, struct sw_err *err);
 /* Takes it out again; what is not there is no error. */
 SW_NODISCARD int sw_redirect_remove(int netns_fd, struct sw_err *err);

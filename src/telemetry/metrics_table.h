@@ -99,6 +99,12 @@
       "1 while the node agent is connected") \
     X(ZDS_REFUSALS, COUNTER, "spanwire_zds_refusals", "reason", \
       "Requests of the node agent that were refused") \
+    X(CNI_PODS, GAUGE, "spanwire_cni_pods", "state", \
+      "Pods of the node agent: enrolled, or pending on the way in or out") \
+    X(CNI_ADDS, COUNTER, "spanwire_cni_adds", "result", \
+      "Calls of the plugin for new pods, by what came of them") \
+    X(CNI_FAILURES, COUNTER, "spanwire_cni_failures", "reason", \
+      "Steps into or out of the mesh that failed and are tried again") \
     X(OPEN_FDS, GAUGE, "process_open_fds", "", \
       "Open file descriptors of the process") \
     X(MAX_FDS, GAUGE, "process_max_fds", "", \

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cni/agent/netns.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "io/filewatch.h"
+#include "io/netns.h"
+
+enum { CGROUP_MAX = 16 << 10, STAT_MAX = 4096, PATH_LEN = 512 };
+
+/* ---- whose process it is ---- */
+
+static bool uid_at(const char *p, size_t n, char *ret)
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+
+    if (n < SW_POD_UID_LEN)
+        return false;
+    for (size_t i = 0; i < SW_POD_UID_LEN; i++) {
+        bool dash = form[i] == '-';
+
+        if (dash ? p[i] != '-' && p[i] != '_' : !isxdigit((unsigned char)p[i]))
+            return false;
+        ret[i] = dash ? '-' : p[i];
+    }
+    ret[SW_POD_UID_LEN] = '\0';
+    return true;
+}
+
+bool sw_pod_uid_of_cgroup(struct sw_slice text, char ret[SW_POD_UID_LEN + 1])
+{
+    for (size_t i = 0; i + 3 < text.n; i++) {
+        if (memcmp(text.p + i, "pod", 3) == 0 && i > 0 &&
+            (text.p[i - 1] == '/' || text.p[i - 1] == '-') &&
+            uid_at(text.p + i + 3, text.n - i - 3, ret))
+            return true;
+    }
+    return false;
+}
+
+static bool is_of_pod(const char *proc, const char *pid, struct sw_slice uid)
+{
+    char found[SW_POD_UID_LEN + 1];
+    char path[PATH_LEN];
+    struct sw_slice text = {0};
+    bool yes;
+
+    (void)snprintf(path, sizeof(path), "%s/%s/cgroup", proc, pid);
+    if (sw_file_read(path, CGROUP_MAX, &text, NULL) != SW_OK)
+        return false;
+    yes = sw_pod_uid_of_cgroup(text, found) && sw_slice_eq_str(uid, found);
+    sw_slice_free(&text);
+    return yes;
+}
+
+/* Field 22 of stat: when it started; UINT64_MAX when it cannot be read. */
+static uint64_t start_time(const char *proc, const char *pid)
+{
+    char path[PATH_LEN];
+    struct sw_slice text = {0};
+    struct sw_slice rest;
+    uint64_t n = UINT64_MAX;
+
+    (void)snprintf(path, sizeof(path), "%s/%s/stat", proc, pid);
+    if (sw_file_read(path, STAT_MAX, &text, NULL) != SW_OK)
+        return n;
+    /* The name, in brackets, may hold anything: count from behind it. */
+    rest = sw_slice_from(text, (size_t)(sw_slice_rfind(text, ')') + 2));
+    for (int i = 3; i < 22 && rest.p; i++)
+        (void)sw_slice_cut(&rest, ' ');
+    if (!sw_slice_to_u64(sw_slice_cut(&rest, ' '), UINT64_MAX - 1, &n))
+        n = UINT64_MAX;
+    sw_slice_free(&text);
+    return n;
+}
+
+/* ---- whose namespace it is ---- */
+
+struct look {
+    const struct sw_ip *ips;
+    size_t n;
+    bool found;
+};
+
+/* Inside the namespace. */
+static int look_for_ips(void *arg)
+{
+    struct look *l = arg;
+    struct ifaddrs *all = NULL;
+
+    if (getifaddrs(&all) != 0)
+        return SW_ESYS;
+    for (struct ifaddrs *i = all; i && !l->found; i = i->ifa_next) {
+        struct sockaddr_storage ss = {0};
+        struct sw_addr at;
+
+        if (!i->ifa_addr ||
+            (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
+            continue;
+        memcpy(&ss, i->ifa_addr,
+               i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                 : sizeof(struct sockaddr_in6));
+        at = sw_addr_from_sockaddr(&ss);
+        for (size_t k = 0; k < l->n; k++)
+            l->found = l->found || sw_ip_eq(&at.ip, &l->ips[k]);
+    }
+    freeifaddrs(all);
+    return SW_OK;
+}
+
+static bool is_own(const char *path)
+{
+    struct stat theirs;
+    struct stat ours;
+
+    return stat(path, &theirs) != 0 || stat("/proc/self/ns/net", &ours) != 0 ||
+           (theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino);
+}
+
+static int open_pod(const char *proc, const char *pid, struct look *l)
+{
+    char path[PATH_LEN];
+    int fd = -1;
+
+    (void)snprintf(path, sizeof(path), "%s/%s/ns/net", proc, pid);
+    if (is_own(path) || sw_netns_open(path, &fd, NULL) != SW_OK)
+        return -1;
+    l->found = l->n == 0;
+    if (l->n && (sw_netns_run(fd, look_for_ips, l, NULL) != SW_OK || !l->found)) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip *ips, size_t n_ips,
+                      int *ret_fd, struct sw_err *err)
+{
+    DIR *d = opendir(proc);
+    struct dirent *e;
+    uint64_t oldest = UINT64_MAX;
+    int best = -1;
+
+    while (d && (e = readdir(d)) != NULL) {
+        struct look l = {.ips = ips, .n = n_ips};
+        uint64_t started;
+        int fd;
+
+        if (!isdigit((unsigned char)e->d_name[0]) || !is_of_pod(proc, e->d_name, uid))
+            continue;
+        started = start_time(proc, e->d_name);
+        if (best >= 0 && started >= oldest)
+            continue;
+        fd = open_pod(proc, e->d_name, &l);
+        if (fd < 0)
+            continue;
+        if (best >= 0)
+            (void)close(best);
+        best = fd;
+        oldest = started;
+    }
+    if (d)
+        (void)closedir(d);
+    if (best < 0)
+        return sw_err_set(err, SW_ENOENT, "no process of the pod has a network namespace");
+    *ret_fd = best;
+    return SW_OK;
+}
+
+unsigned sw_kubelet_uid(const char *proc)
+{
+    static const char *const names[] = {"kubelet", "kubelite", "k3s-server", "k3s-agent", "k0s"};
+    DIR *d = opendir(proc);
+    struct dirent *e;
+    unsigned uid = 0;
+    bool found = false;
+
+    while (d && !found && (e = readdir(d)) != NULL) {
+        char path[PATH_LEN];
+        struct sw_slice comm = {0};
+        struct stat st;
+
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/comm", proc, e->d_name);
+        if (sw_file_read(path, STAT_MAX, &comm, NULL) != SW_OK || comm.n == 0 ||
+            stat(path, &st) != 0) {
+            sw_slice_free(&comm);
+            continue;
+        }
+        for (size_t i = 0; i < SW_ARRAY_LEN(names); i++)
+            found = found || sw_slice_eq_str(sw_slice_head(comm, comm.n - 1), names[i]);
+        uid = found ? st.st_uid : 0;
+        sw_slice_free(&comm);
+    }
+    if (d)
+        (void)closedir(d);
+    return uid;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A small file per pod with the path of its network namespace, in the run directory, which a reboot
+ * empties. An agent that starts again finds its pods by it even where no process shows whose it is.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/dirs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cni/agent/agent_int.h"
+#include "io/filewatch.h"
+#include "io/netns.h"
+
+enum { RECORD_MAX = 8192, PATH_LEN = 1024 };
+
+/* A name that stays in its directory. */
+static bool uid_ok(const char *uid)
+{
+    size_t n = strlen(uid);
+
+    return n > 0 && n <= 128 &&
+           strspn(uid, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == n;
+}
+
+static bool path_of(const struct sw_agent_config *c, const char *uid, char path[PATH_LEN])
+{
+    int n = snprintf(path, PATH_LEN, "%s/pods/%s", c->run_dir, uid);
+
+    return uid_ok(uid) && n > 0 && n < PATH_LEN;
+}
+
+void agent_record_write(const struct agent_pod *p)
+{
+    const struct sw_agent_config *c = p->agent->config;
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *doc = sw_json_new_object(&a);
+    char path[PATH_LEN];
+    char tmp[PATH_LEN + 8];
+    struct sw_slice text;
+    SW_AUTO_FD fd = -1;
+
+    if (!p->netns_path || !path_of(c, p->uid, path))
+        return;
+    sw_json_put_str(&a, doc, "netns", sw_slice_str(p->netns_path));
+    sw_json_put_str(&a, doc, "containerID", sw_slice_str(p->container_id ? p->container_id : ""));
+    text = sw_json_text(&a, doc, NULL);
+    (void)snprintf(tmp, sizeof(tmp), "%s.tmp", path);
+    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text.p, text.n) != (ssize_t)text.n || rename(tmp, path) != 0)
+        sw_log_warn("agent", "cannot write '%s': %s", path, sw_errno_text(errno));
+}
+
+void agent_record_remove(const struct sw_agent_config *c, const char *uid)
+{
+    char path[PATH_LEN];
+
+    if (path_of(c, uid, path))
+        (void)unlink(path);
+}
+
+bool agent_record_open(const struct sw_agent_config *c, const char *uid, int *ret_fd,
+                       char **ret_container_id)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice text = {0};
+    struct sw_json *doc = NULL;
+    char path[PATH_LEN];
+    bool ok = false;
+
+    if (!path_of(c, uid, path) || sw_file_read(path, RECORD_MAX, &text, NULL) != SW_OK)
+        return false;
+    if (sw_json_parse(&a, text, NULL, &doc, NULL) == SW_OK) {
+        const char *netns = sw_arena_dup(&a, sw_json_str(sw_json_find(doc, "netns")));
+        const char *open_at = sw_arena_printf(&a, "%s%s", c->netns_prefix, netns);
+
+        ok = netns[0] && sw_netns_open(open_at, ret_fd, NULL) == SW_OK;
+        if (ok && ret_container_id)
+            *ret_container_id = sw_slice_dup(sw_json_str(sw_json_find(doc, "containerID")));
+    }
+    sw_slice_free(&text);
+    return ok;
+}
+
+void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd, void *arg),
+                       void *arg)
+{
+    char path[PATH_LEN];
+    struct dirent *e;
+    DIR *d;
+
+    (void)snprintf(path, sizeof(path), "%s/pods", c->run_dir);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL) {
+        int fd = -1;
+
+        if (agent_record_open(c, e->d_name, &fd, NULL)) {
+            fn(fd, arg);
+            (void)close(fd);
+        }
+        agent_record_remove(c, e->d_name);
+    }
+    if (d)
+        (void)closedir(d);
+    (void)rmdir(path);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ADD asks the node agent and waits for it: a pod that belongs to the mesh starts redirected or not
+ * at all. DEL and GC only tell it, and always succeed: the agent learns of the end anyway.
+ */
+#include "cni/plugin/plugin.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "cni/plugin/call.h"
+#include "cni/plugin/request.h"
+
+enum {
+    ANSWER_MAX = 4096,
+    SHORT_S = 5, /* DEL, GC, CHECK and STATUS */
+    AGAIN_MS = 250,
+};
+
+bool sw_cni_called(void)
+{
+    return getenv("CNI_COMMAND") != NULL;
+}
+
+static int read_input(struct sw_buf *in, struct sw_err *err)
+{
+    for (;;) {
+        char chunk[4096];
+        ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
+
+        if (n == 0)
+            return SW_OK;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sw_err_sys(err, errno, "cannot read the configuration");
+        if (sw_buf_append(in, chunk, (size_t)n) != SW_OK)
+            return sw_err_set(err, SW_ELIMIT, "configuration is longer than %d bytes",
+                              SW_CNI_INPUT_MAX);
+    }
+}
+
+static int print(const struct sw_json *v)
+{
+    SW_BUF_AUTO out = {.max = 4 * SW_CNI_INPUT_MAX};
+
+    if (sw_json_write(&out, v, NULL) != SW_OK || sw_buf_putc(&out, '\n') != SW_OK)
+        return 1;
+    (void)fwrite(sw_buf_data(&out), 1, sw_buf_len(&out), stdout);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+static int fail(struct sw_arena *a, const struct sw_cni_request *r, enum sw_cni_code code,
+                const char *msg)
+{
+    (void)fprintf(stderr, SW_CNI_PLUGIN ": %s\n", msg);
+    (void)print(sw_cni_error(a, r->version, code, msg));
+    return 1;
+}
+
+/* One call; the code for the runtime and, in err, the reason. */
+static enum sw_cni_code ask(struct sw_arena *a, const struct sw_cni_request *r, const char *path,
+                            uint64_t deadline_ns, struct sw_err *err)
+{
+    struct sw_slice body = sw_json_text(a, sw_cni_agent_body(a, r), NULL);
+    SW_BUF_AUTO answer = {.max = ANSWER_MAX};
+    int status = 0;
+    int rc = sw_cni_call(r->socket, path, body, deadline_ns, &status, &answer, err);
+    struct sw_slice text = sw_slice_trim(sw_buf_slice(&answer));
+
+    if (rc == SW_OK && status == 200)
+        return SW_CNI_OK;
+    if (rc == SW_OK)
+        (void)sw_err_set(err, SW_EDENIED, "node agent: %.*s",
+                         SW_SLICE_ARG(sw_slice_head(text, 150)));
+    else
+        (void)sw_err_prefix(err, "node agent");
+    return rc == SW_OK && status != 503 ? SW_CNI_REFUSED : SW_CNI_TRY_LATER;
+}
+
+/* Waits for an agent that is not there or not ready; only time or a plain no ends it. */
+static enum sw_cni_code ask_patiently(struct sw_arena *a, const struct sw_cni_request *r,
+                                      struct sw_err *err)
+{
+    uint64_t deadline_ns = sw_now_ns() + r->timeout_ns;
+    enum sw_cni_code code;
+
+    for (;;) {
+        struct sw_err why = {0};
+
+        code = ask(a, r, "/cmdadd", deadline_ns, &why);
+        /* The reason of an earlier try says more than that time is over. */
+        if (code == SW_CNI_OK || why.rc != SW_ETIME || err->rc == SW_OK)
+            *err = why;
+        if (code != SW_CNI_TRY_LATER || sw_now_ns() + AGAIN_MS * SW_NS_PER_MS >= deadline_ns)
+            return code;
+        (void)poll(NULL, 0, AGAIN_MS);
+    }
+}
+
+static int do_add(struct sw_arena *a, const struct sw_cni_request *r)
+{
+    struct sw_json *result = NULL;
+    struct sw_err err = {0};
+    enum sw_cni_code code = SW_CNI_OK;
+
+    if (sw_cni_result(a, r, &result, &err) != SW_OK)
+        return fail(a, r, SW_CNI_BAD_VERSION, err.msg);
+    if (!sw_cni_passes(r))
+        code = ask_patiently(a, r, &err);
+    return code == SW_CNI_OK ? print(result) : fail(a, r, code, err.msg);
+}
+
+static int do_check(struct sw_arena *a, const struct sw_cni_request *r)
+{
+    uint64_t deadline_ns = sw_now_ns() + 2 * SHORT_S * SW_NS_PER_S;
+    struct sw_err err = {0};
+    enum sw_cni_code code =
+        sw_cni_passes(r) ? SW_CNI_OK : ask(a, r, "/cmdcheck", deadline_ns, &err);
+
+    return code == SW_CNI_OK ? 0 : fail(a, r, code, err.msg);
+}
+
+static int do_status(struct sw_arena *a, const struct sw_cni_request *r)
+{
+    struct sw_err err = {0};
+
+    if (ask(a, r, "/status", sw_now_ns() + SHORT_S * SW_NS_PER_S, &err) == SW_CNI_OK)
+        return 0;
+    return fail(a, r, SW_CNI_NOT_AVAILABLE, err.msg);
+}
+
+/* An agent that does not hear of it finds out by itself. */
+static int do_tell(struct sw_arena *a, const struct sw_cni_request *r, const char *path)
+{
+    struct sw_err err = {0};
+
+    if (ask(a, r, path, sw_now_ns() + SHORT_S * SW_NS_PER_S, &err) != SW_CNI_OK)
+        (void)fprintf(stderr, SW_CNI_PLUGIN ": %s\n", err.msg);
+    return 0;
+}
+
+int sw_cni_plugin(void)
+{
+    const struct sw_cni_env env = {
+        .command = getenv("CNI_COMMAND"),
+        .container_id = getenv("CNI_CONTAINERID"),
+        .netns = getenv("CNI_NETNS"),
+        .ifname = getenv("CNI_IFNAME"),
+        .args = getenv("CNI_ARGS"),
+    };
+    SW_BUF_AUTO in = {.max = SW_CNI_INPUT_MAX};
+    SW_ARENA_AUTO a = {0};
+    struct sw_cni_request r = {0};
+    enum sw_cni_code code = SW_CNI_IO;
+    struct sw_err err = {0};
+
+    if (read_input(&in, &err) != SW_OK ||
+        sw_cni_request_parse(&a, &env, sw_buf_slice(&in), &r, &code, &err) != SW_OK)
+        return fail(&a, &r, code, err.msg);
+    switch (r.command) {
+    case SW_CNI_ADD:
+        return do_add(&a, &r);
+    case SW_CNI_DEL:
+        return do_tell(&a, &r, "/cmddel");
+    case SW_CNI_CHECK:
+        return do_check(&a, &r);
+    case SW_CNI_GC:
+        return do_tell(&a, &r, "/cmdgc");
+    case SW_CNI_STATUS:
+        return do_status(&a, &r);
+    case SW_CNI_VERSION:
+        return print(sw_cni_versions(&a, r.version));
+    }
+    return 1;
+}

@@ -1,0 +1,512 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CNI plugin called as a runtime calls it, the node agent, the node proxy and an embedded API together."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from harness import netns, traffic, zds
+from harness.cni import MODE, Rig
+from harness.wait import until
+
+PORT = 8080
+
+
+@pytest.fixture
+def rig(mesh, binary, tmp_path):
+    r = Rig(mesh, binary, tmp_path)
+    yield r
+    r.close()
+
+
+def pods_of(node):
+    return {p["info"]["name"]: p["state"] for p in node.config_dump()["workloadState"].values()}
+
+
+def talks_mtls(rig, box, node, to):
+    """A connection from the pod that both sides log with identities."""
+    seen = len(node.access())
+    rig.mesh.roundtrip(box, to)
+    line = until(lambda: [x for x in node.access()[seen:] if x.get("direction") == "outbound"],
+                 what="the access log")[-1]
+    assert line["src.identity"] == f"spiffe://cluster.local/ns/{box.ns}/sa/{box.name}", line
+    assert line["dst.identity"] == to.identity
+
+
+# -- a pod's life ---------------------------------------------------------------------------------
+
+def test_a_new_pod_is_in_the_mesh_when_add_returns(rig):
+    rig.start()
+    node = rig.proxy()
+    rig.mesh.shared("node2")
+    rig.mesh.echo(rig.mesh.s2)
+    rig.installed()
+    box = rig.pod("a1", 61)
+    out = rig.add(box)
+    assert out == {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": box.path}],
+                   "ips": [{"address": f"{box.ip4}/24", "interface": 0}]}
+    assert box.rules() and pods_of(node) == {"a1": "Up"}
+    talks_mtls(rig, box, node, rig.mesh.s2)
+    rig.enabled(box)
+    assert rig.call("CHECK", box) == (0, None)
+    assert rig.call("STATUS") == (0, None)
+    # two pods of the node, both by the plugin
+    other = rig.pod("a2", 62)
+    rig.add(other)
+    rig.mesh.echo(other)
+    rig.mesh.roundtrip(box, other)
+    # the end: at once by DEL, for good by the API
+    assert rig.call("DEL", other) == (0, None)
+    until(lambda: pods_of(node) == {"a1": "Up"}, what="a2 to be given up")
+    assert rig.call("DEL", other) == (0, None)
+    assert rig.api.delete(box.path_api + "?gracePeriodSeconds=0").status in (200, 202)
+    until(lambda: pods_of(node) == {}, what="a1 to be given up")
+
+
+def test_a_pod_without_the_label_is_left_alone(rig):
+    rig.start()
+    rig.namespace("plain")
+    box = rig.pod("a1", 61, namespace="plain")
+    out_of = rig.pod("a2", 62, labels={MODE: "none"})
+    by_label = rig.pod("a3", 63, namespace="plain", labels={MODE: "ambient"})
+    for p in (box, out_of):
+        rig.add(p)  # no node proxy is needed
+        assert p.untouched()
+        assert rig.call("CHECK", p) == (0, None)
+    rig.proxy()
+    rig.add(by_label)
+    assert by_label.rules()
+
+
+def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):
+    rig.start()
+    box = rig.pod("a1", 61)
+    waiting = rig.call("ADD", box, wait=False)
+    until(lambda: any("node proxy is not connected" in m for _, m in rig.events(box)), what="the reason")
+    until(lambda: rig.annotation(box) == "pending", what="pending")
+    assert waiting.poll() is None and box.rules(), "it waits, redirected"
+    status, out = rig.call("STATUS")
+    assert status == 1 and out["code"] == 50 and "node proxy" in out["msg"]
+    node = rig.proxy(wait=False)
+    assert rig.result(waiting)[0] == 0
+    node.wait_ready()
+    rig.enabled(box)
+
+
+def test_add_without_an_agent_fails_in_time_and_succeeds_when_it_comes(rig):
+    box = rig.pod("a1", 61)
+    status, out = rig.call("ADD", box, timeout="300ms")
+    assert status == 1 and out["code"] == 11 and str(rig.plugin_sock) in out["msg"]
+    assert out["cniVersion"] == "1.0.0"
+    waiting = rig.call("ADD", box, wait=False)
+    rig.start()
+    rig.proxy()
+    assert rig.result(waiting)[0] == 0
+    assert rig.call("DEL", box, timeout="300ms")[0] == 0
+
+
+def test_add_fails_with_the_reason_when_time_is_over(rig):
+    rig.start("--wait", "300ms")
+    box = rig.pod("a1", 61)
+    status, out = rig.call("ADD", box, timeout="1s")
+    assert status == 1 and out["code"] == 11 and "node proxy is not connected" in out["msg"], out
+
+
+def test_a_pod_the_api_does_not_show_waits(rig):
+    rig.start("--wait", "300ms")
+    box = rig.pod("a1", 61)
+    box.name, name = "ghost", box.name
+    status, out = rig.call("ADD", box, timeout="1s")
+    assert status == 1 and "does not show the pod" in out["msg"]
+    box.name, box.uid, uid = name, "another-uid", box.uid
+    status, out = rig.call("ADD", box, timeout="1s")
+    assert status == 1 and "another pod of this name" in out["msg"]
+    box.uid = uid
+    assert box.untouched()
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+def test_pods_that_run_already_are_found_by_their_processes(rig):
+    rig.start()
+    node = rig.proxy()
+    rig.mesh.shared("node2")
+    rig.mesh.echo(rig.mesh.s2)
+    rig.namespace("late")
+    box = rig.pod("a1", 61, namespace="late", ready=True)
+    foreign = rig.pod("a2", 62, namespace="late")
+    rig.show_process(foreign, 7)
+    rig.show_process(box, 8)
+    rig.label("/api/v1/namespaces/late", {MODE: "ambient"})
+    rig.enabled(box)
+    talks_mtls(rig, box, node, rig.mesh.s2)
+    assert foreign.untouched(), "it has no address yet: the plugin will bring it"
+    # and out again
+    rig.label("/api/v1/namespaces/late", {MODE: None})
+    until(box.untouched, what="the rules to go")
+    until(lambda: rig.annotation(box) is None, what="the annotation to go")
+    until(lambda: pods_of(node) == {}, what="the proxy to give it up")
+    rig.label(box.path_api, {MODE: "ambient"})
+    rig.enabled(box)
+
+
+def test_annotations_choose_the_rules(rig):
+    rig.start()
+    rig.proxy()
+    box = rig.pod("a1", 61)
+    assert rig.api.patch(box.path_api, {"metadata": {"annotations": {
+        "ambient.istio.io/bypass-inbound-capture": "true", "ambient.istio.io/dns-capture": "true",
+        "istio.io/reroute-virtual-interfaces": "tap0"}}}).status == 200
+    until(lambda: "reroute" in json.dumps(rig.api.get(box.path_api).json), what="the annotation")
+    rig.add(box)
+    rules = box.run("nft", "list", "ruleset")
+    assert ":15006" not in rules and ":15053" in rules and 'iifname "tap0"' in rules
+
+
+# -- restarts -------------------------------------------------------------------------------------
+
+def test_the_agent_is_killed_and_comes_back(rig):
+    agent = rig.start()
+    node = rig.proxy()
+    rig.mesh.shared("node2")
+    rig.mesh.echo(rig.mesh.s2)
+    boxes = [rig.pod(f"a{i}", 60 + i) for i in range(1, 4)]
+    for box in boxes:
+        rig.add(box)
+        rig.running(box)
+        rig.enabled(box)
+    kept = rig.mesh.connect(boxes[0], rig.mesh.s2)
+    traffic.echo_once(kept)
+    agent.kill()
+    traffic.echo_once(kept)
+    talks_mtls(rig, boxes[0], node, rig.mesh.s2)
+    # meanwhile: rules lost, a pod deleted, a pod unlabelled
+    boxes[0].run("nft", "flush", "ruleset")
+    assert rig.api.delete(boxes[1].path_api + "?gracePeriodSeconds=0").status in (200, 202)
+    rig.label(boxes[2].path_api, {MODE: "none"})
+    rig.start()
+    node.wait_ready()
+    until(boxes[0].rules, what="the rules to be repaired")
+    until(lambda: pods_of(node) == {"a1": "Up"}, what="only a1 to be left")
+    until(boxes[2].untouched, what="the rules of a3 to go")
+    until(lambda: rig.annotation(boxes[2]) is None, what="the annotation of a3 to go")
+    traffic.echo_once(kept)
+    talks_mtls(rig, boxes[0], node, rig.mesh.s2)
+
+
+def test_the_node_proxy_restarts(rig):
+    rig.start()
+    node = rig.proxy()
+    rig.mesh.shared("node2")
+    rig.mesh.echo(rig.mesh.s2)
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    node.terminate()
+    node.wait()
+    again = rig.proxy()
+    assert pods_of(again) == {"a1": "Up"}
+    talks_mtls(rig, box, again, rig.mesh.s2)
+    # hand-over: two at a time, the newer one gets new pods, both serve
+    newer = rig.proxy(offset=100)
+    other = rig.pod("a2", 62)
+    rig.add(other)
+    assert pods_of(newer) == {"a1": "Up", "a2": "Up"} and pods_of(again) == {"a1": "Up"}
+    assert rig.call("DEL", box)[0] == 0
+    until(lambda: pods_of(newer) == {"a2": "Up"} and pods_of(again) == {}, what="both to hear of the end")
+
+
+def test_a_sandbox_made_anew(rig):
+    """The runtime replaces the sandbox; the DEL of the old one comes late."""
+    rig.start()
+    node = rig.proxy()
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    spare = rig.pod("a2", 62, namespace="kube-system")
+    box.container, box.path, old = "c-new", spare.path, (box.container, box.path)
+    rig.add(box)
+    assert spare.rules() and pods_of(node) == {"a1": "Up"}
+    box.container, box.path = old
+    assert rig.call("DEL", box)[0] == 0
+    assert pods_of(node) == {"a1": "Up"}
+    # GC by a runtime that knows only the new one changes nothing; that knows none ends it
+    rig.call("GC", **{"version": "1.1.0", "cni.dev/valid-attachments": [{"containerID": "c-new", "ifname": "eth0"}]})
+    assert pods_of(node) == {"a1": "Up"}
+    rig.call("GC", **{"version": "1.1.0", "cni.dev/valid-attachments": []})
+    until(lambda: pods_of(node) == {}, what="GC to end it")
+
+
+def test_rules_that_vanish_fail_check(rig):
+    rig.start()
+    rig.proxy()
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    assert rig.call("CHECK", box)[0] == 0
+    box.run("nft", "flush", "ruleset")
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and "rules are missing" in out["msg"]
+
+
+def test_many_pods_at_once(rig):
+    rig.start()
+    node = rig.proxy()
+    boxes = [rig.pod(f"m{i}", 100 + i) for i in range(12)]
+    calls = [rig.call("ADD", b, wait=False) for b in boxes]
+    assert [rig.result(c)[0] for c in calls] == [0] * 12
+    assert set(pods_of(node).values()) == {"Up"} and len(pods_of(node)) == 12
+
+
+# -- probes ---------------------------------------------------------------------------------------
+
+def probe(port):
+    return {"readinessProbe": {"httpGet": {"port": port}}}
+
+
+def test_probes_reach_a_pod_and_nothing_else_does(rig):
+    rig.start("--probe-uid", "0")
+    rig.proxy()
+    box = rig.pod("a1", 61, containers=[{"name": "app", "image": "app", **probe(PORT)}])
+    rig.add(box)
+    rig.running(box)
+    rig.mesh.world.match_policy("nobody", "Deny", sourceIps=["0.0.0.0/0"], scope="Global")
+    rig.mesh.apply()
+    app, other = rig.mesh.echo(box), rig.mesh.echo(box, port=9090)
+    until(lambda: f"{box.ip4} . {PORT}" in rig.node.run("nft", "list", "ruleset"),
+          what="the host's rules")
+    rig.mesh.roundtrip(rig.node, box)
+    assert app.peer_ips() == {"169.254.7.127"}
+    assert rig.mesh.refused(rig.node, box, 9090) and other.peer_ips() == set(), "not a port of a probe"
+    # another user of the same machine is no kubelet
+    code = (f"import socket; s = socket.create_connection(('{box.ip4}', {PORT}), 10); s.sendall(b'x'); "
+            "raise SystemExit(7 if s.recv(1) else 8)")
+    with rig.node.entered():
+        done = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", "python3", "-c", code],
+                              capture_output=True, text=True, check=False)
+    if "setpriv" in done.stderr:
+        pytest.skip(f"no other user here: {done.stderr}")
+    assert done.returncode != 7, done.stderr
+    assert app.peer_ips() == {"169.254.7.127"}
+
+
+# -- installing -----------------------------------------------------------------------------------
+
+def test_the_plugin_is_installed_and_repaired(rig):
+    rig.start()
+    rig.installed()
+    assert rig.plugins()[0] == {"type": "bridge", "bridge": "cni0"}
+    exe = rig.bin / "spanwire-cni"
+    assert exe.read_bytes() == open(rig.binary, "rb").read() and os.access(exe, os.X_OK)
+    said = subprocess.run([str(exe)], input="", env={"CNI_COMMAND": "VERSION"}, capture_output=True, check=True)
+    assert json.loads(said.stdout)["supportedVersions"][-1] == "1.1.0"
+    # another component rewrites the list; somebody deletes the program
+    rig.write_conf("10-net.conflist", {"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "ptp"}]})
+    exe.unlink()
+    until(lambda: [p["type"] for p in rig.plugins()] == ["ptp", "spanwire-cni"], what="the list to be repaired")
+    until(exe.exists, what="the program to be repaired")
+    # a configuration that sorts first is the one that counts
+    (rig.conf / "00-bad.conflist").write_text("{")
+    rig.write_conf("05-first.conf", {"cniVersion": "0.3.1", "name": "x", "type": "macvlan"})
+    until(lambda: (rig.conf / "05-first.conflist").exists(), what="the new first one to be edited")
+    assert [p["type"] for p in rig.plugins("05-first.conflist")] == ["macvlan", "spanwire-cni"]
+    assert not (rig.conf / "05-first.conf").exists()
+    assert (rig.conf / "00-bad.conflist").read_text() == "{"
+
+
+def test_waits_for_a_configuration(rig):
+    (rig.conf / "10-net.conflist").unlink()
+    rig.start()
+    assert "waiting for one" in rig.log()
+    rig.write_conf("10-net.conflist", {"name": "net", "plugins": [{"type": "bridge"}]})
+    rig.installed()
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["by-agent", "without-agent"])
+def test_uninstall_leaves_nothing(rig, running):
+    agent = rig.start()
+    node = rig.proxy()
+    boxes = [rig.pod(f"a{i}", 60 + i, containers=[{"name": "app", "image": "app", **probe(PORT)}]) for i in (1, 2)]
+    for box in boxes:
+        rig.add(box)
+        rig.running(box)
+        rig.enabled(box)
+    until(rig.host_rules, what="the host's rules")
+    if not running:
+        agent.signal(15)
+        assert agent.wait() == 0
+        assert all(b.rules() for b in boxes), "an agent that ends leaves the pods in the mesh"
+    argv = [rig.binary, "cni", "uninstall", "--node-name", "node1", "--plugin-socket", str(rig.plugin_sock),
+            "--run-dir", str(rig.dir / "run"), "--cni-bin-dir", str(rig.bin), "--cni-conf-dir", str(rig.conf),
+            "--host-netns", rig.node.path]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stderr, rig.log()[-2000:])
+    assert all(b.untouched() for b in boxes)
+    assert not rig.host_rules() and not (rig.bin / "spanwire-cni").exists()
+    assert [p["type"] for p in rig.plugins()] == ["bridge"]
+    if running:
+        assert agent.wait() == 0
+        assert all(rig.annotation(b) is None for b in boxes)
+        until(lambda: pods_of(node) == {}, what="the proxy to have no pods")
+        assert not rig.zds.exists() and not rig.plugin_sock.exists()
+    assert list((rig.dir / "run/pods").glob("*")) == []
+
+
+def test_a_deleted_daemonset_uninstalls(rig):
+    rig.namespace("sys")
+    sets = "/apis/apps/v1/namespaces/sys/daemonsets"
+    app = {"app": "cni"}
+    a = rig.api.post(sets, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {
+        "selector": {"matchLabels": app}, "template": {"metadata": {"labels": app}, "spec": {
+            "containers": [{"name": "agent", "image": "spanwire"}]}}}})
+    assert a.status == 201, a
+    flags = ("--pod-namespace", "sys", "--daemonset", "agent")
+    agent = rig.start(*flags)
+    rig.proxy()
+    rig.installed()
+    assert rig.plugins()[-1]["excludeNamespaces"] == ["kube-system", "sys"]
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    rig.running(box)
+    rig.enabled(box)
+    agent.signal(15)
+    assert agent.wait() == 0
+    assert box.rules() and rig.annotation(box) == "enabled", "an upgrade changes nothing"
+    agent = rig.start(*flags)
+    assert rig.api.delete(sets + "/agent").status in (200, 202)
+    until(lambda: rig.api.get(sets + "/agent").status == 404, what="the DaemonSet to go")
+    agent.signal(15)
+    assert agent.wait() == 0
+    assert box.untouched() and rig.annotation(box) is None and not rig.host_rules()
+    assert [p["type"] for p in rig.plugins()] == ["bridge"] and not (rig.bin / "spanwire-cni").exists()
+
+
+# -- ZDS, by a proxy of the tests ----------------------------------------------------------------
+
+@pytest.fixture
+def proxy(rig):
+    made = []
+
+    def make(**kw):
+        made.append(zds.Proxy(rig.zds, **kw))
+        return made[-1]
+    yield make
+    for p in made:
+        p.close()
+
+
+def same_ns(fd, box):
+    a, b = os.fstat(fd), os.stat(box.path)
+    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+
+
+def test_the_protocol_of_the_agent(rig, proxy):
+    rig.start()
+    p = proxy()
+    assert p.until_snapshot() == {}
+    box = rig.pod("a1", 61)
+    call = rig.call("ADD", box, wait=False)
+    kind, uid, who, fds = p.next()
+    assert (kind, uid, who) == ("add", box.uid, ("shop", "a1", "a1")) and len(fds) == 1 and same_ns(fds[0], box)
+    assert rig.result(call)[0] == 0
+    # a known pod without a namespace is kept
+    lost = rig.pod("a2", 62, ready=True)
+    until(lambda: "pod shop/a2 waits" in rig.log(), what="the agent to look for a2")
+    second = proxy()
+    got = second.until_snapshot()
+    assert got[box.uid][0] == "add" and got[lost.uid] == ("keep", lost.uid)
+    rig.show_process(lost)
+    assert second.next()[:2] == ("add", lost.uid)
+    # deletions go to all
+    assert rig.call("DEL", box)[0] == 0
+    assert second.next() == ("del", box.uid) and p.next() == ("del", box.uid)
+    # the newest goes: the other is told what it missed
+    second.close()
+    assert p.next()[:2] == ("add", lost.uid)
+
+
+def test_nothing_is_named_before_the_api_was_read(rig, proxy):
+    """A proxy that is told too few pods gives the others up: their connections would end."""
+    rig.start()
+    first = proxy()
+    first.until_snapshot()
+    box = rig.pod("a1", 61)
+    call = rig.call("ADD", box, wait=False)
+    first.next()
+    assert rig.result(call)[0] == 0
+    rig.running(box)
+    rig.agents[-1].kill()
+    rig.api.stop(kill=True)
+    rig.start(wait=False)
+    until(lambda: "retrying" in rig.log() or "unreachable" in rig.log(), what="the agent to miss the API")
+    late = proxy()
+    rig.api.restart()
+    assert list(late.until_snapshot()) == [box.uid]
+
+
+def test_a_refusal_is_retried_with_the_reason(rig, proxy):
+    rig.start()
+    p = proxy()
+    p.until_snapshot()
+    box = rig.pod("a1", 61)
+    call = rig.call("ADD", box, wait=False)
+    for _ in range(2):
+        assert p.next(answer=zds.nack("port 15006 is taken"))[0] == "add"
+    until(lambda: any("15006 is taken" in m for _, m in rig.events(box)), what="the reason in the events")
+    assert p.next()[0] == "add"
+    assert rig.result(call)[0] == 0
+
+
+@pytest.mark.parametrize("hello", [b"", b"\x08\x02", b"\xff\xff", zds.HELLO + b"\x12\x00" * 600],
+                         ids=["empty", "version", "garbage", "long"])
+def test_a_bad_hello_ends_the_connection(rig, proxy, hello):
+    rig.start()
+    p = proxy(hello=None)
+    if hello:
+        p.sock.send(hello)
+    else:
+        p.sock.shutdown(1)
+    assert p.next() is None
+    assert proxy().until_snapshot() == {}
+
+
+def test_unasked_packets_and_bad_answers_end_the_connection(rig, proxy):
+    rig.start()
+    box = rig.pod("a1", 61)
+    for bad in (zds.ACK, b"\x08\x01"):
+        p = proxy()
+        p.until_snapshot()
+        p.sock.send(bad)
+        assert p.next() is None
+    p = proxy()
+    p.until_snapshot()
+    call = rig.call("ADD", box, wait=False)
+    p.next(answer=b"\xff")
+    assert p.next() is None
+    p = proxy()
+    assert list(p.until_snapshot()) == [box.uid]
+    assert rig.result(call)[0] == 0
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+def test_the_hosts_own_namespace_is_refused(mesh, binary):
+    del mesh
+    done = subprocess.run([binary, "cni", "redirect", "apply", "--netns", "/proc/self/ns/net"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 1 and "host's own network namespace" in done.stderr
+    assert "istio" not in netns.run("nft", "list", "tables")
+
+
+@pytest.mark.parametrize("path, body, status", [
+    ("/cmdadd", b"{", "400"), ("/cmdadd", b"[]", "400"), ("/cmdadd", b"{}", "400"),
+    ("/cmdadd", b'{"Netns":"relative","PodName":"a","PodNamespace":"b"}', "400"),
+    ("/cmdadd", b'{"Netns":7,"PodName":"a","PodNamespace":"b"}', "400"), ("/nothing", b"{}", "404"),
+    ("/cmddel", b"{}", "200"), ("/cmdgc", b'{"ValidAttachments":7}', "200"), ("/cmdcheck", b"{}", "200"),
+])
+def test_the_plugins_socket_refuses_nonsense(rig, path, body, status):
+    if not shutil.which("curl"):
+        pytest.skip("no curl")
+    rig.start()
+    done = subprocess.run(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", str(rig.plugin_sock),
+                           "--data-binary", body, f"http://agent{path}"], capture_output=True, text=True, check=True)
+    assert done.stdout == status
+    assert oct(os.stat(rig.plugin_sock).st_mode)[-3:] == oct(os.stat(rig.zds).st_mode)[-3:] == "600"
