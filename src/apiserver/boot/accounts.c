@@ -27,8 +27,7 @@ static const struct boot_rule control_rules[] = {
     {"discovery.k8s.io", "endpointslices", "list watch", NULL, NULL},
     {"apiextensions.k8s.io", "customresourcedefinitions", "list watch", NULL, NULL},
     {RBAC, "clusterroles", "list watch", NULL, NULL},
-    /* Who node proxies are, and which identities are on their nodes. */
-    {"-", "pods", "list watch", NULL, NULL},
+    /* Who node proxies are. */
     {"authentication.k8s.io", "tokenreviews", "create", NULL, NULL},
     /* What they say about it. */
     {GW,
