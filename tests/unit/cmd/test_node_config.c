@@ -284,15 +284,24 @@ static void test_ipv4_only(void **state)
     assert_int_equal(c.listen_ip.b[3], 2);
 }
 
-static void test_settings_nothing_reads_are_named(void **state)
+static void test_the_agents_socket(void **state)
 {
     (void)state;
+    /* As ztunnel: shared mode without a list of pods has an agent. */
+    assert_int_equal(read_args(""), SW_OK);
+    assert_string_equal(c.inpod_uds, "/var/run/ztunnel/ztunnel.sock");
+    assert_int_equal(read_args("--pod a/b/c=/run/netns/x"), SW_OK);
+    assert_null(c.inpod_uds);
+    assert_int_equal(read_args("--enable-proxy=false"), SW_OK);
+    assert_null(c.inpod_uds);
     (void)setenv("INPOD_UDS", "/run/x.sock", 1);
     (void)setenv("TLS12_ENABLED", "true", 1);
-    assert_int_equal(read_args(""), SW_OK);
+    assert_int_equal(read_args("--pod a/b/c=/run/netns/x"), SW_OK);
     assert_true(c.tls12);
-    assert_int_equal(c.n_unread, 1);
-    assert_string_equal(c.unread_names[0], "INPOD_UDS");
+    assert_string_equal(c.inpod_uds, "/run/x.sock");
+    assert_int_equal(c.n_unread, 0);
+    assert_int_equal(read_args("--mode dedicated --workload a/b/c"), SW_OK);
+    assert_null(c.inpod_uds);
 }
 
 static void test_control_plane(void **state)
@@ -341,7 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_proxy_config, setup, teardown),
         cmocka_unit_test_setup_teardown(test_user_timeout, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ipv4_only, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_settings_nothing_reads_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_agents_socket, setup, teardown),
         cmocka_unit_test_setup_teardown(test_control_plane, setup, teardown),
         cmocka_unit_test_setup_teardown(test_help, setup, teardown),
     };
