@@ -225,7 +225,8 @@ def test_removed_pods_leave_no_descriptor(mesh, agent):
     agent.delete("uid-s1")
     until(lambda: not listens(mesh.s1), what="s1 to be given up")
     before = node.open_fds()
-    for _ in range(50):
+    for _ in range(20):
         assert agent.add(mesh.s1) == ""
         assert agent.delete("uid-s1") == ""
+        until(lambda: not listens(mesh.s1), what="s1 to be given up")
     until(lambda: node.open_fds() <= before, what="descriptors of removed pods to be closed")
