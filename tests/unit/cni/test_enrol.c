@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "cni/agent/enrol.h"
 #include "cni/agent/netns.h"
 #include "cni/agent/probes.h"
@@ -156,21 +157,23 @@ static void writes_the_hosts_rules(void **state)
         {{.family = 6, .b = {0xfd, 0, [15] = 5}}, 8080},
     };
     SW_BUF_AUTO out = {.max = 4096};
+    char *text;
 
     (void)state;
     assert_int_equal(sw_probes_script(7, targets, 3, &out), SW_OK);
+    text = sw_buf_take_str(&out);
     assert_string_equal(
-        sw_buf_take_str(&out),
-        "table inet spanwire-probes\ndelete table inet spanwire-probes\n"
-        "table inet spanwire-probes {\n"
-        "\tset pods4 {\n\t\ttype ipv4_addr . inet_service;\n"
-        "\t\telements = { 10.0.0.5 . 8080, 10.0.0.5 . 9000 }\n\t}\n"
-        "\tset pods6 {\n\t\ttype ipv6_addr . inet_service;\n"
-        "\t\telements = { fd00::5 . 8080 }\n\t}\n"
-        "\tchain postrouting {\n\t\ttype nat hook postrouting priority 90; policy accept;\n"
-        "\t\tmeta skuid 7 ip daddr . tcp dport @pods4 snat ip to 169.254.7.127\n"
-        "\t\tmeta skuid 7 ip6 daddr . tcp dport @pods6 snat ip6 to "
-        "fd16:9254:7127:1337:ffff:ffff:ffff:ffff\n\t}\n}\n");
+        text, "table inet spanwire-probes\ndelete table inet spanwire-probes\n"
+              "table inet spanwire-probes {\n"
+              "\tset pods4 {\n\t\ttype ipv4_addr . inet_service;\n"
+              "\t\telements = { 10.0.0.5 . 8080, 10.0.0.5 . 9000 }\n\t}\n"
+              "\tset pods6 {\n\t\ttype ipv6_addr . inet_service;\n"
+              "\t\telements = { fd00::5 . 8080 }\n\t}\n"
+              "\tchain postrouting {\n\t\ttype nat hook postrouting priority 90; policy accept;\n"
+              "\t\tmeta skuid 7 ip daddr . tcp dport @pods4 snat ip to 169.254.7.127\n"
+              "\t\tmeta skuid 7 ip6 daddr . tcp dport @pods6 snat ip6 to "
+              "fd16:9254:7127:1337:ffff:ffff:ffff:ffff\n\t}\n}\n");
+    sw_free(text);
 }
 
 int main(void)
