@@ -44,16 +44,19 @@ class Sandbox(netns.Pod):
 
 
 class Rig:
-    def __init__(self, mesh, binary, directory):
+    """The agent of one node; several may share an API."""
+
+    def __init__(self, mesh, binary, directory, node="node1", api=None):
         self.mesh, self.binary = mesh, binary
-        self.dir = pathlib.Path(directory) / "cni"
+        self.dir = pathlib.Path(directory) / f"cni-{node}"
         self.dir.mkdir()
         self.bin, self.conf, self.proc = (self.dir / d for d in ("bin", "net.d", "proc"))
         for d in (self.bin, self.conf, self.proc):
             d.mkdir()
         self.zds, self.plugin_sock = self.dir / "run/zds.sock", self.dir / "run/plugin.sock"
-        self.api = Control(binary, self.dir / "control", "--gateway=false", "--connector=false")
-        self.node = mesh.topo.nodes["node1"]
+        self.own_api = not api
+        self.api = api or Control(binary, self.dir / "control", "--gateway=false", "--connector=false")
+        self.node = mesh.topo.nodes[node]
         self.sandboxes = []
         self.agents = []
         self.write_conf("10-net.conflist", {"cniVersion": "1.0.0", "name": "net", "plugins": [BRIDGE]})
@@ -62,7 +65,7 @@ class Rig:
     # -- the agent ----------------------------------------------------------------------------
     def start(self, *flags, wait=True):
         log = self.dir / f"agent{len(self.agents)}.log"
-        argv = [self.binary, "cni", "agent", "--kubeconfig", str(self.api.kubeconfig), "--node-name", "node1",
+        argv = [self.binary, "cni", "agent", "--kubeconfig", str(self.api.kubeconfig), "--node-name", self.node.name,
                 "--zds-socket", str(self.zds), "--plugin-socket", str(self.plugin_sock),
                 "--run-dir", str(self.dir / "run"), "--cni-bin-dir", str(self.bin), "--cni-conf-dir", str(self.conf),
                 "--host-proc", str(self.proc), "--host-netns", self.node.path, "--admin-addr", "127.0.0.1:0", *flags]
@@ -73,9 +76,9 @@ class Rig:
             assert agent.alive, agent.log()
         return agent
 
-    def proxy(self, **kw):
-        """The node proxy of node1, by this agent."""
-        return self.mesh.shared("node1", "--agent-socket", str(self.zds), pods=[], **kw)
+    def proxy(self, *flags, **kw):
+        """The node proxy of this agent."""
+        return self.mesh.shared(self.node.name, "--agent-socket", str(self.zds), *flags, pods=[], **kw)
 
     # -- the API ------------------------------------------------------------------------------
     def namespace(self, name, labels=None):
@@ -93,20 +96,25 @@ class Rig:
         box.ns = namespace
         box.path_api = f"/api/v1/namespaces/{namespace}/pods/{name}"
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
-                "spec": {"nodeName": "node1", "serviceAccountName": name,
+                "spec": {"nodeName": self.node.name, "serviceAccountName": name,
                          "containers": [{"name": "app", "image": "app"}], **spec}}
         a = self.api.post(f"/api/v1/namespaces/{namespace}/pods", body)
         assert a.status == 201, a
         box.uid = a.json["metadata"]["uid"]
-        self.mesh.world.workload(name, [box.ip4, box.ip6], namespace=namespace, node="node1")
-        self.mesh.apply()
+        self.known(box)
         if ready:
             self.running(box)
         return box
 
+    def known(self, box):
+        """Puts the pod into the configuration of nodes that have no control plane."""
+        self.mesh.world.workload(box.name, [box.ip4, box.ip6], namespace=box.ns, node=self.node.name)
+        self.mesh.apply()
+
     def running(self, box):
         a = self.api.patch(box.path_api + "/status", {"status": {
-            "phase": "Running", "podIP": box.ip4, "podIPs": [{"ip": box.ip4}, {"ip": box.ip6}]}})
+            "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+            "podIP": box.ip4, "podIPs": [{"ip": box.ip4}, {"ip": box.ip6}]}})
         assert a.status == 200, a
 
     def annotation(self, box):
@@ -187,7 +195,8 @@ class Rig:
                 assert a.wait() == 0, a.log()[-3000:]
             found = _SANITIZER.search(a.log())
             assert not found, a.log()[found.start() - 200:][:5000]
-        self.api.close()
+        if self.own_api:
+            self.api.close()
         for box in self.sandboxes:
             box.delete()
         self.node.run("nft", "delete", "table", "inet", "spanwire-probes", check=False)
