@@ -134,3 +134,29 @@ def test_pods_of_two_nodes_by_objects_alone(whole):
     assert whole.api.delete(f"{POLICIES}/peerauthentications/default").status == 200
     until(lambda: served(mesh, mesh.topo.outside, db), what="plain text to be let in again")
     traffic.echo_once(kept)
+
+
+def test_churn_breaks_nothing_unrelated(whole):
+    mesh, (one, two) = whole.mesh, whole.nodes
+    web, db = one.join("web", 71), two.join("db", 72)
+    mesh.echo(db)
+    until(lambda: served(mesh, web, db), what="web to reach db")
+    kept = [mesh.connect(web, db) for _ in range(100)]
+    for sock in kept:
+        traffic.echo_once(sock)
+    path = "/api/v1/namespaces/shop/pods"
+    for i in range(500):
+        a = whole.api.post(path, {"metadata": {"name": f"p{i}"}, "spec": {
+            "nodeName": "elsewhere", "containers": [{"name": "c", "image": "i"}]}})
+        assert a.status == 201, a
+        ip = f"10.9.{i // 250}.{i % 250 + 1}"
+        a = whole.api.patch(f"{path}/p{i}/status", {"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
+        assert a.status == 200, a
+        if i >= 50:
+            assert whole.api.delete(f"{path}/p{i - 50}?gracePeriodSeconds=0").status == 200
+        if i % 50 == 0:
+            traffic.echo_once(kept[i % 100])
+    until(lambda: {w["name"] for w in one.z.config_dump()["workloads"] if w["name"].startswith("p")}
+          == {f"p{i}" for i in range(450, 500)}, what="the node to know who is left")
+    for sock in kept:
+        traffic.echo_once(sock)
