@@ -277,7 +277,8 @@ static void on_message(struct sw_grpc_call *g, struct sw_slice msg, void *arg)
 {
     struct call *c = arg;
 
-    sw_buf_init(&c->request, REQUEST_MAX);
+    if (c->answered)
+        return;
     if (c->has || sw_buf_append_slice(&c->request, msg) != SW_OK) {
         c->answered = true;
         sw_grpc_finish(g, SW_GRPC_INVALID_ARGUMENT, "more than one message, or too large");
@@ -340,6 +341,7 @@ static void open_call(struct sw_grpc_call *g, const struct sw_grpc_request *req,
     c->addr = req->addr;
     c->cert = req->cert;
     c->token = req->token.n ? sw_slice_dup(req->token) : NULL;
+    sw_buf_init(&c->request, REQUEST_MAX);
     c->foreign = cluster.n && s->o.cluster.n && !sw_slice_eq(cluster, s->o.cluster);
     sw_list_push_back(&s->calls, &c->link);
     s->n_calls++;

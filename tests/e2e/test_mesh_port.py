@@ -190,6 +190,8 @@ def test_bad_requests_are_refused(world):
         got = world.sign(csr=csr)
         assert got["code"] == INVALID, got
         assert got["text"].startswith("CSR signing error (")
+    [got] = world.run({"do": "twice", "csr": world.csr, "token": world.token()})
+    assert got["code"] == INVALID and "more than one message" in got["text"], got
 
 
 def test_who_may_open_streams(world):

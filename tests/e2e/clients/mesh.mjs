@@ -2,6 +2,7 @@
 // A node proxy as others build it (npm's gRPC, messages encoded by hand): asks the mesh's port for certificates and
 // opens streams. mesh.mjs ADDRESS ROOTS [CHAIN KEY]; standard input is a list of steps, each answered by a line:
 //   {"do": "sign", "csr", "ttl", "identity", "token", "cluster"} -> {"code", "text", "chain"}
+//   {"do": "twice", "csr", "token"}: a call with two requests -> {"code", "text"}
 //   {"do": "stream", "id", "metadata", "token", "types", "hold"} -> {"code", "text"} or {"open": [types answered]};
 //     "hold": the stream stays open and a line {"ended": code, "text"} follows when it ends
 import { readFileSync } from 'node:fs';
@@ -13,6 +14,7 @@ const method = (path, stream) => ({ path, requestStream: stream, responseStream:
   requestDeserialize: asBytes, responseSerialize: asBytes, responseDeserialize: asBytes });
 const Client = grpc.makeGenericClientConstructor({
   sign: method('/istio.v1.auth.IstioCertificateService/CreateCertificate', false),
+  twice: method('/istio.v1.auth.IstioCertificateService/CreateCertificate', true),
   stream: method('/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources', true),
 }, 'Mesh');
 const read = (f) => (f ? readFileSync(f) : undefined);
@@ -55,6 +57,15 @@ const steps = {
       ...(step.identity ? [bytes(4, struct({ ImpersonatedIdentity: step.identity }))] : [])]);
     client.sign(request, metadata(step), { deadline: Date.now() + 60000 }, (e, r) => resolve(e
       ? { code: e.code, text: e.details } : { code: 0, chain: fields(r)[1].map(String) }));
+  }),
+  twice: (step) => new Promise((resolve) => {
+    const call = client.twice(metadata(step));
+    call.on('error', () => {});
+    call.on('data', () => {});
+    call.on('status', (s) => resolve({ code: s.code, text: s.details }));
+    call.write(bytes(1, step.csr));
+    call.write(bytes(1, step.csr));
+    call.end();
   }),
   stream: (step) => new Promise((resolve) => {
     const call = client.stream(metadata(step));
