@@ -95,7 +95,7 @@ static bool flush(struct conn *c)
     return true;
 }
 
-/* All is said: the client has a moment to read it. */
+/* The answer is complete: linger until the client has read it. */
 static void finish(struct conn *c)
 {
     c->state = CONN_LINGER;

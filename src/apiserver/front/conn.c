@@ -76,7 +76,7 @@ static void on_fail(struct sw_conn *io, const struct sw_err *err)
     front_conn_close(c);
 }
 
-/* All is said: the client has a moment to read it. */
+/* The answer is complete: linger until the client has read it. */
 static void bye(struct front_conn *c)
 {
     struct sw_err err = {0};

@@ -43,7 +43,7 @@ sw_control_mesh_xds_new(struct sw_kube_client *client, struct sw_metrics_shard *
 /* NULL is fine. */
 void sw_control_mesh_xds_free(struct sw_control_mesh_xds *m);
 /*
- * What node proxies get. Both types are awaited: streams are told to come again until whoever fills
+ * What node proxies get. Both types are awaited: streams end with UNAVAILABLE until whoever fills
  * the cache has committed all there is of them.
  */
 struct sw_xds_cache *sw_control_mesh_xds_cache(const struct sw_control_mesh_xds *m);

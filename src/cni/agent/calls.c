@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plugin's socket. ADD is held until the pod is in the mesh, or known not to belong there, or
- * time is over: then the plugin is told why, and the runtime tries again.
+ * time is over: then the plugin gets the reason, and the runtime retries.
  */
 #include <stdio.h>
 #include <string.h>
