@@ -157,7 +157,7 @@ static bool path_fits(struct api_req *r)
             api_bad_request(r, "name must be provided");
         return false;
     }
-    /* Custom resources take the name the body says. */
+    /* Custom resources take the name from the body. */
     if (r->verb == API_CREATE && named && r->res->builtin) {
         not_allowed(r);
         return false;
@@ -249,8 +249,8 @@ static bool scope_ok(const struct api_req *r)
 }
 
 /*
- * `kubectl describe namespace` asks for these without looking whether they exist. There are none,
- * which is a truer answer than "no such thing".
+ * `kubectl describe namespace` lists these without checking whether they exist. There are none,
+ * which is a truer answer than 404.
  */
 static bool always_empty(struct api_req *r)
 {

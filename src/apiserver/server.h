@@ -37,8 +37,8 @@ struct sw_api_urls {
     size_t n;
 };
 /*
- * Which URLs that are no resources the owner of a bearer token may get, by RBAC ("/xds").
- * SW_OK, or SW_EDENIED and why: the token is nobody's.
+ * Which non-resource URLs ("/xds") the user of a bearer token may get, by RBAC. SW_OK, or
+ * SW_EDENIED and why: the token authenticates no user.
  */
 SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const struct sw_api_urls *urls,
                             bool *ret_allowed, struct sw_err *err);
@@ -47,7 +47,7 @@ SW_NODISCARD int sw_api_may(struct sw_api *a, struct sw_slice token, const struc
  * be judged again. One listener; NULL: none.
  */
 void sw_api_on_revoke(struct sw_api *a, void (*cb)(void *arg), void *arg);
-/* A page beside the API, for those whom RBAC lets read it. Texts are literals; at most 4. */
+/* A page beside the API, for users whom RBAC lets read it. Texts are literals; at most 4. */
 /* What the store holds and did so far. */
 void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret);
 typedef void (*sw_api_page_fn)(void *arg, struct sw_buf *out);

@@ -24,7 +24,7 @@ void *sw_arena_alloc(struct sw_arena *a, size_t n) __attribute__((malloc, return
 /* Like sw_arena_alloc(count * size), refusing (abort) on overflow. */
 void *sw_arena_array(struct sw_arena *a, size_t count, size_t size)
     __attribute__((malloc, returns_nonnull));
-/* Of an empty arena: takes one chunk of n bytes now, for who knows how much will be needed. */
+/* Of an empty arena: takes one chunk of n bytes now, for a caller that knows how much it needs. */
 void sw_arena_reserve(struct sw_arena *a, size_t n);
 /* NUL-terminated copy of a slice. */
 char *sw_arena_dup(struct sw_arena *a, struct sw_slice s);

@@ -2,7 +2,8 @@
 /*
  * The work one request or one object may cost, counted in steps and bytes rather than in time, so
  * that the same input is accepted or refused on every machine. A deadline, or the end of the
- * connection, may cancel it from another thread. Whoever spends checks the result and fails closed.
+ * connection, may cancel it from another thread. A caller that spends checks the result and fails
+ * closed.
  */
 #pragma once
 

@@ -9,11 +9,11 @@
 
 enum sw_rc {
     SW_OK = 0,
-    SW_EAGAIN = -1,  /* nothing lost: call again when the loop says so */
+    SW_EAGAIN = -1,  /* nothing lost: call again when the loop reports readiness */
     SW_EOF = -2,     /* peer finished cleanly */
     SW_EPROTO = -3,  /* peer broke the protocol */
     SW_ELIMIT = -4,  /* a configured bound was reached */
-    SW_EDENIED = -5, /* policy or identity said no */
+    SW_EDENIED = -5, /* refused by policy or identity */
     SW_EINVAL = -6,  /* caller or configuration is wrong */
     SW_ESYS = -7,    /* a system call failed: see err->sys_errno */
     SW_ENOENT = -8,  /* the thing named does not exist */

@@ -3,7 +3,7 @@
  * JSON as a tree inside an arena, and the writer. Member order is kept, numbers keep their text,
  * strings are decoded UTF-8 slices (they may hold NULs, and nothing terminates them). Nodes never
  * move: a pointer to a node stays good while its parent is edited, until the arena is cleared.
- * Reading changes nothing, so a tree nobody edits may be read from several threads.
+ * Reading changes nothing, so a tree that is not edited may be read from several threads.
  */
 #pragma once
 
@@ -212,7 +212,7 @@ void sw_json_insert(struct sw_arena *a, struct sw_json *v, size_t pos, struct sw
 struct sw_json *sw_json_remove(struct sw_json *v, struct sw_slice key);
 /* Takes member or item 'pos' out; NULL when there is none. */
 struct sw_json *sw_json_remove_at(struct sw_json *v, size_t pos);
-/* Takes out all members for which keep says no, order kept, in one pass. Returns how many went. */
+/* Removes all members for which keep returns false, order kept, in one pass. Returns how many. */
 size_t sw_json_filter(struct sw_json *v,
                       bool (*keep)(const struct sw_json_member *m, const void *arg),
                       const void *arg);

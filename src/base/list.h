@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Intrusive doubly linked list. The head is a struct sw_list of its own; a member that
- * was initialised or unlinked points to itself, so unlinking twice is harmless.
+ * Intrusive doubly linked list. The head is a struct sw_list of its own; a member that was
+ * initialised or unlinked points to itself, so unlinking twice has no effect.
  */
 #pragma once
 

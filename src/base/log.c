@@ -24,7 +24,7 @@ enum {
     SCOPES_MAX = 32,
     SCOPE_LEN = 32,
     GATHER_NS = 10000000, /* how long the writer lets lines collect */
-    STOP_S = 2,           /* how long the end waits for whoever reads the lines */
+    STOP_S = 2,           /* how long the end waits for the reader of the lines */
 };
 
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug", "trace"};
@@ -48,7 +48,7 @@ static struct {
     bool running;
     bool stop;
     bool ended; /* the writer has nothing left to do but return */
-    bool left;  /* the writer hangs in a write, and nobody waits for it any more */
+    bool left;  /* the writer hangs in a write, and sw_log_stop has given it up */
     int fd;
     enum sw_log_format format;
     struct sw_buf queue;

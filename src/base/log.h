@@ -2,8 +2,8 @@
 /*
  * Structured log lines, plain (tab separated, like ztunnel's) or JSON. Lines are queued and a
  * thread of its own writes them in batches, so a slow terminal never stalls a worker; when the
- * queue is full lines are dropped and the loss is counted and said.
- * Before sw_log_start and after sw_log_stop lines go straight to the descriptor.
+ * queue is full lines are dropped, and the loss is counted and logged. Before sw_log_start and
+ * after sw_log_stop lines go straight to the descriptor.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ enum sw_log_format {
 void sw_log_start(int fd, enum sw_log_format format);
 /*
  * Writes what is queued and ends the thread. Safe without a start, and twice. Waits two seconds at
- * most for whoever reads the descriptor; what is not taken by then is lost, and so are later lines.
+ * most for the reader of the descriptor; what is not taken by then is lost, and so are later lines.
  */
 void sw_log_stop(void);
 /* Waits until all lines queued so far are written. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a device lets tunnels go: what ConnectorAdvertisements name, and what its owner allowed on
- * the command line. Everything else is refused, whoever asks.
+ * the command line. Everything else is refused, whatever the peer.
  */
 #pragma once
 

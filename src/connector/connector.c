@@ -20,7 +20,7 @@
 enum { LOCAL_MAX = 128 };
 
 #define DRAIN_LOOK (20 * SW_NS_PER_MS)
-#define SILENCE    (3 * SW_NS_PER_S) /* an API that says nothing for so long is away */
+#define SILENCE    (3 * SW_NS_PER_S) /* without an answer for so long: API unreachable */
 
 const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
 
@@ -57,7 +57,7 @@ void connector_publish(struct sw_connector *c)
     sw_reg_set_details(c->reg, &d);
 }
 
-/* Gateways told us what the NAT in front of us makes of our address. */
+/* Gateways reported the address that the NAT in front of us gives our packets. */
 void connector_mapped(void *arg)
 {
     connector_publish(arg);
@@ -94,9 +94,9 @@ static void observe(struct sw_connector *c)
 }
 
 /*
- * A relay sends what is for our key to whoever came with it last. So we go there when the Lease
- * says that we are the device. Without an API nobody can tell, and the device has to work: then
- * too, unless we know better.
+ * A relay forwards packets for our key to the process that registered it last, so this one
+ * registers when it holds the Lease. Without an API the holder is unknown, and the device has to
+ * work: then it registers too, unless another holder is known.
  */
 static void join(struct sw_connector *c, bool api_away)
 {
@@ -187,9 +187,9 @@ void connector_relay_state(void *arg, bool up)
         sw_observe_ask(c->observe);
 }
 
-/* ---- what the API says ---- */
+/* ---- state from the API ---- */
 
-/* Of gateways that are admitted: nobody else dials us. */
+/* Of admitted gateways: no other peer dials us. */
 static void set_places(struct sw_connector *c, struct sw_slice text)
 {
     struct sw_places named;
@@ -211,7 +211,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
 {
     struct sw_connector *c = arg;
 
-    /* A Connector that is gone takes nothing back: what it said stays until the next one speaks. */
+    /* A deleted Connector revokes nothing: its settings stay until the next one. */
     if (o) {
         const struct sw_json *notes = sw_json_walk(o->json, "metadata", "annotations", NULL);
 
@@ -226,7 +226,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         c->hooks.connector(c->hooks.arg, o);
 }
 
-/* Says when the API goes and comes, not every time it is asked. */
+/* Logs when the API becomes unreachable or reachable, not every request. */
 static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
 {
     struct sw_connector *c = arg;
@@ -302,7 +302,7 @@ static void open_reg(struct sw_connector *c)
     c->reg = sw_reg_new(c->client, &o);
 }
 
-/* Nobody else tells others where we are. */
+/* Without an API nothing else publishes our addresses. */
 static void log_ticket(const struct sw_connector *c)
 {
     SW_ARENA_AUTO a = {0};
@@ -402,7 +402,7 @@ void sw_connector_free(struct sw_connector *c)
     if (c->client)
         sw_kube_client_free(c->client);
     sw_admin_free(c->admin);
-    sw_replays_end(&c->inspect.replays); /* whom the pages' end has told that nobody waits */
+    sw_replays_end(&c->inspect.replays); /* sw_admin_free closed their pages before */
     sw_qserve_free(c->serve);
     sw_captures_done(&c->inspect.captures);
     connector_forget_conns(c);

@@ -33,7 +33,7 @@ struct sw_connector_config {
     bool take_over;         /* a Connector of our name that has another key, and is offline */
     const char *class_name; /* NULL: chosen */
     const char *data;       /* NULL: the user's data directory */
-    const char *relay;      /* NULL: as the Connector's annotation says, if it says */
+    const char *relay;      /* NULL: from the Connector's annotation, if it has one */
     const char *relay_ca;
     const char *relay_token_file; /* for 'relay' alone */
     bool relay_sign_over_tls;
@@ -136,7 +136,7 @@ extern const char *const sw_connector_log_formats[];
      .choices = sw_connector_log_formats, .help = "Form of the log lines."}
 /* clang-format on */
 
-/* What whoever runs the device wants to hear. Any may be NULL. */
+/* Events for the program that runs the device. Any may be NULL. */
 struct sw_connector_hooks {
     /* Each state of our Connector; NULL: it is gone. */
     void (*connector)(void *arg, const struct sw_kube_obj *o);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the device share: connector.c (life), serve.c (who and what), status.c. */
+/*
+ * What the files of the device share: connector.c (life), serve.c (admission and destinations),
+ * status.c.
+ */
 #pragma once
 
 #include "base/list.h"
@@ -45,7 +48,7 @@ struct sw_connector {
     char *data;
     char *ns;
     char *server;         /* of the API, "host:port"; NULL: standalone */
-    char *name;           /* of our Connector, as last heard; NULL: never */
+    char *name;           /* of our Connector, as last seen; NULL: never */
     struct sw_memo known; /* at the start, until the API answers */
     char *identity;
     int lock_fd;              /* of the data directory */
@@ -60,7 +63,7 @@ struct sw_connector {
     struct sw_addr given[SW_QUIC_ADDRS_MAX]; /* --address */
     size_t n_given;
     struct sw_addr_list addrs;  /* as published */
-    struct sw_observe *observe; /* of the relay in use; NULL: cannot be asked */
+    struct sw_observe *observe; /* of the relay in use; NULL: none can be queried */
     struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
     char *relay;                /* in use; NULL: none */
     bool joined;                /* it, and every relay after it: see join */
@@ -72,7 +75,7 @@ struct sw_connector {
     struct sw_peers fixed_peers;
     struct sw_peers named_peers; /* by the control plane */
     struct sw_peers peers;       /* both */
-    struct sw_timer save;        /* of what the control plane said */
+    struct sw_timer save;        /* of the state from the control plane */
     uint64_t saved;              /* sum of it */
     struct sw_details_path paths[SW_DETAILS_PATHS];
     size_t n_paths;
@@ -91,7 +94,7 @@ struct sw_connector {
     struct sw_ready *ready;
     struct sw_admin *admin;
     uint64_t started_ns; /* wall */
-    /* the API, as far as we hear of it */
+    /* the API, as of its last answer */
     bool api_asked;
     bool api_up;
     int api_code;
@@ -114,7 +117,7 @@ SW_NODISCARD int connector_open(struct sw_connector *c, struct sw_err *err);
 /* connector.c */
 void connector_relay_state(void *arg, bool up);
 void connector_mapped(void *arg);
-/* Says where we are: to the API, and to gateways on the relay. */
+/* Publishes our addresses: to the API, and to gateways on the relay. */
 void connector_publish(struct sw_connector *c);
 
 /* paths.c */
@@ -142,11 +145,11 @@ void connector_ended(void *arg, const struct sw_qserve_record *r);
 void connector_add_request(struct sw_connector *c, const struct sw_inspect_request *r);
 
 /* recall.c */
-/* Reads what the API said before into 'known', if that is ours. */
+/* Reads the state that the API sent before into 'known', if that is ours. */
 void connector_recall(struct sw_connector *c);
 /* Puts its lists in force. */
 void connector_use_known(struct sw_connector *c);
-/* The API said something: it is kept soon, or now if that is still to be done. */
+/* State arrived from the API: it is saved soon, or now if that is still to be done. */
 void connector_remember(struct sw_connector *c);
 void connector_remember_now(struct sw_connector *c);
 

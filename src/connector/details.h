@@ -37,10 +37,7 @@ struct sw_details {
 
 /* status.connectionDetails, without the paths. */
 struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d);
-/*
- * status.capabilities; a condition that says what the one in 'seen' (may be NULL) says keeps its
- * time.
- */
+/* status.capabilities; a condition equal to the one in 'seen' (may be NULL) keeps its time. */
 struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_details *d,
                                         const struct sw_json *seen, uint64_t wall_ns);
 /*
@@ -62,7 +59,7 @@ const struct sw_json *sw_details_pick_connector(const struct sw_json *list, stru
 /* status and message of a condition; "" when there is none of that type. */
 struct sw_slice sw_condition(const struct sw_json *conditions, const char *type,
                              struct sw_slice *ret_reason, struct sw_slice *ret_message);
-/* Said about the object's present generation, as far as one can tell. */
+/* Its observedGeneration is the object's present generation, as far as that is known. */
 bool sw_condition_current(const struct sw_json *obj, const char *type);
-/* True, and said about the object's present generation. */
+/* True, and of the object's present generation. */
 bool sw_condition_true(const struct sw_json *obj, const char *type);

@@ -2,5 +2,5 @@
 /* Directories of the user. */
 #pragma once
 
-/* Where a device keeps its key when nothing else is said; the caller frees. */
+/* Default directory for a device's key; the caller frees. */
 char *sw_default_data(void);

@@ -12,7 +12,7 @@
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define AWAY_MIN    (500 * SW_NS_PER_MS) /* the same without an answer */
 #define AWAY_MAX    (3 * SW_NS_PER_S)
-#define LOOK_NS     SW_NS_PER_S /* while somebody else's hand is on it */
+#define LOOK_NS     SW_NS_PER_S /* while another process holds the Lease */
 #define CALL_NS     (5 * SW_NS_PER_S)
 #define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
 #define RELEASES    5 /* calls to give it back: three, with a look before the second and third */
@@ -136,7 +136,7 @@ bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint
 
     if (holder.n == 0 || sw_slice_eq(holder, identity) || renewed.n < 20)
         return false;
-    /* Other zones than Z are legal and nobody's: such a time counts as fresh. */
+    /* Other zones than Z are legal, but no client writes them: such a time counts as fresh. */
     if (renewed.p[renewed.n - 1] != 'Z' || wall_ns < patience)
         return true;
     (void)sw_rfc3339(wall_ns - patience, 0, oldest);
@@ -250,8 +250,8 @@ static void renew(struct sw_hold *h)
 }
 
 /*
- * Somebody else's name is in it and the time is fresh. That may be a process that just died: we
- * take over when it stays still for as long as it claims to last, and give up when it moves.
+ * Another process holds the Lease and renewed it lately. It may have died since: we take over when
+ * renewTime stays still for as long as the Lease claims to last, and give up when it moves.
  */
 static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
 {

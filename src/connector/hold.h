@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Lease that says a device is alive: made by the controller, renewed by us for as long as we
- * run. Who renews it is named in it, so that a second process with the same key is found out
+ * The Lease that shows that a device is alive: made by the controller, renewed by us for as long as
+ * we run. Its holderIdentity names the process, so that a second one with the same key is detected
  * instead of both carrying half of the traffic.
  */
 #pragma once
@@ -22,7 +22,7 @@ struct sw_api_clock {
     int64_t ahead_ns; /* of the API's wall clock over our monotonic one */
 };
 
-/* An answer said date_s (0: nothing) and was under way from sent_ns to now_ns, monotonic. */
+/* An answer had Date date_s (0: none) and was under way from sent_ns to now_ns, monotonic. */
 void sw_api_clock_note(struct sw_api_clock *c, uint64_t date_s, uint64_t sent_ns, uint64_t now_ns);
 /*
  * The time there. Dates are whole seconds: when our own wall clock agrees with it to two of them,
@@ -38,9 +38,9 @@ struct sw_hold_opts {
     void (*renewed)(void *arg, bool ok, int code, struct sw_slice message);
     /* The Lease does not exist (any more): nothing is tried until sw_hold_poke. */
     void (*gone)(void *arg);
-    /* It is in somebody else's hands, who may live: we wait to see. */
+    /* Another process holds the Lease and may be alive: we wait for it to expire or be renewed. */
     void (*foreign)(void *arg);
-    /* Somebody else renews it: we stopped. holder lives for the call. */
+    /* Another process renews it: we stopped. holder lives for the call. */
     void (*taken)(void *arg, struct sw_slice holder);
     void *arg;
 };
@@ -53,14 +53,14 @@ void sw_hold_free(struct sw_hold *h);
 void sw_hold_poke(struct sw_hold *h, bool slept);
 /* The API works, it seems: a renewal that waits after a failure is tried now. */
 void sw_hold_again(struct sw_hold *h);
-/* Stops and says that nobody holds it, so that others need not wait; done comes from the loop. */
+/* Stops and clears the holder, so that others need not wait; done comes from the loop. */
 void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg);
 /* Confirmed and not expired since. */
 bool sw_hold_live(const struct sw_hold *h);
 
 /*
- * Is a lease in somebody else's hands, and was it renewed lately by the clock on the wall? Half a
- * duration more than it claims is given for clocks that differ.
+ * Does another process hold the lease, and was it renewed lately by the wall clock? Half a duration
+ * more than it claims is allowed for clocks that differ.
  */
 bool sw_hold_foreign(const struct sw_json *lease, struct sw_slice identity, uint64_t wall_ns);
 /* leaseDurationSeconds, 30 when it makes no sense. */

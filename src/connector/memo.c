@@ -17,7 +17,7 @@ enum { NODES_MAX = 4 * SW_ALLOW_MAX + 2 * SW_PEERS_MAX };
 static const char *const members[] = {"id",    "server",   "namespace",    "connector",
                                       "relay", "gateways", "destinations", "ports"};
 
-/* The sum finds damage, not malice: who can write here has the key. */
+/* The sum detects damage, not malice: a process that can write here has the key. */
 static uint64_t sum_of(struct sw_slice body)
 {
     return sw_siphash13(SW_MEMO_VERSION, 0x6d656d6f, body.p, body.n);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control plane said last, as a file in the data directory: whoever starts while the API
- * is away serves as before. Only what was said by the API is in it, never what flags allow, and it
- * is worth nothing to another key, another API or another namespace. Pure but for load and store.
+ * The last state from the control plane, as a file in the data directory: a device that starts
+ * while the API is unreachable serves as before. It holds only what came from the API, never what
+ * flags allow, and it is invalid for another key, another API or another namespace. Pure but for
+ * load and store.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ enum {
     SW_MEMO_TEXT_MAX = 512, /* of each text but destinations */
 };
 
-/* A zeroed struct says nothing and allows nothing. */
+/* A zeroed struct is empty and allows nothing. */
 struct sw_memo {
     struct sw_arena arena; /* of the texts, when it was parsed */
     struct sw_nodeid id;
@@ -26,7 +27,7 @@ struct sw_memo {
     struct sw_slice ns;
     struct sw_slice connector;
     struct sw_slice relay; /* empty: none */
-    uint16_t ports[2];     /* of our sockets: gateways know them as long as the API is away */
+    uint16_t ports[2]; /* of our sockets: gateways know them as long as the API is unreachable */
     size_t n_ports;
     struct sw_peers gateways;
     struct sw_allow allow;

@@ -173,8 +173,8 @@ static int read_token(struct sw_connector *c, struct sw_err *err)
 }
 
 /*
- * The port of the last run, unless the user chose one: whoever knows us there need not hear of
- * another. NULL when it is somebody else's by now, of either family.
+ * The port of the last run, unless the user chose one: peers that know it need not learn another.
+ * NULL when another process has bound it by now, of either family.
  */
 static struct sw_quic *open_same_port(struct sw_connector *c, struct sw_quic_config o)
 {

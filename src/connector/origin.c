@@ -16,9 +16,9 @@ struct sw_origin {
     char *tls_name;
     struct sw_http_client *http;
     struct sw_http_call *call;
-    struct sw_timer pause; /* until it may be asked again */
+    struct sw_timer pause; /* until the next probe */
     bool again;
-    bool trusted; /* chain and name were found good: the rest is not asked for */
+    bool trusted; /* chain and name were verified: the rest is not probed */
 };
 
 /* The handshake ends here, good or bad: no request is to reach the service. */

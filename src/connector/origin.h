@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks an https service for a TLS handshake, as gateways do through the tunnel, to say why theirs
- * fail: their alerts are encrypted, so the device cannot read them. No request is sent.
+ * Makes a TLS handshake with an https service, as gateways do through the tunnel, to find out why
+ * theirs fail: their alerts are encrypted, so the device cannot read them. No request is sent.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How each gateway reached the device last, for the Connector's status. Only another way is news:
- * connections come and go with requests, and the API need not hear of that.
+ * How each gateway reached the device last, for the Connector's status. Only a change of path is
+ * reported: connections come and go with requests, and the API does not need those.
  */
 #include <string.h>
 

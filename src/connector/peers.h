@@ -11,13 +11,13 @@
 
 enum { SW_PEERS_MAX = 4096 };
 
-/* Sorted, each once. A zeroed struct is an empty set, which admits nobody. */
+/* Sorted, each once. A zeroed struct is an empty set, which admits no peer. */
 struct sw_peers {
     SW_VEC(struct sw_nodeid) ids;
 };
 
 void sw_peers_done(struct sw_peers *p);
-/* Adding one twice is harmless. SW_ELIMIT. */
+/* Idempotent. SW_ELIMIT. */
 SW_NODISCARD int sw_peers_add(struct sw_peers *p, const struct sw_nodeid *id, struct sw_err *err);
 /*
  * A list as the annotation has it: ids separated by commas, blanks around them ignored. What is no

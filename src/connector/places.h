@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where gateways are, as the Connector's annotation says. Pure. */
+/* Addresses of gateways, from the Connector's annotation. Pure. */
 #pragma once
 
 #include "base/err.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Remembering what the control plane said, and recalling it at the next start. What is recalled is
- * in force until the API says something else: a list it sends replaces the whole of ours.
+ * Saves the state from the control plane, and loads it at the next start. Loaded state is in force
+ * until the API sends another: a list it sends replaces the whole of ours.
  */
 #include "base/hash.h"
 #include "base/log.h"

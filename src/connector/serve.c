@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may connect, and where tunnels may go. What is told about them is in tell.c. */
+/* Which peers may connect, and where tunnels may go. Counters and logs of them are in tell.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void count(struct sw_connector *c, enum sw_metric_id id, const char *valu
     sw_metric_add(sw_metric_get1(c->shard, id, value), 1);
 }
 
-/* ---- who ---- */
+/* ---- admission ---- */
 
 bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn)
 {
@@ -259,7 +259,7 @@ static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qser
         refuse(c, ask, ret);
         return;
     }
-    if (ret->tag) /* asked again about one that runs */
+    if (ret->tag) /* review of a running exchange */
         return;
     e = SW_NEW(struct exchange);
     e->c = c;

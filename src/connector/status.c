@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The status page of a device: what it is, who is connected, what may be reached, what came. */
+/* The status page of a device: what it is, connected peers, allowed destinations, last requests. */
 #include <stdio.h>
 
 #include "base/mem.h"

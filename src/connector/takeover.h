@@ -13,5 +13,5 @@
 struct sw_kube_call *sw_takeover_ask(struct sw_kube_client *c, const char *resource,
                                      struct sw_slice ns, struct sw_slice name, sw_kube_cb cb,
                                      void *arg);
-/* What its answer says. */
+/* Whether its answer allows it. */
 bool sw_takeover_allowed(const struct sw_kube_reply *r);

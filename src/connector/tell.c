@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told about exchanges: counters, the log, and the requests that are inside of tunnels. */
+/* Reports of exchanges: counters, the log, and the requests that are inside of tunnels. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,7 +84,7 @@ static void log_exchange(const struct sw_qserve_record *r)
     sw_log_end(&line);
 }
 
-/* A tunnel that failed is shown as the request that it was for, where the gateway says so. */
+/* A failed tunnel is shown as the request that it was for, where the gateway names it. */
 static void name_request(struct sw_inspect_request *q, const struct sw_qserve_record *r)
 {
     struct sw_slice path = r->request;
@@ -107,7 +107,7 @@ static void name_request(struct sw_inspect_request *q, const struct sw_qserve_re
     sw_request_text(q->path, sizeof(q->path), r->path);
 }
 
-/* A tunnel is open before TLS begins in it: that it was says nothing about what came of it. */
+/* A tunnel is open before TLS begins in it, so an open tunnel does not mean that TLS succeeded. */
 static void judge_tls(struct exchange *e, struct sw_inspect_request *q)
 {
     sw_tlswatch_end(&e->tls);

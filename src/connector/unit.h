@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The systemd user unit that keeps a device connected while its user is away. */
+/* The systemd user unit that keeps a device connected while its user is logged out. */
 #pragma once
 
 #include <stddef.h>
@@ -16,7 +16,7 @@ struct sw_unit {
     const char *kubeconfig; /* $KUBECONFIG; NULL: not set */
 };
 
-/* SW_EINVAL: a name or a word systemd could not take (control characters), SW_ELIMIT. */
+/* SW_EINVAL: a name or an argument that systemd cannot take (control characters), SW_ELIMIT. */
 SW_NODISCARD int sw_unit_write(const struct sw_unit *u, struct sw_buf *out, struct sw_err *err);
 /*
  * ~/.config/systemd/user/NAME.service ($XDG_CONFIG_HOME); the caller frees. NULL: SW_EINVAL for a

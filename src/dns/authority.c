@@ -39,7 +39,7 @@ static void count_answer(struct sw_dns_authority *a, bool tcp, unsigned rcode)
     sw_metric_add(a->answers[tcp][k], 1);
 }
 
-/* Anybody may ask for anything: only what smells of wrong configuration is worth a line. */
+/* Any client may query any name: only signs of a wrong configuration are logged. */
 static void log_refusal(struct sw_dns_authority *a, const struct sw_addr *from,
                         const struct sw_dns_reply *r)
 {

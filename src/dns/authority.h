@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An authoritative server for one zone on a loop: UDP and TCP, transfers to secondaries, NOTIFY.
- * What it says is decided in respond.c.
+ * Its answers are decided in respond.c.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct sw_dns_authority_opts {
     struct sw_addr listen[SW_DNS_LISTEN_MAX]; /* both protocols each; port 0: any, the same for
                                                  both */
     size_t n_listen;
-    /* Told about changes at their port; their addresses may transfer, unless there are keys. */
+    /* Get NOTIFY at their port; their addresses may transfer, unless there are keys. */
     struct sw_addr secondaries[SW_DNS_SECONDARIES_MAX];
     size_t n_secondaries;
     /* With these, a transfer must be signed by one of them, from wherever. */

@@ -17,7 +17,7 @@ struct dns_listener {
     struct sw_acceptor acceptor;
 };
 
-/* One secondary that is told about changes until it says it heard. */
+/* One secondary that gets NOTIFY after changes, until it answers. */
 struct dns_notify {
     struct sw_dns_authority *authority;
     struct sw_addr to;

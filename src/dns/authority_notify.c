@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NOTIFY (RFC 1996): secondaries are told at once, again until they answer, then left alone. */
+/* NOTIFY (RFC 1996): sent to secondaries at once and repeated until they answer. */
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/time.h"
@@ -123,7 +123,10 @@ void dns_notify_all(struct sw_dns_authority *a)
     for (size_t i = 0; i < a->o.n_secondaries; i++) {
         struct dns_notify *n = &a->notifies[i];
 
-        /* One that is being told gets told again afterwards, once, however many changes came. */
+        /*
+         * A secondary with a NOTIFY under way gets another afterwards, once, however many changes
+         * came.
+         */
         if (n->tries)
             n->again = true;
         else

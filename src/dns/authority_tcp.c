@@ -159,7 +159,7 @@ static bool take_question(struct conn *c)
     else if (r.verdict == SW_DNS_TRANSFER)
         start_transfer(c, &r);
     else
-        c->eof = true; /* who talks like that on a connection is not a client */
+        c->eof = true; /* not a DNS client */
     sw_buf_consume(&c->in, n + 2);
     progress(c);
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One message to one server and its answer: UDP from a port and with an id of its own, TCP when the
- * answer was truncated. For whoever passes messages on as they are.
+ * answer was truncated. For code that forwards messages unchanged.
  */
 #pragma once
 

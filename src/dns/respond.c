@@ -126,7 +126,7 @@ static bool put_set(struct answer *m, const struct sw_dns_rrset *s, const struct
     return true;
 }
 
-/* Owner names are written as they were asked for. */
+/* Owner names are written as in the question. */
 static void put_answer(struct answer *m, const struct sw_dns_rrset *s,
                        const struct sw_dns_name *name)
 {
@@ -297,7 +297,7 @@ static void finish(struct answer *m, size_t question_end)
     unsigned flags = SW_DNS_QR | (m->h.flags & (0x7800 | SW_DNS_RD)) | (m->rcode & 15);
 
     if (m->tc) {
-        /* Half a set is of no use to anybody. */
+        /* A truncated set is of no use. */
         sw_dns_rewind(&m->w, question_end);
         m->an = m->ns = m->ar = 0;
         flags |= SW_DNS_TC;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The decisions of an authoritative server: from one message to one answer, without I/O. Transfers
- * are told apart for the server to carry out.
+ * have a verdict of their own, for the server to carry out.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ struct sw_dns_reply {
 void sw_dns_respond(const struct sw_dns_zone *z, const struct sw_dns_request *req, uint8_t *out,
                     struct sw_dns_reply *ret);
 /*
- * The shortest answer: the question with TC set, so that an honest client comes back by TCP. msg
+ * The shortest answer: the question with TC set, so that a genuine client retries over TCP. msg
  * must have led to an answer before. Returns the length.
  */
 size_t sw_dns_slip(struct sw_slice msg, uint8_t *out, size_t cap);

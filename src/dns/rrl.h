@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits answers per source network, so that forged questions make nobody a victim of our answers.
- * Fixed memory; no I/O, time comes in.
+ * Response rate limiting per source network, so that forged questions do not turn our answers
+ * against a victim. Fixed memory; no I/O, time comes in.
  */
 #pragma once
 
@@ -13,7 +13,7 @@ struct sw_dns_rrl;
 
 enum sw_dns_rrl_verdict {
     SW_DNS_RRL_PASS,
-    SW_DNS_RRL_SLIP, /* answer with TC and nothing else: an honest client comes back by TCP */
+    SW_DNS_RRL_SLIP, /* answer with TC and nothing else: a genuine client retries over TCP */
     SW_DNS_RRL_DROP,
 };
 

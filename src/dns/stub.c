@@ -12,7 +12,7 @@ enum {
     MAX_TTL_S = 300,
     MAX_NEGATIVE_S = 10,
     NEGATIVE_S = 5, /* when the answer does not say */
-    FAILURE_S = 1,  /* silence of all servers is remembered for a moment: nobody hammers them */
+    FAILURE_S = 1,  /* silence of all servers is remembered for a moment, to spare them retries */
     ATTEMPT_S = 3,
     PORT = 53,
 };
@@ -109,7 +109,7 @@ void sw_dns_stub_free(struct sw_dns_stub *s)
     sw_free(s);
 }
 
-/* Makes room: the name that was not asked for the longest goes. */
+/* Evicts the least recently queried name. */
 static void evict(struct sw_dns_stub *s)
 {
     SW_LIST_FOREACH (it, &s->lru) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the configured resolvers for TXT records: UDP with staggered repetitions, each from a port
- * and with an id of its own, TCP for what was truncated; answers, also negative ones, are kept for
- * their TTL. One per loop.
+ * Queries the configured resolvers for TXT records: UDP with staggered repetitions, each from a
+ * port and with an id of its own, TCP for what was truncated; answers, also negative ones, are kept
+ * for their TTL. One per loop.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct sw_dns_stub_opts {
     struct sw_addr servers[SW_DNS_SERVERS_MAX];
     size_t n_servers;    /* [those of /etc/resolv.conf] */
     size_t max_cache;    /* names remembered [4096] */
-    size_t max_lookups;  /* names asked for at once [256] */
+    size_t max_lookups;  /* names queried at once [256] */
     uint32_t max_ttl_s;  /* answers are kept no longer [300] */
     uint32_t max_neg_s;  /* negative ones [10] */
     uint64_t attempt_ns; /* one question may take [3 s] */

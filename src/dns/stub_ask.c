@@ -44,7 +44,7 @@ static void give_up(struct attempt *t, int rc, const char *why)
     close_attempt(t);
     if (e->sent < SW_ARRAY_LEN(stagger_ms)) {
         if (e->sent < e->stub->o.n_servers)
-            launch(e); /* one that was not asked yet may know */
+            launch(e); /* one that was not queried yet may know */
         return;
     }
     if (sw_list_empty(&e->attempts))

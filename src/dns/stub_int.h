@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the stub resolver: names that are asked for or known, and the questions on the wire. */
+/* Inside the stub resolver: names that are queried or cached, and the queries on the wire. */
 #pragma once
 
 #include "base/list.h"
@@ -7,7 +7,7 @@
 #include "dns/answer.h"
 #include "dns/stub.h"
 
-/* A name: being asked for, or known until expires_ns. */
+/* A name: being queried, or cached until expires_ns. */
 struct sw_dns_entry {
     struct sw_list lru; /* of the stub, oldest first */
     struct sw_dns_stub *stub;
@@ -47,6 +47,6 @@ struct sw_dns_lookup {
 void sw_dns_ask_start(struct sw_dns_entry *e);
 /* Ends all questions under way. */
 void sw_dns_ask_stop(struct sw_dns_entry *e);
-/* Called by the asker once: answer is NULL when it gave up, then e->last says why. */
+/* Called once by stub_ask.c: answer is NULL when it gave up, then e->last has the reason. */
 void sw_dns_entry_done(struct sw_dns_entry *e, struct sw_arena *arena,
                        const struct sw_dns_txt_answer *answer);

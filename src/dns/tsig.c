@@ -12,7 +12,7 @@ enum { KEY_TEXT_MAX = 4096, SECRET_MAX = 512 };
 
 /* ---- keys ---- */
 
-/* The text after a word of a configuration statement, without quotes. */
+/* The text after a keyword of a configuration statement, without quotes. */
 static struct sw_slice value_of(struct sw_slice text, const char *word)
 {
     size_t n = strlen(word);

@@ -43,8 +43,8 @@ bool sw_dns_tsig_sign(struct sw_dns_writer *w, const struct sw_dns_key *key, uns
 
 struct sw_dns_tsig_found {
     const struct sw_dns_key *key; /* NULL: unknown */
-    struct sw_dns_name name;      /* of the key asked for */
-    unsigned error;               /* to report: BADSIG, BADKEY, BADTIME, or what the peer said */
+    struct sw_dns_name name;      /* of the requested key */
+    unsigned error;               /* to report: BADSIG, BADKEY, BADTIME, or the peer's error */
     size_t start;                 /* where it begins: the message without it ends there */
 };
 

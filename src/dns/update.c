@@ -95,7 +95,7 @@ static void arm(struct sw_dns_updater *u)
 
 /* ---- sending ---- */
 
-/* Signs what w holds and queues it; the state says what for. */
+/* Signs what w holds and queues it; state is the purpose. */
 static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w,
                          enum updater_state state)
 {
@@ -115,7 +115,7 @@ static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w,
 
 /*
  * Which way to write it first. A name we know to be ours is replaced, any other claimed; when the
- * server says the prerequisite does not hold, the other way is tried once.
+ * server answers that the prerequisite does not hold, the other way is tried once.
  */
 static enum sw_dns_update_kind next_kind(const struct updater_item *it)
 {
@@ -248,7 +248,7 @@ static void on_sync_message(struct sw_dns_updater *u, struct sw_slice msg, unsig
     proceed(u);
 }
 
-/* The server says the name is not as we thought. */
+/* The server rejected the prerequisite: the name is not as we thought. */
 static void on_mismatch(struct sw_dns_updater *u, struct updater_item *it)
 {
     char text[SW_DNS_NAME_TEXT];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps our records in somebody else's zone: dynamic updates (RFC 2136) over TCP, signed with TSIG.
- * A name belongs to whoever wrote it first: a marker beside the records carries the owner, and
+ * Keeps our records in a zone of another server: dynamic updates (RFC 2136) over TCP, signed with
+ * TSIG. A name belongs to its first writer: a marker beside the records carries the owner, and
  * every change has it as its prerequisite. What is found there that is ours and no longer wanted is
  * withdrawn.
  */

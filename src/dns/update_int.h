@@ -39,7 +39,7 @@ struct sw_dns_updater {
     size_t foreign;
     enum updater_state state;
     bool need_sync;
-    bool no_axfr; /* the server does not let us: said once */
+    bool no_axfr; /* the server refuses AXFR: logged once */
     bool given;   /* a set was given: before, everything would look unwanted */
     int fd;
     struct sw_watch watch;

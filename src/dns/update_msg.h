@@ -7,7 +7,7 @@
 #include "dns/zone.h"
 
 enum sw_dns_update_kind {
-    SW_DNS_UPDATE_CLAIM,    /* nobody has the name: write records and marker */
+    SW_DNS_UPDATE_CLAIM,    /* the name is free: write records and marker */
     SW_DNS_UPDATE_REPLACE,  /* it is ours: exchange the records */
     SW_DNS_UPDATE_WITHDRAW, /* it is ours: remove records and marker */
 };

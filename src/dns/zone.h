@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an authoritative server says: one zone as an immutable, counted snapshot. Owner names are
- * in canonical order; names that only have something below them exist as well.
+ * The data of an authoritative server: one zone as an immutable, counted snapshot. Owner names are
+ * in canonical order; empty non-terminals exist as well.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 enum { SW_DNS_NS_MAX = 8, SW_DNS_SETS_MAX = 1000000, SW_DNS_SET_BYTES = 60000 };
 
-/* Records of one name and type. Borrowed by those who take it, in the zone's arena in a zone. */
+/* Records of one name and type. Borrowed by its users, in the zone's arena in a zone. */
 struct sw_dns_rrset {
     struct sw_dns_name name;
     uint16_t type;

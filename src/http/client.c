@@ -286,7 +286,7 @@ void hc_call_answered(struct hc_conn *c)
     call_detach(call);
     if (!call->keep_alive || c->cred_gen != c->client->cred_gen || c->surplus ||
         hc_conn_unsent(c, call))
-        hc_conn_close(c); /* bytes nobody asked for, or an answer before the question was out */
+        hc_conn_close(c); /* unsolicited bytes, or an answer before the request was out */
     else
         hc_conn_rest(c);
     hc_dispatch_later(call->client);

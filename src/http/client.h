@@ -29,7 +29,7 @@ struct sw_http_client_opts {
     bool tls;
     struct sw_tls_cred *cred;    /* tls: what to trust and what to show; a reference is taken */
     struct sw_slice tls_name;    /* name the certificate must be for [host]; copied */
-    bool insecure_skip_verify;   /* believe any server: only where the user said so */
+    bool insecure_skip_verify;   /* accept any certificate: only where the user asked for it */
     sw_tls_leaf_cb leaf_ok;      /* judges the certificate instead of tls_name; see tls/tls.h */
     void *leaf_arg;              /* borrowed */
     struct sw_slice host_header; /* Host to send [host and port]; copied */

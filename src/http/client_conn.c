@@ -54,7 +54,7 @@ void hc_conn_close(struct hc_conn *c)
     hc_dispatch_later(c->client);
 }
 
-/* The connection is of no use any more; its call hears why. */
+/* The connection is of no use any more; its call fails. */
 static void broken(struct hc_conn *c, int rc, const struct sw_err *err)
 {
     if (c->call)
@@ -412,7 +412,7 @@ static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
 
     c->got_bytes = true;
     if (!c->call)
-        hc_conn_close(c); /* nothing may come while nobody asked */
+        hc_conn_close(c); /* unsolicited: no request is under way */
     return parse(c, in, false);
 }
 

@@ -22,7 +22,7 @@ struct hc_conn {
     enum hc_state state;
     struct sw_timer timer;      /* until open: the deadline; idle: how long to keep it */
     struct sw_defer reap;       /* frees it where io's on_free does not */
-    struct sw_resolve *resolve; /* asked and not answered */
+    struct sw_resolve *resolve; /* under way */
     struct sw_addr addrs[SW_RESOLVE_MAX];
     size_t n_addrs;
     size_t at_addr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For owners of a connection who keep the body of each stream in a buffer: emit, pull and emit_data
- * of struct sw_h2_ops on top of io/conn, with a bound of what may wait there.
+ * For owners of a connection that keep the body of each stream in a buffer: emit, pull and
+ * emit_data of struct sw_h2_ops on top of io/conn, with a bound of what may wait there.
  */
 #pragma once
 

@@ -43,7 +43,7 @@ struct sw_h2stream {
     struct sw_list link;
     struct sw_h2conn *conn;
     int32_t id;
-    const struct sw_h2stream_ops *ops; /* NULL: nobody owns it */
+    const struct sw_h2stream_ops *ops; /* NULL: no owner */
     void *arg;
     struct sw_buf out;
     struct sw_arena arena; /* trailers */

@@ -29,7 +29,7 @@ void sw_h2serve_adopt(struct sw_h2serve *s, int fd);
 /* Another credential for new connections. */
 void sw_h2serve_set_cred(struct sw_h2serve *s, struct sw_tls_cred *cred);
 /*
- * Stops listening and says GOAWAY; connections end with their last stream, or after deadline_ns.
+ * Stops listening and sends GOAWAY; connections end with their last stream, or after deadline_ns.
  * Then on_done (may be NULL) is called, once, from the loop.
  */
 void sw_h2serve_stop(struct sw_h2serve *s, uint64_t deadline_ns, void (*on_done)(void *arg),

@@ -31,7 +31,7 @@ void conn_account(struct conn *c)
     c->accounted = now;
 }
 
-/* The object goes when nobody holds its response any more and io is done with it. */
+/* Freed when no handler holds its response any more and io is done with it. */
 static void conn_destroy(struct conn *c)
 {
     sw_list_unlink(&c->link);
@@ -267,7 +267,7 @@ static void on_eof(struct sw_conn *io)
     if (c->state == CONN_READ)
         finish(c);
     else if (c->state == CONN_STREAM)
-        conn_close(c); /* nobody is left to read the stream */
+        conn_close(c); /* the stream has no reader left */
 }
 
 static void on_drained(struct sw_conn *io)

@@ -20,7 +20,7 @@ enum conn_state {
     CONN_HANDLE, /* the handler has it */
     CONN_STREAM, /* the handler is writing */
     CONN_FLUSH,  /* the whole response is queued */
-    CONN_LINGER, /* all is said: io ends it */
+    CONN_LINGER, /* all is sent: io ends it */
     CONN_ZOMBIE, /* socket closed, but the handler still holds the response */
     CONN_DEAD,
 };

@@ -24,15 +24,15 @@ struct sw_accept_group {
     struct sw_loop *loop;
     const char *scope; /* of log lines */
     /*
-     * Few descriptors are left: closes connections that nobody would miss. False: there is none,
-     * and accepting pauses. NULL: as if it were false.
+     * Few descriptors are left: closes idle connections. False: there is none, and accepting
+     * pauses. NULL: as if it were false.
      */
     bool (*make_room)(struct sw_accept_group *g);
-    /* Accepting paused (it was logged); NULL: nobody counts. */
+    /* Accepting paused (it was logged); may be NULL. */
     void (*on_pause)(struct sw_accept_group *g);
     struct sw_list all; /* sw_acceptor */
     struct sw_timer retry;
-    uint64_t quiet_until_ns; /* the last pause was told */
+    uint64_t quiet_until_ns; /* the last pause was logged */
     int fd_ceiling;          /* descriptors from this number on make a pause; INT_MAX: none */
     bool paused;
     bool held;
@@ -65,7 +65,7 @@ void sw_accept_done(struct sw_accept_group *g);
 
 /*
  * Listens at an address; the group owns the acceptor until sw_accept_done. *ret_bound: with the
- * port the kernel gave (NULL: nobody asks).
+ * port the kernel gave (may be NULL).
  */
 SW_NODISCARD int sw_accept_listen(struct sw_accept_group *g, const struct sw_addr *at,
                                   const struct sw_sock_opts *o, sw_accept_cb cb,
@@ -76,8 +76,8 @@ SW_NODISCARD int sw_accept_open(struct sw_accept_group *g, struct sw_acceptor *a
                                 sw_accept_cb cb, struct sw_err *err);
 /*
  * Serves what is in the queue, then closes: those connections are established for their clients.
- * With a successor on the port the kernel moves half-open ones over. Harmless when closed.
+ * With a successor on the port the kernel moves half-open ones over. No effect when closed.
  */
 void sw_accept_finish(struct sw_acceptor *a);
-/* Closes at once. Harmless when closed. */
+/* Closes at once. No effect when closed. */
 void sw_accept_close(struct sw_acceptor *a);

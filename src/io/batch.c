@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring without its asynchronous side. Every operation says MSG_DONTWAIT, which makes the kernel
+ * The ring without its asynchronous side. Every operation has MSG_DONTWAIT, which makes the kernel
  * complete it inside the call that submits it, with EAGAIN if need be; so no buffer, descriptor or
  * completion outlives sw_batch_run. What is saved is the way into the kernel and back, which costs
  * more than its own time: the processor's predictions are gone behind it.
@@ -213,7 +213,7 @@ static void run_one(const struct op *o, struct sw_batch_result *res)
     res->sys_errno = res->n < 0 ? errno : 0;
 }
 
-/* ---- for everybody ---- */
+/* ---- with and without a ring ---- */
 
 struct sw_batch *sw_batch_new(unsigned max, bool ring)
 {

@@ -21,8 +21,8 @@ struct sw_batch_result {
 };
 
 /*
- * Room for 'max' operations, a power of two. Belongs to the thread that runs it; the ring is asked
- * for at the first run that is worth one. ring = false: never.
+ * Room for 'max' operations, a power of two. Belongs to the thread that runs it; the ring is
+ * created at the first run that is worth one. ring = false: never.
  */
 struct sw_batch *sw_batch_new(unsigned max, bool ring);
 void sw_batch_free(struct sw_batch *b);

@@ -187,10 +187,12 @@ void sw_conn_release(struct sw_conn *c, struct sw_watch *ret);
 
 /* Ends our direction behind what was put: close_notify, FIN. */
 void sw_conn_shutdown(struct sw_conn *c);
-/* Closes now; with reset the peer sees RST. on_free follows from the loop. Harmless twice. */
+/* Closes now; with reset the peer sees RST. on_free follows from the loop. Idempotent. */
 void sw_conn_close(struct sw_conn *c, bool reset);
 /* Lingers, see the top of this file. Nothing but on_free follows. */
 void sw_conn_close_flushed(struct sw_conn *c);
-/* Closes and frees what it owns at once: no callback follows. Not from a callback of its own.
- * Harmless after close, and on a zeroed struct. */
+/*
+ * Closes and frees what it owns at once: no callback follows. Not from a callback of its own. No
+ * effect after close, and on a zeroed struct.
+ */
 void sw_conn_done(struct sw_conn *c);

@@ -95,7 +95,7 @@ size_t io_conn_receive(struct sw_conn *c);
 
 /* Bytes as they are: handshake messages and alerts. */
 void io_conn_write_raw(struct sw_conn *c, const void *p, size_t n);
-/* Writes what waits and ends our direction when that was asked for. */
+/* Writes what waits and half-closes when that was requested. */
 void io_conn_flush(struct sw_conn *c);
 /* Flushes at the end of the turn. */
 void io_conn_mark_dirty(struct sw_conn *c);

@@ -326,7 +326,7 @@ size_t sw_conn_write(struct sw_conn *c, struct sw_slice data)
     size_t done = 0;
 
     if (data.n == 0 || !takes_output(c))
-        return data.n; /* nobody reads it any more: on_fail comes, or the owner closed */
+        return data.n; /* without a reader: on_fail comes, or the owner closed */
     if (!c->full && !c->opening) {
         if (data.n < THROUGH) {
             sw_conn_put(c, data.p, data.n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The worker threads of a role. Each turns a loop of its own and shares nothing that changes; the
- * main thread sends it orders, asks all to drain, and ends them. What a worker does is the role's
- * business: it embeds a sw_crew_thread and says by ops how to drain and to end.
+ * main thread sends it orders, drains all, and ends them. What a worker does is the role's
+ * business: it embeds a sw_crew_thread, and its ops drain and end it.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct sw_crew_thread;
 struct sw_crew_ops {
     /* Accept nothing more, let what is there end. At most once. */
     void (*drain)(struct sw_crew_thread *t);
-    /* Asked after the turns of a drain: is nothing left? */
+    /* Called after the turns of a drain: is nothing left? */
     bool (*idle)(struct sw_crew_thread *t);
     /* Close what is left. The turn in progress is the last one that waits. */
     void (*kill)(struct sw_crew_thread *t);
@@ -62,8 +62,8 @@ typedef void (*sw_crew_order_cb)(struct sw_crew_thread *t, void *arg);
 unsigned sw_crew_size(unsigned configured);
 void sw_crew_init(struct sw_crew *c, const char *scope, struct sw_loop *main);
 /*
- * Asks all to finish within time_ns. The main loop is stopped when they have, or when the time is
- * over. Again is harmless.
+ * Drains all within time_ns. The main loop is stopped when they have, or when the time is over.
+ * Idempotent.
  */
 void sw_crew_drain(struct sw_crew *c, uint64_t time_ns);
 /* Kills those that run and waits for their threads; their loops stay. A crew that was never

@@ -14,7 +14,7 @@ struct sw_sock_opts;
 
 enum { SW_DGRAM_MAX = 65535 };
 
-/* A bound socket. EADDRINUSE: who holds the port is in the message. */
+/* A bound socket. EADDRINUSE: the message names the process that holds the port. */
 SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err);
 /*
  * One that processes of the group may share (io/port.h); each client stays with one of them. The
@@ -78,8 +78,8 @@ struct sw_dgram_out {
 };
 
 /*
- * Prepares a bound socket for batches: asks for addresses, ECN and GRO, sets the don't-fragment
- * bit, and asks for buffers of buffer_bytes. What the kernel does not know is done without.
+ * Prepares a bound socket for batches: enables addresses, ECN and GRO, sets the don't-fragment bit,
+ * and requests buffers of buffer_bytes. What the kernel does not support is left out.
  */
 void sw_dgram_tune(int fd, const struct sw_addr *bound, size_t buffer_bytes);
 /* Fills up to n (at most SW_DGRAM_BATCH) of v: how many, SW_EAGAIN or SW_ESYS. */

@@ -15,7 +15,7 @@
 #define UDP_GRO 104
 #endif
 
-/* Room for every control message we ask for or send. */
+/* Room for every control message we enable or send. */
 union control {
     struct cmsghdr align;
     uint8_t space[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(int)) +
@@ -97,7 +97,7 @@ int sw_dgram_recv_batch(int fd, struct sw_dgram_in *v, size_t n)
     do
         got = recvmmsg(fd, m, (unsigned)n, MSG_DONTWAIT, NULL);
     while (got < 0 && errno == EINTR);
-    /* An ICMP error of an earlier datagram: said once, and no reason to stop reading. */
+    /* An ICMP error of an earlier datagram: reported once, and no reason to stop reading. */
     if (got < 0)
         return errno == EAGAIN ? SW_EAGAIN : errno == ECONNREFUSED ? 0 : SW_ESYS;
     for (int i = 0; i < got; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The egress filter: to which resolved addresses a role connects on behalf of a tenant. What the
- * operator gives on the command line is not asked about; what comes out of objects, xDS or DNS is.
+ * operator gives on the command line is not checked; what comes out of objects, xDS or DNS is.
  *
  * Denied without being listed: loopback, link-local, unspecified, multicast and broadcast
  * addresses, well-known metadata services, and the addresses of this machine, those of its local
@@ -59,7 +59,7 @@ struct sw_egress_opts {
  */
 SW_NODISCARD struct sw_egress *sw_egress_new(struct sw_loop *l, const struct sw_egress_opts *o,
                                              struct sw_err *err);
-/* On the loop's thread, when nobody checks any more. NULL is fine. */
+/* On the loop's thread, when no thread checks any more. NULL is fine. */
 void sw_egress_free(struct sw_egress *e);
 
 /*

@@ -20,7 +20,7 @@ struct sw_filewatch {
     struct sw_watch watch;
     struct sw_timer settle;
     int fd;
-    int wd;     /* of the directory, -1 while it is away */
+    int wd;     /* of the directory, -1 while it does not exist */
     bool gone;  /* the last that happened to the file is that it went away */
     char *path; /* owned */
     char *dir;  /* owned */
@@ -48,7 +48,7 @@ static void on_settled(struct sw_timer *t)
             return;
         }
     }
-    /* Made anew meanwhile: whoever makes it will close it. */
+    /* Recreated meanwhile: its writer will close it, which is another event. */
     if (f->gone && access(f->path, F_OK) == 0)
         return;
     f->cb(f->arg);
@@ -69,9 +69,9 @@ static bool is_link(const char *path)
 }
 
 /*
- * A regular file is looked at when somebody has finished with it: before, it may be half written,
- * and half a configuration can be a valid one without its policies. A link may lead through other
- * entries of the directory, so there any event is worth a look: the reader compares contents.
+ * A regular file is read when its writer has closed it: before, it may be half written, and half a
+ * configuration can be a valid one without its policies. A link may lead through other entries of
+ * the directory, so there any event is worth a look: the reader compares contents.
  */
 static bool matters(struct sw_filewatch *f, const struct inotify_event *e)
 {

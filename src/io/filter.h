@@ -17,7 +17,7 @@ enum {
     SW_FILTER_PLAIN_MAX = 16384,         /* most plain bytes that one seal takes */
     SW_FILTER_RECORD_MAX = 5 + 16640,    /* largest record that one open needs at once */
     SW_FILTER_CTRL_ROOM = 128,           /* what a record, or all control records, add */
-    SW_FILTER_HANDSHAKE_MAX = 2 * 65536, /* most that a handshake step wants to send */
+    SW_FILTER_HANDSHAKE_MAX = 2 * 65536, /* most that a handshake step sends */
 };
 
 struct sw_filter;

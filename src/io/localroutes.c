@@ -79,7 +79,7 @@ void sw_localroutes_read(const void *buf, size_t n, struct sw_localroutes *to, b
     }
 }
 
-/* A socket that gives up; strict: the kernel sends the table that is asked for and no other. */
+/* A socket with a timeout; strict: the kernel sends the requested table and no other. */
 static int open_socket(void)
 {
     const struct timeval wait = {.tv_sec = WAIT_S};

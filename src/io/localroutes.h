@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Networks that the kernel delivers to this machine: routes of type 'local' in the table 'local'
- * (ip route show table local). Those of interface addresses are there, and those that somebody
- * added without an address (ip route add local 10.9.0.0/16 dev lo). Other tables count only for
- * packets that a rule selects, as for transparent proxies, and are not read.
+ * (ip route show table local). Those of interface addresses are there, and those that were added
+ * without an address (ip route add local 10.9.0.0/16 dev lo). Other tables count only for packets
+ * that a rule selects, as for transparent proxies, and are not read.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct sw_localroutes {
     bool full; /* there were more */
 };
 
-/* Asks the kernel; false: it does not tell, and what is in to counts for nothing. */
+/* Reads the table; false: the kernel gave no answer, and the content of 'to' is not valid. */
 bool sw_localroutes_get(struct sw_localroutes *to);
 
 /*

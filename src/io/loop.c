@@ -281,7 +281,7 @@ void sw_timer_start(struct sw_loop *l, struct sw_timer *t, uint64_t delay_ns, sw
 {
     sw_timer_stop(l, t);
     t->cb = cb;
-    /* Never due in the turn that armed it: a callback that asks for "at once" must not spin. */
+    /* Never due in the turn that armed it: a callback with a delay of 0 must not spin. */
     if (__builtin_add_overflow(l->now_ns, sw_max(delay_ns, 1), &t->deadline_ns))
         t->deadline_ns = UINT64_MAX;
     sw_vec_push(&l->timers, t);

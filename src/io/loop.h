@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The event loop: one per thread, nothing shared. Descriptors are watched edge-triggered:
- * try the operation first, wait only after it said EAGAIN. Timers and deferred calls are
- * intrusive, so the loop allocates nothing on the hot path.
+ * The event loop: one per thread, nothing shared. Descriptors are watched edge-triggered: try the
+ * operation first, wait only after EAGAIN. Timers and deferred calls are intrusive, so the loop
+ * allocates nothing on the hot path.
  */
 #pragma once
 
@@ -77,8 +77,8 @@ void sw_loop_stop(struct sw_loop *l);
 SW_NODISCARD int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
                                 struct sw_err *err);
 /*
- * Watches a listening socket: level-triggered and readable only, so that accepting may stop
- * whenever it likes. Silence it with sw_watch_mute while nothing can be accepted.
+ * Watches a listening socket: level-triggered and readable only, so that accepting may stop at any
+ * time. Silence it with sw_watch_mute while nothing can be accepted.
  */
 SW_NODISCARD int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd,
                                          sw_watch_cb cb, struct sw_err *err);
@@ -88,7 +88,7 @@ void sw_watch_mute(struct sw_watch *w, bool mute);
  * fired are not repeated: the new owner tries its operations first.
  */
 void sw_watch_move(struct sw_watch *from, struct sw_watch *to, sw_watch_cb cb);
-/* Forgets the descriptor; pending events of it are not delivered any more. Harmless twice. */
+/* Forgets the descriptor; pending events of it are not delivered any more. Idempotent. */
 void sw_watch_stop(struct sw_watch *w);
 
 /* (Re)arms a timer, which fires in a later turn; a zeroed struct is a stopped timer. */
@@ -100,7 +100,7 @@ static inline bool sw_timer_running(const struct sw_timer *t)
     return t->slot != 0;
 }
 
-/* Queues d once (queueing it again before it ran is harmless). A zeroed struct is unqueued. */
+/* Queues d once (queueing it again before it ran has no effect). A zeroed struct is unqueued. */
 void sw_loop_defer(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb);
 /* As sw_loop_defer, but ahead of what is queued already. */
 void sw_loop_defer_first(struct sw_loop *l, struct sw_defer *d, sw_defer_cb cb);

@@ -21,7 +21,7 @@ struct sw_netchange {
     void *arg;
 };
 
-/* What a message says of a route; NULL: it is cut off. */
+/* The route in a message; NULL: it is cut off. */
 static const struct rtmsg *route_of(const struct nlmsghdr *h)
 {
     const struct rtmsg *r = (const void *)((const char *)h + NLMSG_HDRLEN);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Word from the kernel that addresses, links, default or local routes of this network namespace
- * changed.
- * It says that something happened, not what: whoever listens looks for itself.
+ * Notifications of the kernel that addresses, links, default or local routes of this network
+ * namespace changed. They say that something changed, not what: listeners read the present state.
  */
 #pragma once
 

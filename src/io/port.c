@@ -276,7 +276,7 @@ static size_t read_proc(int dir, const char *name, char *buf, size_t cap)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* "spanwire" alone says little: its role is its first argument. */
+/* "spanwire" alone is ambiguous: the role is the first argument. */
 static void name_of(int dir, const char *pid, char *buf, size_t cap)
 {
     char comm[32];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who else listens on a port. SO_REUSEPORT lets any two programs of a user share one, and then the
- * kernel spreads connections over strangers. So a process marks its shared sockets with the name of
- * the group that may share them (a role, and where its configuration comes from), and shares a port
- * only with marked sockets. A mark is an abstract Unix socket: it is seen in the network namespace
- * the port belongs to, across PID namespaces, and goes with the process.
+ * Other listeners on a port. SO_REUSEPORT lets any two programs of a user share one, and then the
+ * kernel spreads connections over unrelated processes. So a process marks its shared sockets with
+ * the name of the group that may share them (a role, and where its configuration comes from), and
+ * shares a port only with marked sockets. A mark is an abstract Unix socket: it is seen in the
+ * network namespace the port belongs to, across PID namespaces, and goes with the process.
  */
 #pragma once
 

@@ -2,7 +2,7 @@
 /*
  * Host names to addresses by the system's resolver, on threads of their own so that no worker ever
  * blocks, and several of them so that one name without an answer does not hold up the others.
- * Answers come back as messages on the asking loop.
+ * Answers arrive as messages on the caller's loop.
  */
 #pragma once
 
@@ -29,12 +29,12 @@ struct sw_resolve {
 };
 
 /*
- * Asks; r->name, loop, cb and arg are set by the caller. The callback always comes, from the loop.
- * A name that sw_host_parse refuses reaches no resolver.
+ * Starts a lookup; r->name, loop, cb and arg are set by the caller. The callback always comes, from
+ * the loop. A name that sw_host_parse refuses reaches no resolver.
  */
 void sw_resolve_start(struct sw_resolve *r);
 /*
- * Ends the threads; questions still waiting are answered SW_ENOENT, also one the system's resolver
- * has not come back from, which is not waited for.
+ * Ends the threads; waiting lookups fail with SW_ENOENT, also one that the system's resolver has
+ * not returned from, which is not waited for.
  */
 void sw_resolver_stop(void);

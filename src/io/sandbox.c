@@ -117,7 +117,7 @@ static const struct refused {
     {__NR_set_mempolicy, ANY},
     {__NR_migrate_pages, ANY},
     {__NR_move_pages, ANY},
-    /* becoming somebody else */
+    /* changing credentials */
     {__NR_setuid, ANY},
     {__NR_setgid, ANY},
     {__NR_setreuid, ANY},

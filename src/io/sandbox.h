@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process gives up for ever, so that whoever takes it over gets no further: new privileges
- * (setuid programs), being read by other processes of its user (ptrace, core dumps), and system
- * calls that no role needs. On top of what systemd or a container runtime takes.
+ * What a process gives up for ever, so that an attacker that takes it over gets no further: new
+ * privileges (setuid programs), being read by other processes of its user (ptrace, core dumps), and
+ * system calls that no role needs. On top of what systemd or a container runtime takes.
  */
 #pragma once
 

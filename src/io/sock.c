@@ -149,7 +149,7 @@ int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *
     return SW_OK;
 }
 
-/* A socket file nobody listens on is a leftover of a process that died. */
+/* A socket file without a listener is a leftover of a process that died. */
 static bool unix_stale(int type, const struct sockaddr_un *sun)
 {
     SW_AUTO_FD fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -398,7 +398,7 @@ static ssize_t moved(ssize_t n)
 
 /*
  * In a process with threads the C library makes a cancellation point of each call, for two atomic
- * operations. Nobody is cancelled here. Sanitizers want to see the calls.
+ * operations. No thread is cancelled here. Sanitizers want to see the calls.
  */
 #ifdef SW_SANITIZED
 #define RECV(fd, buf, n)        recv((fd), (buf), (n), 0)

@@ -15,7 +15,7 @@ struct sw_sock_opts {
     uint32_t mark; /* SO_MARK, 0 = none */
     /*
      * Listeners: the group whose processes may listen here at the same time (SO_REUSEPORT, see
-     * io/port.h); NULL: nobody. ret_mark gets the mark, to be closed with the socket.
+     * io/port.h); NULL: none. ret_mark gets the mark, to be closed with the socket.
      */
     const char *share;
     int *ret_mark;
@@ -44,12 +44,12 @@ struct sw_sock_opts {
 
 /*
  * Listening TCP socket. The address may be [::] (dual stack). Accepted sockets inherit its options.
- * SW_ESYS with EADDRINUSE, and who holds it in the message, when a process outside the group
- * listens at an overlapping address, whatever options its socket has.
+ * SW_ESYS with EADDRINUSE, and the holder in the message, when a process outside the group listens
+ * at an overlapping address, whatever options its socket has.
  */
 SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
                                 struct sw_err *err);
-/* Unix stream listener; an old socket file is replaced only when nobody listens on it. */
+/* Unix stream listener; an old socket file is replaced only when it has no listener. */
 SW_NODISCARD int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd,
                                      struct sw_err *err);
 /* The same for packets (SOCK_SEQPACKET); io/unix/packet.h sends and receives them. */
@@ -100,7 +100,7 @@ void sw_sock_shutdown_write(int fd);
 /* Did the peer of a Unix socket close it, or both sides end? Not so when only the peer ended. */
 bool sw_sock_hung_up(int fd);
 /*
- * A TCP listener that is about to be closed answers no SYN any more; who sent one repeats it after
+ * A TCP listener that is about to be closed answers no SYN any more; a client repeats its SYN after
  * a second and finds the successor on the port, if there is one. What is under way goes on.
  */
 void sw_sock_stop_listening(int fd);

@@ -50,7 +50,7 @@ void sw_pipe_grow(struct sw_pipe *p)
     if (p->cap >= PIPE_BIG)
         return;
     got = fcntl(p->wr, F_SETPIPE_SZ, PIPE_BIG);
-    /* A refusal (per-user limit) is remembered as "large" too, so it is not asked again. */
+    /* A refusal (per-user limit) is remembered as "large" too, so it is not tried again. */
     p->cap = got > 0 ? (size_t)got : PIPE_BIG;
 }
 

@@ -21,7 +21,7 @@ struct sw_pipe {
 
 /* From the pool, or a new one; NULL when the process is out of descriptors. */
 struct sw_pipe *sw_pipe_get(void);
-/* Tries to enlarge to 1 MiB; harmless when the kernel refuses. */
+/* Tries to enlarge to 1 MiB; no effect when the kernel refuses. */
 void sw_pipe_grow(struct sw_pipe *p);
 /* Back to the pool; a pipe that still holds bytes is closed instead. Returns NULL. */
 struct sw_pipe *sw_pipe_put(struct sw_pipe *p);

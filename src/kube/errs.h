@@ -44,7 +44,7 @@ struct sw_budget;
 struct sw_texts;
 struct sw_field_errs {
     struct sw_arena *arena;    /* borrowed */
-    struct sw_texts *warnings; /* what is not refused but said; NULL when nobody wants it */
+    struct sw_texts *warnings; /* what is reported without a refusal; NULL: not wanted */
     struct sw_budget *budget;  /* of the checks that add to it; NULL: unlimited */
     bool loopback_ok;          /* endpoints may be on this machine, which Kubernetes refuses */
     struct sw_field_err *p;
@@ -116,7 +116,7 @@ struct sw_json *sw_invalid_causes(struct sw_arena *a, const struct sw_field_errs
 
 /* Go's %q of a string. */
 const char *sw_go_quote(struct sw_arena *a, struct sw_slice s);
-/* What Go's encoding/json says about a text that is not JSON. */
+/* The error of Go's encoding/json for a text that is not JSON. */
 const char *sw_go_json_error(struct sw_arena *a, struct sw_slice text);
 /* Go's %v of a float64. */
 const char *sw_go_float(struct sw_arena *a, double d);

@@ -95,7 +95,7 @@ static int flag_value(struct flag *f, const char *next, int *used, struct sw_err
     return SW_OK;
 }
 
-/* Handles argv[0] = "--...", and says how many words it used. */
+/* Handles argv[0] = "--...", and returns how many words it used. */
 static int parse_flag(struct sw_opts_state *st, char **argv, int *used, struct sw_err *err)
 {
     static const struct sw_opt config = {.name = "config", .type = SW_OPT_STR};

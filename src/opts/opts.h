@@ -78,8 +78,8 @@ struct sw_opts_rest {
  * or in argv. Unknown flags, keys and values are refused. ret_rest may be NULL when the command
  * takes no plain arguments.
  *
- * Returns SW_OK; SW_EOF when --help was asked for (dest is then unfinished); SW_EINVAL, SW_ENOENT
- * or SW_ESYS with one line in err that begins with the command's name.
+ * Returns SW_OK; SW_EOF when --help was given (dest is then unfinished); SW_EINVAL, SW_ENOENT or
+ * SW_ESYS with one line in err that begins with the command's name.
  */
 SW_NODISCARD int sw_opts_parse(const struct sw_opts_cmd *cmd, void *dest, struct sw_arena *arena,
                                int argc, char **argv, struct sw_opts_rest *ret_rest,

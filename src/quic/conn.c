@@ -83,7 +83,7 @@ static void fill_settings(const struct sw_qconn *c, ngtcp2_settings *s, ngtcp2_t
     p->max_idle_timeout = cfg->idle_ns;
     p->active_connection_id_limit = 7;
     p->max_datagram_frame_size = cfg->datagrams ? 65535 : 0;
-    /* Who may move to another path wants nothing that fits only into this one. */
+    /* The dialling side may migrate: it accepts no packets that fit only into the present path. */
     if (c->dialled && !c->jumbo)
         p->max_udp_payload_size = QUIC_MTU;
 }
@@ -276,7 +276,7 @@ static void drop_session(struct sw_qconn *c)
     c->hs = NULL;
 }
 
-/* A buried connection answers, ever more seldom, with its last words. */
+/* A buried connection answers, ever more seldom, with its CONNECTION_CLOSE. */
 static void answer_from_grave(struct sw_qconn *c, const struct sw_qroute *from)
 {
     c->end.heard++;
@@ -332,7 +332,7 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         sw_qpath_race_won(c, from);
     if (rc != 0)
         sw_qconn_fail_lib(c, rc);
-    /* Whoever only knows a connection ID must not make a dead path look alive. */
+    /* A packet that only has a known connection ID must not make a dead path look alive. */
     if (c->opened) {
         path->genuine = true;
         c->heard = true;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How connections end: the reason is written down, the peer hears it, the application is told, and
- * a grave keeps the IDs for a while so that late packets are not answered like a stranger's.
+ * How connections end: the reason is recorded, sent to the peer and reported to the application,
+ * and a grave keeps the IDs for a while so that late packets are not answered like those of an
+ * unknown connection.
  */
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
@@ -67,7 +68,7 @@ void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, 
     sw_qconn_note(c);
 }
 
-/* What the peer said when it closed. */
+/* The error code and reason that the peer closed with. */
 static void fail_remote(struct sw_qconn *c)
 {
     ngtcp2_connection_close_error e;
@@ -213,7 +214,10 @@ void sw_qconn_bury(struct sw_qconn *c)
         sw_free(c->dial->flight);
     sw_free(c->dial);
     c->dial = NULL;
-    /* Its IDs stay known for a while, so that late packets are not answered as a stranger's. */
+    /*
+     * Its IDs stay known for a while, so that late packets do not look like those of an unknown
+     * connection.
+     */
     sw_list_push_back(&q->conn.graves, &c->link);
     sw_timer_start(q->loop, &c->timer, sw_min(stay, 3 * SW_NS_PER_S), sw_qconn_on_timer);
 }

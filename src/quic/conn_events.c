@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ngtcp2 tells about a connection: written down here, told to the application later. */
+/* Callbacks of ngtcp2: recorded here, reported to the application later. */
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/log.h"
@@ -71,7 +71,7 @@ static void refuse(struct sw_qconn *c, const char *why)
     sw_qconn_fail(c, SW_QCLOSE_LOCAL, NGTCP2_CONNECTION_REFUSED, why);
 }
 
-/* Of the server this is also the confirmation; who dials waits for the server's. */
+/* On the server this also confirms the handshake; a client waits for HANDSHAKE_DONE. */
 static int on_completed(ngtcp2_conn *nc, void *user)
 {
     const ngtcp2_transport_params *params;

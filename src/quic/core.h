@@ -60,7 +60,7 @@ struct sw_qrelay {
     struct sw_quic *q;              /* borrowed */
     struct sw_slice url;            /* owned */
     struct sw_relay_client *client; /* owned */
-    struct sw_qseen_by *seen_by;    /* owned; NULL: was never asked */
+    struct sw_qseen_by *seen_by;    /* owned; NULL: was never queried */
     bool home;
     bool up;
 };
@@ -171,7 +171,7 @@ struct sw_qconn {
     } streams;
 
     struct {
-        uint64_t held;      /* bytes received that nobody took yet */
+        uint64_t held;      /* bytes received that the application has not read yet */
         uint64_t owed;      /* connection credit to give for bytes that came */
         uint64_t tx_beyond; /* memory.c: what streams hold to be sent, each beyond its floor */
         uint64_t promised;  /* memory.c: windows of streams, each beyond the first one */
@@ -202,7 +202,7 @@ struct sw_qconn {
         uint64_t retry_ns; /* large packets got another chance; 0: never */
         uint16_t path;     /* on which large packets vanish */
         bool found;
-        bool mute; /* found while the peer was not heard: may have been an outage */
+        bool mute; /* found while no packet of the peer arrived: may have been an outage */
     } hole;
 
     struct {        /* silence.c */
@@ -221,7 +221,7 @@ struct sw_qconn {
     uint8_t aead; /* enum sw_aead_alg */
 
     struct {
-        bool complete; /* the application was not told yet */
+        bool complete; /* not reported to the application yet */
         bool told;     /* it was */
         bool half_open;
         bool failed;   /* counts in q->n_failures */
@@ -246,7 +246,7 @@ struct sw_qconn {
         uint64_t code;
         struct sw_qclose why;
         char reason[QUIC_REASON_MAX];
-        uint8_t *words; /* owned: the close packet, said again while others still talk to us */
+        uint8_t *words; /* owned: the close packet, repeated while the peer still sends */
         size_t words_n;
         uint32_t heard; /* packets since */
     } end;
@@ -305,7 +305,7 @@ struct sw_qstream {
 
     uint64_t stop_code;
     uint64_t reset_code;
-    bool fresh;   /* opened by the peer, not told yet */
+    bool fresh;   /* opened by the peer, not reported yet */
     bool stopped; /* STOP_SENDING to tell */
     bool reset;   /* RESET_STREAM to tell */
     bool ended;   /* ngtcp2 has forgotten it */
@@ -329,7 +329,7 @@ struct sw_qsock {
     bool more; /* stopped reading before the socket was empty */
 };
 
-/* A limit of answers to packets that belong to nobody. */
+/* A rate limit of answers to packets that match no connection. */
 struct sw_qbucket {
     uint64_t at_ns;
     uint32_t used;
@@ -372,7 +372,7 @@ struct sw_quic {
     struct sw_qopenings *openings; /* owned */
     bool loopback;                 /* our addresses are of this host: so may be others' */
     bool draining;
-    bool busy; /* inside a turn of ours: no need to ask for another */
+    bool busy; /* inside a turn of ours: no need to schedule another */
     struct sw_defer turn;
     struct sw_timer housekeeping;
     uint64_t key_update_after; /* packets */
@@ -447,7 +447,7 @@ static inline uint64_t sw_quic_now(const struct sw_quic *q)
 /* A datagram arrived. The bytes may be written to. */
 void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                     size_t n);
-/* Something is to be written or told: see to it soon. */
+/* Something is to be written or reported: schedules a turn. */
 void sw_quic_wake(struct sw_quic *q);
 /* Tells the application everything that happened, then writes. After a batch of packets. */
 void sw_quic_turn(struct sw_quic *q);
@@ -475,9 +475,9 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
                                  const struct sw_qroute *from);
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n);
-/* Asks for a write pass. */
+/* Schedules a write pass. */
 void sw_qconn_touch(struct sw_qconn *c);
-/* Asks for its news to be told. */
+/* Schedules its callbacks. */
 void sw_qconn_note(struct sw_qconn *c);
 void sw_qconn_rearm(struct sw_qconn *c);
 void sw_qconn_on_timer(struct sw_timer *t);
@@ -493,16 +493,16 @@ void sw_qconn_callbacks(struct ngtcp2_callbacks *cb);
 void sw_qconn_end_half_open(struct sw_qconn *c);
 /* Frees the accepted connection that has been in its handshake, or failed in it, the longest. */
 bool sw_qconn_drop_half_open(struct sw_quic *q);
-/* Ends it for a reason of our own; the peer hears of it unless 'quiet'. */
+/* Ends it for a reason of our own; sends CONNECTION_CLOSE unless 'quiet'. */
 void sw_qconn_fail(struct sw_qconn *c, enum sw_qclose_kind kind, uint64_t code, const char *text);
 /* As above, for a result of ngtcp2. */
 void sw_qconn_fail_lib(struct sw_qconn *c, int liberr);
 /*
- * True while a connection that the peer ended has streams whose last bytes nobody took yet: they
- * came whole, and a reader may take its time.
+ * True while a connection that the peer closed has streams with unread bytes: they arrived
+ * complete, and a reader may take its time.
  */
 bool sw_qconn_lingers(struct sw_qconn *c);
-/* Says the last words, tells the application and frees what can be freed. */
+/* Sends CONNECTION_CLOSE, calls the application and frees what can be freed. */
 void sw_qconn_bury(struct sw_qconn *c);
 /* Frees what is left of a buried one. */
 void sw_qconn_free(struct sw_qconn *c);
@@ -543,7 +543,7 @@ bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r);
 
 /* path.c */
 
-/* A relay came up: a dial that is still racing says again what it said. */
+/* A relay came up: a dial that is still racing sends its packets again. */
 void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r);
 /* A packet by this route was genuine: a dial that is still racing has its path. */
 void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by);
@@ -578,15 +578,15 @@ int sw_qroute_send(struct sw_quic *q, const struct sw_qroute *r, uint8_t ecn, co
 int sw_qpath_send(struct sw_qconn *c, uint16_t id, uint8_t ecn, const uint8_t *p, size_t n,
                   size_t segment);
 
-/* silence.c: peers that are not heard */
+/* silence.c: peers that do not answer */
 
 /* A packet went out on this path. */
 void sw_qsilence_sent(struct sw_qconn *c, uint16_t path, const uint8_t *p, size_t n);
-/* The peer was heard. */
+/* A packet of the peer arrived. */
 void sw_qsilence_end(struct sw_qconn *c);
 /* When sw_qsilence_check has something to do; UINT64_MAX: never. */
 uint64_t sw_qsilence_due(const struct sw_qconn *c);
-/* Asks again, or gives the peer up. */
+/* Repeats the probe, or gives the peer up. */
 void sw_qsilence_check(struct sw_qconn *c);
 
 /* pace.c */
@@ -626,7 +626,7 @@ void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, 
 
 struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id);
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
-/* Asks for its news to be told. */
+/* Schedules its callbacks. */
 void sw_qstream_note(struct sw_qstream *s);
 void sw_qstream_tell(struct sw_qstream *s);
 /* The connection is gone: closed is called, and the stream freed. */
@@ -668,7 +668,7 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n);
 
 /* reach.c: direct paths of connections by relay, between two of ours */
 
-/* It was dialled and is on a relay: begins to ask the peer where it is. Once. */
+/* It was dialled and is on a relay: begins to request the peer's candidates. Once. */
 void sw_qreach_start(struct sw_qconn *c);
 void sw_qreach_free(struct sw_qconn *c);
 /* Our addresses or the network changed: tells the peer, and probes anew. */
@@ -688,14 +688,14 @@ bool sw_qreach_known(const struct sw_qconn *c);
  */
 bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent,
                     struct sw_qroute *ret);
-/* The direct path does not answer: asks at all other places. */
+/* The direct path does not answer: probes all other candidates. */
 void sw_qreach_silent(struct sw_qconn *c);
-/* Whether datagrams may go to an address that somebody else named. */
+/* Whether datagrams may go to an address that another node named. */
 bool sw_qprobe_allowed(const struct sw_quic *q, const struct sw_addr *a);
 /* What became of an attempt to go there. */
 void sw_qreach_outcome(struct sw_qconn *c, const struct sw_qroute *at, bool ok);
 
-/* openings.c: before anybody dials */
+/* openings.c: before a dial */
 
 struct sw_qopenings *sw_qopenings_new(struct sw_quic *q);
 void sw_qopenings_free(struct sw_qopenings *s);
@@ -707,7 +707,7 @@ size_t sw_quic_candidates(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_AD
 
 /* seen_by.c: how relays see us */
 
-/* A relay came up, or the network changed: asks, anew. Not when it is down. */
+/* A relay came up, or the network changed: queries it anew. Not when it is down. */
 void sw_qseen_by_start(struct sw_qrelay *r);
 void sw_qseen_by_free(struct sw_qrelay *r);
 /* True when the packet was an answer. */
@@ -715,7 +715,7 @@ bool sw_qseen_by_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
 
 /* relays.c */
 
-/* The relay a peer is said to use. NULL: SW_EINVAL (no URL), SW_EDENIED (not allowed; logged). */
+/* The relay named for a peer. NULL: SW_EINVAL (no URL), SW_EDENIED (not allowed; logged). */
 struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *peer,
                                     struct sw_slice url, struct sw_err *err);
 void sw_qrelays_sweep(struct sw_quic *q, bool all);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * QUIC between nodes that are their keys: one endpoint is one UDP socket (and, when asked, one or
- * more relays) with many connections, dialled and accepted. Both sides show an Ed25519 raw public
- * key; who dials names the key it expects. Compatible with iroh.
+ * QUIC between nodes identified by their keys: one endpoint is one UDP socket (and, where
+ * configured, one or more relays) with many connections, dialled and accepted. Both sides present
+ * an Ed25519 raw public key; the dialling side names the key it expects. Compatible with iroh.
  *
  * One loop, one thread. Callbacks may open, write, reset and close anything; objects are freed
  * later, from the loop.
@@ -57,9 +57,9 @@ struct sw_qconn_ops {
     void (*datagram)(struct sw_qconn *c, const uint8_t *p, size_t n);
     /* The path changed between relay and direct, or the peer's address. May be NULL. */
     void (*path)(struct sw_qconn *c);
-    /* The peer allows more streams again after sw_qstream_open said SW_ELIMIT. May be NULL. */
+    /* The peer allows more streams again after sw_qstream_open returned SW_ELIMIT. May be NULL. */
     void (*room)(struct sw_qconn *c);
-    /* Last call, once; streams were told before. The connection is freed after it returns. */
+    /* Last call, once, after those of the streams. The connection is freed after it returns. */
     void (*closed)(struct sw_qconn *c, const struct sw_qclose *why);
 };
 
@@ -75,7 +75,7 @@ struct sw_addr sw_qconn_addr(const struct sw_qconn *c);
 /* Why it stays on the relay, for people; empty: not known yet, or it is on a direct path. */
 const char *sw_qconn_path_note(const struct sw_qconn *c);
 uint64_t sw_qconn_rtt_ns(const struct sw_qconn *c);
-/* How long nothing was heard of the peer. */
+/* Time since the last packet of the peer. */
 uint64_t sw_qconn_silence_ns(const struct sw_qconn *c);
 size_t sw_qconn_streams(const struct sw_qconn *c);
 /* Sends CONNECTION_CLOSE with an application code; closed follows from the loop. */
@@ -187,11 +187,13 @@ struct sw_quic_config {
     struct sw_slice relay_token_for; /* URL of the one relay that gets it, and over TLS only */
     bool relay_sign_over_tls;        /* as in sw_relay_client_config */
     /*
-     * May we connect to this relay? Peers name it, by whatever way we heard of them: a stranger's
-     * word. NULL: no other than the home relay is used.
+     * May we connect to this relay? Peers name it, from untrusted sources. NULL: no other than the
+     * home relay is used.
      */
     bool (*relay_allowed)(void *arg, struct sw_slice url);
-    /* A relay, a token or a challenge was refused, and logged: a word for a counter. May be NULL.
+    /*
+     * A relay, a token or a challenge was refused, and logged: reason is a counter label. May be
+     * NULL.
      */
     void (*relay_refused)(void *arg, const char *reason);
     void (*relay_state)(void *arg, bool home_up); /* the home relay came or went. May be NULL */
@@ -223,7 +225,7 @@ enum {
     SW_QUIC_PLACES_MAX = 32,
 };
 
-/* Our own addresses: told to peers of ours whose connections run through a relay. Copied. */
+/* Our candidates: sent to peers of ours whose connections run through a relay. Copied. */
 void sw_quic_set_candidates(struct sw_quic *q, const struct sw_addr *addrs, size_t n);
 /* An address of a node that may dial us. */
 struct sw_quic_place {
@@ -239,7 +241,7 @@ void sw_quic_set_openings(struct sw_quic *q, const struct sw_quic_place *places,
 void sw_quic_observed(struct sw_quic *q, const struct sw_addr *by, const struct sw_addr *at);
 /* All addresses that others see us at. */
 size_t sw_quic_mapped(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_MAPPED_MAX]);
-/* They differ by who looks: a symmetric NAT. */
+/* They differ by observer: a symmetric NAT. */
 bool sw_quic_mapping_varies(const struct sw_quic *q, uint8_t family);
 
 /*

@@ -104,7 +104,7 @@ static void end(struct sw_qconn *c, bool renewed)
                  sw_nodeid_short(&c->peer, id));
 }
 
-/* Nothing is under way. Who accepted still needs a packet of the peer: see sw_qpath_renew. */
+/* Nothing is in flight. The accepting side still needs a packet of the peer: see sw_qpath_renew. */
 static void move(struct sw_qconn *c, const ngtcp2_conn_stat *st)
 {
     struct sw_qrenew *r = &c->renew;

@@ -14,7 +14,7 @@ enum { VECS = 4 };
 
 /*
  * Without an acknowledgement of stream bytes: large packets may vanish. Both sides have to find it
- * out, and probes come at distances that double: a peer that is not heard for 10 s counts as gone.
+ * out, and probes come at distances that double: a peer without packets for 10 s counts as gone.
  */
 #define HOLE_NS (1500 * SW_NS_PER_MS)
 /* Large packets that vanish this soon after another chance vanish for good. */
@@ -290,11 +290,12 @@ static bool socket_full(struct sw_qconn *c)
 }
 
 /*
- * A path may stop taking large packets under an open connection, while small ones still get through
- * and keep it alive: ngtcp2 looks for larger sizes, never for smaller ones. Bytes of streams that
- * stay unacknowledged for seconds are the sign, sooner when the peer was heard meanwhile. When it
- * was not, nothing may have got through: large ones get another chance as soon as bytes are
- * acknowledged. When they vanish again soon after that chance, the path is at fault.
+ * A path may stop taking large packets under an open connection (MTU black hole), while small ones
+ * still get through and keep it alive: ngtcp2 probes for larger sizes, never for smaller ones.
+ * Bytes of streams that stay unacknowledged for seconds are the sign, sooner when packets of the
+ * peer arrived meanwhile. When none did, nothing may have got through: large ones get another
+ * chance as soon as bytes are acknowledged. When they vanish again soon after that chance, the path
+ * is at fault.
  */
 static void look_for_hole(struct sw_qconn *c)
 {
@@ -329,7 +330,7 @@ void sw_qconn_hole_retry(struct sw_qconn *c)
     c->hole.retry_ns = sw_quic_now(c->q);
 }
 
-/* ngtcp2 fills first packets up to the brim: nobody has said yet that it takes large ones. */
+/* ngtcp2 fills first packets to the limit, before anything shows that large ones arrive. */
 size_t sw_qconn_packet_max(const struct sw_qconn *c, size_t max)
 {
     bool small = !c->shake.confirmed || (c->hole.found && c->hole.path == c->paths.now);

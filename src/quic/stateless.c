@@ -170,7 +170,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
         say_retry(q, from, hd);
         return;
     }
-    /* The honest take a moment: whoever has taken the longest makes room. */
+    /* Genuine handshakes are short: evict the connection that has taken the longest. */
     if (under_way >= q->cfg.max_half_open * HALF_OPEN_FACTOR) {
         q->stats.rx_dropped++;
         if (!sw_qconn_drop_half_open(q))
@@ -193,7 +193,7 @@ static void long_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
     ngtcp2_pkt_hd hd;
     int rc = ngtcp2_pkt_decode_version_cid(&vc, p, n, QUIC_CID_LEN);
 
-    /* Whoever wants an answer has to send at least as much as it will be. */
+    /* No amplification: a packet must be at least as large as the answer to it. */
     if (n < NGTCP2_MAX_UDP_PAYLOAD_SIZE || q->cfg.n_alpns == 0)
         goto drop;
     if ((rc == 0 || rc == NGTCP2_ERR_VERSION_NEGOTIATION) && vc.version != 0 &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams: their life and their receiving half (stream_tx.c: the sending one). Bytes received in
- * one batch of packets are gathered in the endpoint's buffer and told together; only what the
+ * one batch of packets are gathered in the endpoint's buffer and delivered together; only what the
  * reader leaves is copied to the stream.
  */
 #include <ngtcp2/ngtcp2.h>
@@ -34,8 +34,8 @@ void sw_qstream_note(struct sw_qstream *s)
 }
 
 /*
- * Connection credit for everything that came, taken or not: windows of streams bound what is kept
- * (memory.c), and who does not read stops its own stream only.
+ * Connection credit for everything that came, read or not: windows of streams bound what is kept
+ * (memory.c), and an application that does not read stops its own stream only.
  */
 static void give_credit(struct sw_qconn *c)
 {
@@ -61,7 +61,7 @@ static void stream_free(struct sw_qstream *s)
     sw_free(s);
 }
 
-/* Nobody wants to hear what it received. */
+/* Received bytes have no reader. */
 static bool deaf(const struct sw_qstream *s)
 {
     return !s->ops || !s->ops->data || s->muted || s->rx.shut || s->rx.done;
@@ -88,7 +88,7 @@ void sw_qstream_lost(struct sw_qstream *s)
     stream_free(s);
 }
 
-/* Both directions ended and everything was told. */
+/* Both directions ended and all callbacks were made. */
 static void finish_off(struct sw_qstream *s)
 {
     struct sw_qconn *c = s->c;
@@ -171,7 +171,7 @@ void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool 
         return;
     }
     s->c->flow.held += n;
-    /* Pieces do not outlive their batch; streams are told of nothing before all is ready. */
+    /* Pieces do not outlive their batch; streams get no callback before the connection is ready. */
     if (n > 0 && (sw_buf_len(&s->rx.rest) > 0 || s->rx.paused || !s->c->shake.told)) {
         keep(s, p, n);
     } else if (n > 0 && s->c->q->scratch.gathered + n > QUIC_GATHER) {
@@ -274,7 +274,7 @@ static void tell_end(struct sw_qstream *s)
     }
 }
 
-/* Nobody wanted it. */
+/* Offers a stream of the peer to the application. False: not attached, and so aborted. */
 static bool introduce(struct sw_qstream *s)
 {
     struct sw_qconn *c = s->c;

@@ -210,7 +210,7 @@ void sw_qstream_finish(struct sw_qstream *s)
     want_send(s);
 }
 
-/* A reserve found no room: is there some now? Asked whenever bytes were sent or acknowledged. */
+/* A reserve found no room: is there some now? Checked whenever bytes were sent or acknowledged. */
 static void wake(struct sw_qstream *s)
 {
     if (!s->tx.starved || s->tx.end - s->tx.sent > QUIC_SEND_MAX / 2)

@@ -178,7 +178,7 @@ static uint32_t intern(struct re_dfa *d, struct re_list *l, unsigned ctx)
     for (size_t i = 0; i < n; i++)
         s.asserts = s.asserts || d->prog->inst.p[l->dense[i]].op == RE_I_ASSERT;
     if (!s.asserts)
-        s.ctx = 0; /* nothing will ask for it */
+        s.ctx = 0; /* not used any more */
     bucket = hash_ids(l->dense, n, s.ctx);
     for (uint32_t at = d->buckets[bucket]; at; at = d->states.p[at].chain) {
         const struct state *o = &d->states.p[at];

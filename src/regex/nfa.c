@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All ways through the program at once, in order of preference, each with the positions of its
- * groups (Pike's machine): for those who ask where.
+ * groups (Pike's machine): for callers that need positions.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions and who runs them. The automaton of an expression changes while it runs, so a thread
+ * Expressions and their automata. The automaton of an expression changes while it runs, so a thread
  * takes one out of the expression's slots, or makes one and pays for it, and puts it back; slots
  * are chosen by thread. What all slots keep in the process is bounded: one more pushes out others,
- * in turn, so nobody keeps the room for good.
+ * in turn, so no expression keeps the room for good.
  */
 #include "regex/regex.h"
 

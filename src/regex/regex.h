@@ -53,5 +53,5 @@ int sw_regex_groups(const struct sw_regex *re, struct sw_slice text, size_t from
 
 /* Length of the pattern, for cost estimates. */
 size_t sw_regex_cost(const struct sw_regex *re);
-/* About as many words of memory, and steps of compilation; for those who keep many. */
+/* About as many words of memory, and steps of compilation; for callers that keep many. */
 size_t sw_regex_size(const struct sw_regex *re);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may use the relay: ids that are listed, ids that are not, and bearer tokens. Immutable and
- * counted, so that workers read it without locks; a change makes another one.
+ * Access control of the relay: allowed ids, denied ids, and bearer tokens. Immutable and counted,
+ * so that workers read it without locks; a change makes another one.
  */
 #pragma once
 

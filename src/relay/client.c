@@ -44,7 +44,7 @@ static void setup_free(struct relay_client *c)
     c->setup = NULL;
 }
 
-/* Nobody sends to it any more; the connection itself may still say goodbye. */
+/* Packets are not forwarded to it any more; the connection itself may still send a close frame. */
 static void leave(struct relay_client *c)
 {
     struct relay_stats *st = &c->worker->stats;
@@ -63,7 +63,7 @@ static void leave(struct relay_client *c)
     setup_free(c);
 }
 
-/* Who it is, as far as known, in front of what happened. */
+/* Logs what happened to the client, with its id or address. */
 void relay_client_note(const struct relay_client *c, const char *reason, const char *detail)
 {
     char who[SW_ADDR_TEXT] = "?";
@@ -120,7 +120,7 @@ void relay_client_kill(struct relay_client *c)
 
 void relay_client_send(struct relay_client *c, const void *p, size_t n)
 {
-    /* Datagrams are dropped long before. This is somebody who asks and does not read. */
+    /* Datagrams are dropped long before: this client sends requests and does not read. */
     if (sw_wsconn_unsent(&c->ws) > CONTROL_BYTES)
         c->flooded = true;
     else
@@ -258,7 +258,10 @@ static bool is_stranger(const struct relay_worker *w, const struct sw_nodeid *id
     return w->roster && relay_roster_find(w->roster, id) == RELAY_STRANGER;
 }
 
-/* A device registers its key and comes here at the same time, and we hear of it a moment later. */
+/*
+ * A device registers its key and connects here at the same time; the watch brings it a moment
+ * later.
+ */
 static void await_roster(struct relay_client *c)
 {
     c->setup->awaited = true;

@@ -14,7 +14,7 @@ enum {
     IN_FLIGHT_MAX = 64, /* blocks from one worker to another: beyond, packets are dropped */
     SPARE_MAX = 16,
     QUEUE_BYTES = 8 << 20,    /* that wait for one client */
-    WORKER_BYTES = 256 << 20, /* and for all of a worker: then only those who read get packets */
+    WORKER_BYTES = 256 << 20, /* and for all of a worker: then only readers get packets */
 };
 
 struct relay_block {

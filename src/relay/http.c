@@ -72,7 +72,7 @@ static void answer(struct relay_client *c, const struct sw_h1_msg *m, const stru
         relay_client_drain(c);
 }
 
-/* Says why, in the answer, in one line of the log and in one counter. */
+/* Gives the reason in the answer, in one line of the log and in one counter. */
 static void refuse(struct relay_client *c, int status, const char *reason, const struct sw_err *err)
 {
     struct answer a = {.status = status, .type = "text/plain", .body = sw_slice_str(err->msg)};

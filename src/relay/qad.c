@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Address discovery of the relay (quic/qad/qad.h), on a thread of its own: strangers may make it
- * busy with handshakes, and packets of clients must not wait for those.
+ * Address discovery of the relay (quic/qad/qad.h), on a thread of its own: unauthenticated clients
+ * may make it busy with handshakes, and packets of clients must not wait for those.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ const char *relay_qad_field(const struct relay_qad *q)
 
 /* ---- life ---- */
 
-/* A relay without a certificate makes one. Clients know it by what the upgrade says of it. */
+/* A relay without a certificate makes one. Clients pin it by the answer to the upgrade. */
 static struct sw_tls_cred *make_cred(struct sw_err *err)
 {
     static const char *const sans[] = {"relay.invalid", NULL};
@@ -167,8 +167,8 @@ static int announce(struct relay_qad *q, bool tls, struct sw_err *err)
 }
 
 /*
- * Where to listen when nobody said: iroh's port beside HTTPS, since iroh's endpoints look there;
- * else the number of the HTTP port. Those may be taken, and clients of ours are told the number
+ * Where to listen by default: iroh's port beside HTTPS, since iroh's endpoints look there; else the
+ * number of the HTTP port. Those may be taken, and our clients get the number in the upgrade
  * anyhow.
  */
 static struct sw_qad_server *listen_on(struct relay_qad *q, const struct sw_relay_config *c,

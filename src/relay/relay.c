@@ -313,7 +313,7 @@ static int start_workers(struct sw_relay *r, struct sw_err *err)
     }
     if (rc == SW_OK && r->config->qad)
         rc = relay_qad_new(r, &r->qad, err);
-    /* Posted before the threads run: nobody is accepted without a credential and the lists. */
+    /* Posted before the threads run: no client is accepted without a credential and the lists. */
     if (rc == SW_OK)
         rc = follow_roster(r, err);
     if (rc == SW_OK)

@@ -21,7 +21,7 @@ struct sw_relay_config {
     uint32_t qad_rate;         /* new ones per second and address */
     const char *cert;
     const char *key;
-    bool open; /* to everybody */
+    bool open; /* to every client */
     const char *kubeconfig;
     const char *allow_file;
     const char *deny_file;
@@ -53,7 +53,7 @@ SW_NODISCARD int sw_relay_config_read(struct sw_relay_config *c, int argc, char 
 void sw_relay_config_done(struct sw_relay_config *c);
 
 /*
- * Runs until a signal or /quitquitquit ended it and clients were told to go. SW_OK, or what kept
- * it from starting.
+ * Runs until a signal or /quitquitquit ended it and clients were drained. SW_OK, or what kept it
+ * from starting.
  */
 SW_NODISCARD int sw_relay_run(const struct sw_relay_config *c, struct sw_err *err);

@@ -39,7 +39,7 @@ struct sw_tls_cred;
 enum relay_state {
     RELAY_HTTP,   /* requests, and the upgrade */
     RELAY_AUTH,   /* a challenge was sent */
-    RELAY_JUDGED, /* the key is proved; somebody is asked, or it moves to its worker */
+    RELAY_JUDGED, /* the key is proved; an access check is under way, or it moves to its worker */
     RELAY_ACTIVE, /* in the table */
     RELAY_GONE,
 };
@@ -78,7 +78,7 @@ struct relay_client {
     bool throttled : 1; /* waits for tokens */
     bool told_rate : 1;
     bool unlimited : 1; /* in its rate */
-    bool flooded : 1;   /* asks without reading: ended with the batch */
+    bool flooded : 1;   /* sends requests without reading: ended with the batch */
     bool upgraded : 1;  /* counted as a client, not as an HTTP connection */
 };
 
@@ -135,7 +135,7 @@ struct relay_worker {
     struct relay_listener listeners[2];
     struct sw_tls_cred *cred;       /* a reference; NULL: no TLS */
     struct sw_relay_access *access; /* a reference */
-    struct relay_roster *roster;    /* a reference; NULL: no control plane is asked */
+    struct relay_roster *roster;    /* a reference; NULL: no control plane */
     struct sw_map ids;              /* relay_id by its id */
     struct sw_list clients;
     size_t n_clients;
@@ -145,7 +145,7 @@ struct relay_worker {
     struct relay_block *spare;   /* blocks to use again */
     unsigned n_spare;
     struct sw_defer flush;
-    struct sw_http_client *asker; /* NULL: nobody is asked */
+    struct sw_http_client *asker; /* NULL: no access URL */
     struct sw_metrics_shard *shard;
     struct relay_stats stats;
 };
@@ -164,7 +164,7 @@ struct sw_relay {
     struct relay_worker *workers; /* owned array */
     size_t n_workers;
     _Atomic size_t n_clients;           /* connections of all workers */
-    struct relay_roster_follow *roster; /* owned; NULL: no control plane is asked */
+    struct relay_roster_follow *roster; /* owned; NULL: no control plane */
     bool roster_read;
     struct sw_timer reload;
     uint64_t hash_key[2];
@@ -193,16 +193,16 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
 void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id);
 /* The lists changed: for one that waits for that, or may not stay. */
 void relay_client_judge_again(struct relay_client *c);
-/* It may come in. */
+/* Admits the client. */
 void relay_client_admitted(struct relay_client *c);
-/* It may not: the reason is said to it, logged and counted. */
+/* Refuses the client: the reason is sent to it, logged and counted. */
 void relay_client_denied(struct relay_client *c, const char *reason);
-/* Asks for the proof. */
+/* Sends the challenge. */
 void relay_client_challenge(struct relay_client *c);
 /* Something broke the rules: one line, one counter, the end. code: of the close frame. */
 void relay_client_refuse(struct relay_client *c, uint16_t code, const char *reason,
                          const char *detail);
-/* One line with who it was, and one counter. */
+/* One line that names the client, and one counter. */
 void relay_client_note(const struct relay_client *c, const char *reason, const char *detail);
 void relay_client_drain(struct relay_client *c);
 void relay_client_kill(struct relay_client *c);
@@ -220,7 +220,7 @@ SW_NODISCARD int relay_qad_new(struct sw_relay *r, struct relay_qad **ret, struc
 SW_NODISCARD int relay_qad_start(struct relay_qad *q, struct sw_err *err);
 /* The reference is taken over. */
 void relay_qad_send_cred(struct relay_qad *q, struct sw_tls_cred *cred);
-/* What the answer to an upgrade says (SW_QAD_FIELD); as long as q. */
+/* The value of SW_QAD_FIELD in the answer to an upgrade; as long as q. */
 const char *relay_qad_field(const struct relay_qad *q);
 /* After sw_crew_end. Accepts NULL. */
 void relay_qad_free(struct relay_qad *q);
@@ -235,7 +235,7 @@ void relay_ask_cancel(struct relay_ask *a);
 unsigned relay_home(const struct sw_relay *r, const struct sw_nodeid *id);
 /* The connection becomes the active one of its id. */
 void relay_table_add(struct relay_client *c, const struct sw_nodeid *id);
-/* The connection ended: another one takes over, or those it sent to are told. */
+/* The connection ended: another one of its id takes over, or the ids it sent to are notified. */
 void relay_table_remove(struct relay_client *c);
 struct relay_id *relay_table_get(struct relay_worker *w, const struct sw_nodeid *id);
 /* Remembers that 'from' sent to 'to'. */

@@ -207,7 +207,7 @@ struct relay_roster_follow *relay_roster_follow(struct sw_loop *l, const char *k
     follow(f, &f->gateways,
            &(struct sw_informer_opts){
                .gvr = &configmaps, .ns = SW_SLICE_LIT(SYSTEM_NS), .label_selector = IS_GATEWAY});
-    on_gathered(&f->gather); /* nobody is known yet */
+    on_gathered(&f->gather); /* empty at first */
     return f;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who the control plane knows: the NodeIDs of devices (Connectors) and of gateways (ConfigMaps in
- * its own namespace). Snapshots are immutable and counted, as the access lists are; what was known
- * stays known while the API is unreachable.
+ * NodeIDs that the control plane knows: of devices (Connectors) and of gateways (ConfigMaps in its
+ * own namespace). Snapshots are immutable and counted, as the access lists are; known ids stay
+ * known while the API is unreachable.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ids of a worker, the connections of each, and whom each sent to. */
+/* The ids of a worker, the connections of each, and the ids each sent to. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -86,7 +86,7 @@ void relay_table_remove(struct relay_client *c)
         relay_client_status(active_of(e), SW_RELAY_HEALTHY);
 }
 
-/* ---- whom it sent to ---- */
+/* ---- ids it sent to ---- */
 
 /* Where the id is, or would be. */
 static struct sw_nodeid *sent_slot(const struct relay_id *e, const struct sw_nodeid *to)

@@ -75,7 +75,7 @@ void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred)
     sw_crew_order(&w->thread, take_cred, cred);
 }
 
-/* Who may not be here any more goes at once. */
+/* Disconnects clients that are not allowed any more at once. */
 static void judge_all(struct relay_worker *w)
 {
     SW_LIST_FOREACH (it, &w->clients)
@@ -191,7 +191,7 @@ int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err 
     sw_accept_init(&w->accept, w->loop, "relay");
     w->accept.on_pause = on_accept_pause;
     w->accept.fd_ceiling = fd_ceiling();
-    sw_accept_hold(&w->accept, true); /* until it is known who may come: take_access */
+    sw_accept_hold(&w->accept, true); /* until the access lists are read: take_access */
     for (size_t i = 0; i < SW_ARRAY_LEN(at) && rc == SW_OK; i++) {
         if (at[i]->ip.family)
             rc = listen_on(w, &w->listeners[i], at[i], err);

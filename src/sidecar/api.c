@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control plane knows: Connectors, indexed by their NodeID. We tell it our own NodeID in
- * turn (a ConfigMap), so that devices know whom to admit.
+ * The state of the control plane: Connectors, indexed by their NodeID. We publish our own NodeID in
+ * turn (a ConfigMap), so that devices admit it.
  */
 #include <stdio.h>
 
@@ -38,10 +38,10 @@ static const uint64_t retry_min_ns = SW_NS_PER_S;
 static const uint64_t retry_max_ns = 30 * SW_NS_PER_S;
 
 /*
- * A Connector that names a key. Several may name the same, and their statuses say what whoever may
- * write them wants: the one whose device signed for it last counts, online or not. Where nobody
- * signed, any that is online will do: the control plane sends no requests to such keys unless its
- * administrator wants that.
+ * A Connector that names a key. Several may name the same, and their statuses are as trustworthy as
+ * their writers: the one whose device signed for it last counts, online or not. Without a
+ * signature, any that is online will do: the control plane sends no requests to such keys unless
+ * its administrator allows that.
  */
 struct entry {
     struct sw_list same;     /* others with the same key; the head is in by_id */
@@ -50,7 +50,7 @@ struct entry {
     bool proved;
     uint64_t version; /* that was signed */
     bool online;
-    bool udp; /* it says that it can */
+    bool udp; /* it advertises UDP */
 };
 
 struct side_api {

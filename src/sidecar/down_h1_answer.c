@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a node says to a request that came over HTTP/1.1: its answer in the framing the client
- * understands, the bytes of a tunnel, datagrams, and failures.
+ * The answer of a node to a request that came over HTTP/1.1: in the framing the client understands,
+ * the bytes of a tunnel, datagrams, and failures.
  */
 #include "sidecar/down_h1_int.h"
 
@@ -32,7 +32,7 @@ static int put_answer(struct h1c *c, const struct sw_h1_msg *m, bool upgraded)
     return rc == SW_OK ? sw_h1_put_end(&c->out) : rc;
 }
 
-/* How the answer's body is told to the client. */
+/* Framing of the answer's body for the client. */
 static void frame_answer(struct h1c *c, const struct sw_h1_msg *m)
 {
     const struct sw_slice *cl = sw_h1_field(m, "content-length");
@@ -99,8 +99,9 @@ static struct h1c *of(struct sw_qcall *q)
 }
 
 /*
- * A Unix socket cannot be reset. The gateway is told that the end of a tunnel's direction is always
- * said (the pump shuts its side down and waits for the other), so that a plain close is a break.
+ * A Unix socket cannot be reset. The header promises the gateway that each direction of a tunnel
+ * ends with a half-close (the pump shuts its side down and waits for the other), so that a plain
+ * close is a break.
  */
 static const char established[] = "HTTP/1.1 200 Connection Established\r\n"
                                   "x-spanwire-half-close: ?1\r\n\r\n";

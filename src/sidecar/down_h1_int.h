@@ -60,7 +60,7 @@ struct h1c {
 /* ---- down_h1.c ---- */
 /* The end of the connection: books, call, pump, socket. The struct goes from the loop. */
 void side_h1_kill(struct h1c *c, bool reset, const char *reason);
-/* The request is over; reason as in side_end. Harmless when none is open. */
+/* The request is over; reason as in side_end. No effect when none is open. */
 void side_h1_close_books(struct h1c *c, const char *reason);
 /* Gives 'out' to io. False: on_drained comes first. */
 bool side_h1_flush(struct h1c *c);
@@ -68,9 +68,9 @@ bool side_h1_flush(struct h1c *c);
 void side_h1_on_timer(struct sw_timer *t);
 /* Goes on with what was sent and not taken yet, from the loop. */
 void side_h1_go_on(struct h1c *c);
-/* Nothing more is taken from this connection; what it was told still leaves. */
+/* Nothing more is read from this connection; queued output still leaves. */
 void side_h1_say_bye(struct h1c *c);
-/* Ready for another request, or bye where there may be none. */
+/* Ready for another request, or closes where there may be none. */
 void side_h1_next_request(struct h1c *c);
 /* An answer of our own into 'out'; the connection is dead where it does not fit. */
 void side_h1_put_error(struct h1c *c, unsigned status, const char *reason, const char *proxy_error,

@@ -58,7 +58,7 @@ static void on_reap(struct sw_defer *d)
     sw_free(x);
 }
 
-/* Nothing more happens to the exchange but the end of what was said. */
+/* Nothing more happens to the exchange but the end of its queued output. */
 static void over(struct h2x *x, const char *reason)
 {
     if (x->over)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where this gateway is: told to the control plane, so that devices behind NATs can send here
- * first, and to devices whose connections run through a relay.
+ * Addresses of this gateway: published to the control plane, so that devices behind NATs can send
+ * here first, and sent to devices whose connections run through a relay.
  */
 #include "base/log.h"
 #include "base/mem.h"

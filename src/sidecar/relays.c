@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Relays we may connect to. Connectors and DNS records name the relay of a device, and whoever may
- * write those names what he likes; so only relays count that the operator of this process named, or
- * the control plane in a ConfigMap of its own namespace.
+ * Relays we may connect to. Connectors and DNS records name the relay of a device, and their
+ * writers may name any; so only relays count that the operator of this process named, or the
+ * control plane in a ConfigMap of its own namespace.
  */
 #include "base/log.h"
 #include "base/mem.h"

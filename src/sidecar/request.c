@@ -249,7 +249,7 @@ static struct sw_slice field_of(const struct side_in *in, const char *name)
     return sw_slice("", 0);
 }
 
-/* What the gateway says of the request that the tunnel is for. Too long: left out. */
+/* What the gateway reports of the request that the tunnel is for. Too long: left out. */
 static int put_cause(struct sw_buf *b, const struct side_in *in)
 {
     static const char *const names[] = {SW_QHEAD_REQUEST_ID, SW_QHEAD_REQUEST};

@@ -87,7 +87,7 @@ struct side_failure side_failure_of(enum sw_qfail why);
 
 /*
  * An answer of our own: status, reason fields and a small text. h1: as HTTP/1.1 bytes, closing the
- * connection when asked.
+ * connection when 'close' is set.
  */
 SW_NODISCARD int side_put_error(struct sw_buf *out, unsigned status, const char *reason,
                                 const char *proxy_error, const char *text, bool close);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Life: the key, the endpoint, the listeners, and who gets an accepted connection. */
+/* Life: the key, the endpoint, the listeners, and dispatch of accepted connections. */
 #include "sidecar/sidecar.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static const char preface[PREFACE + 1] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 static const uint64_t sniff_ns = 10 * SW_NS_PER_S;
 static const uint64_t poll_ns = 50 * SW_NS_PER_MS;
 
-/* A connection whose first bytes have not told yet which protocol it speaks. */
+/* A connection whose first bytes have not shown yet which protocol it speaks. */
 struct side_sniff {
     struct sw_list link;
     struct sw_sidecar *s;

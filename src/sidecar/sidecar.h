@@ -46,7 +46,7 @@ struct sw_sidecar_config {
     uint64_t answer_ns;
     uint64_t idle_ns;        /* of connections to nodes */
     uint64_t tunnel_idle_ns; /* of tunnels */
-    bool udp_datagrams;      /* ask nodes for UDP payloads in QUIC datagrams */
+    bool udp_datagrams;      /* offer nodes UDP payloads in QUIC datagrams */
     /* Where nodes are. */
     struct sw_opt_list peers;
     const char *dns_origin;
@@ -95,7 +95,7 @@ void sw_sidecar_scrape(struct sw_sidecar *s);
 
 /*
  * The whole role: loop, admin listeners, and, unless 'signals' is off, drain on SIGTERM. Blocks.
- * started (may be NULL) is told the loop once everything listens: sw_sidecar_stop ends it.
+ * started (may be NULL) is called once everything listens: sw_sidecar_stop ends it.
  */
 struct sw_sidecar_run;
 SW_NODISCARD int sw_sidecar_run(const struct sw_sidecar_config *c, bool signals,

@@ -37,7 +37,7 @@ struct side_listener {
 };
 
 struct side_stats {
-    struct sw_metrics_shard *shard; /* NULL: nobody counts */
+    struct sw_metrics_shard *shard; /* NULL: not counted */
     uint64_t last_rx, last_tx;      /* of the endpoint, at the last scrape */
     uint64_t last_held_back;
     uint64_t last_renewals;
@@ -165,7 +165,7 @@ struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);
 void side_where_free(struct side_where *w);
 void side_where_resolve(struct side_where *w, struct sw_qlookup *l);
 void side_where_cancel(struct side_where *w, struct sw_qlookup *l);
-/* A dial failed: what DNS said may be wrong by now. */
+/* A dial failed: records from DNS may be outdated. */
 void side_where_failed(struct side_where *w, const struct sw_nodeid *id);
 
 /* ---- api.c ---- */
@@ -179,7 +179,7 @@ struct side_api *side_api_new(struct sw_sidecar *s, struct sw_err *err);
 void side_api_free(struct side_api *a);
 /* Our addresses changed: they are registered again soon. */
 void side_api_moved(struct side_api *a);
-/* What the control plane says of a node; the target lives in the arena. */
+/* A node in the control plane's state; the target lives in the arena. */
 enum side_known side_api_find(struct side_api *a, const struct sw_nodeid *id,
                               struct sw_arena *arena, struct sw_quic_target *ret);
 /* The control plane knows the node, and that it does not offer UDP. */

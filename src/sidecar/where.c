@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a node is: what the command line says, then the control plane, then DNS. The handshake
+ * Addresses of a node: from the command line, then the control plane, then DNS. The handshake
  * proves the key in any case, so a wrong answer costs time and nothing else.
  */
 #include "base/log.h"
@@ -144,7 +144,7 @@ static struct ask *ask_new(struct side_where *w, struct sw_qlookup *l)
     return a;
 }
 
-/* Whoever publishes the records chose the addresses: those that the filter denies are left out. */
+/* The publisher of the records chose the addresses: those that the filter denies are left out. */
 static void found_by_dns(struct sw_egress *egress, struct sw_qlookup *l,
                          const struct sw_quic_target *t)
 {

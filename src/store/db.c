@@ -216,7 +216,7 @@ static int prepare_all(struct sw_db *db, struct sw_err *err)
         int code = sqlite3_prepare_v3(db->sql, statement_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
                                       &db->st[i], NULL);
 
-        /* Tables or columns missing: the file says it is ours but does not look like it. */
+        /* Tables or columns missing: the file has our header but not our schema. */
         if (code == SQLITE_ERROR)
             return sw_err_set(err, SW_EINVAL, "'%s' is damaged: %s", db->path,
                               sqlite3_errmsg(db->sql));
@@ -272,7 +272,10 @@ int sw_db_create(const char *path, struct sw_err *err)
         rc = exec(db, "PRAGMA page_size = 4096; PRAGMA synchronous = FULL;", err);
     if (rc == SW_OK)
         rc = exec(db, schema_sql, err);
-    /* Under its name it never has a rollback journal, which who only reads could not undo. */
+    /*
+     * WAL before the rename: under its name it never has a rollback journal, which a reader could
+     * not roll back.
+     */
     if (rc == SW_OK)
         rc = exec(db, "PRAGMA journal_mode = WAL", err);
     sw_db_close(db);

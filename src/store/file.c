@@ -57,7 +57,7 @@ int sw_store_check(const char *path, struct sw_store_report *ret, struct sw_err 
     return rc;
 }
 
-/* Refuses to write over something, unless told to; never over the source itself. */
+/* Refuses to overwrite a file, unless forced; never overwrites the source itself. */
 static int check_target(const char *from, const char *to, bool force, struct sw_err *err)
 {
     struct stat a;

@@ -232,7 +232,7 @@ SW_NODISCARD int sw_store_backup(const char *path, const char *out, bool force,
 /*
  * Makes 'path' from a backup. Refuses when a server uses it, when the backup is damaged, and when
  * it exists and not 'force'. The new revision lies above any the lost store can have reached, and
- * everything before counts as compacted, so old clients are told to list again.
+ * everything before counts as compacted, so old clients get 410 and list again.
  */
 SW_NODISCARD int sw_store_restore(const char *backup, const char *path, bool force,
                                   struct sw_store_report *ret, struct sw_err *err);

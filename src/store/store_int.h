@@ -69,7 +69,7 @@ struct sw_store {
     struct sw_window window;
     uint64_t floor;
     struct sw_list feeds;
-    struct sw_store_snap *history[HISTORY_SNAPS]; /* owned; older states asked for recently */
+    struct sw_store_snap *history[HISTORY_SNAPS]; /* owned; older states read recently */
     unsigned history_next;
     struct sw_store_stats stats;
 
@@ -80,8 +80,8 @@ struct sw_store {
     uint64_t upkeep_retry_ns;  /* after a failed checkpoint or compaction: not before this */
     uint64_t upkeep_wait_ms;   /* how long it waited for that; 0: the last one worked */
     const char *upkeep_failed; /* which of them, a literal */
-    uint64_t failing_said_ns;  /* when somebody was last told that writes fail */
-    bool failing;              /* and nobody yet that they work again */
+    uint64_t failing_said_ns;  /* when failing writes were last logged */
+    bool failing;              /* and their recovery was not logged yet */
     atomic_ullong edits;       /* edit numbers of the tree */
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches. A feed follows the window on its loop; watches that are up to date hang in groups by
- * prefix and get each event as the feed sees it, those behind (new or resumed) replay the window
- * on their own until they have caught up. No watch has a queue: who does not read is paused and
- * later served from the window, or told that it is too late.
+ * prefix and get each event as the feed sees it, those behind (new or resumed) replay the window on
+ * their own until they have caught up. No watch has a queue: a watch whose client does not read is
+ * paused and later served from the window, or ends when its changes are compacted.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static struct sw_store_group *group_get(struct sw_store_feed *f, struct sw_slice
     return g;
 }
 
-/* Frees groups nobody uses; not while the pump walks over them. */
+/* Frees unused groups; not while the pump walks over them. */
 static void sweep(struct sw_store_feed *f)
 {
     if (f->pumping)
@@ -300,7 +300,7 @@ void sw_store_feed_free(struct sw_store_feed *f)
     (void)pthread_mutex_lock(&f->store->lock);
     sw_list_unlink(&f->link);
     (void)pthread_mutex_unlock(&f->store->lock);
-    /* From here on nobody posts; a message under way frees the feed when it arrives. */
+    /* From here on no thread posts; a message under way frees the feed when it arrives. */
     f->closing = true;
     if (!atomic_load(&f->posted))
         sw_free(f);

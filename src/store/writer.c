@@ -36,10 +36,10 @@ struct batch {
     SW_VEC(struct sw_store_event *) events; /* owned references */
 };
 
-/* ---- telling the operator: once when it begins and once when it is over ---- */
+/* ---- log lines: one when writes begin to fail and one when they work again ---- */
 
 /*
- * Where small writes still fit and large ones do not, the two alternate: then a beginning is told
+ * Where small writes still fit and large ones do not, the two alternate: then a beginning is logged
  * only now and then.
  */
 static void writes_fail(struct sw_store *s, size_t n, const struct sw_err *err)

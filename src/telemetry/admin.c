@@ -13,7 +13,7 @@ static const char scope[] = "admin";
 struct sw_admin {
     struct sw_admin_opts opts;
     struct sw_metrics_shard *shard;     /* owned */
-    struct sw_admin_token *token;       /* owned; NULL: none is asked for */
+    struct sw_admin_token *token;       /* owned; NULL: none is required */
     uint64_t denied[SW_EGRESS_CLASSES]; /* counted already */
     char *log_filter;                   /* owned */
     struct sw_http_server *admin;
@@ -21,7 +21,7 @@ struct sw_admin {
     struct sw_http_server *ready;
 };
 
-/* --- who may ask ------------------------------------------------------------------------ */
+/* --- access control ---------------------------------------------------------------------- */
 
 /*
  * A web page can make its visitor's browser send requests here under a name of its own (DNS
@@ -55,7 +55,7 @@ static bool cross_site(const struct sw_h1_msg *m)
                        sw_slice_ieq(sw_slice_from(*origin, 7), m->authority));
 }
 
-/* A proxy on this machine can be made to ask, by its tenants: what matters needs the token. */
+/* Tenants can make a proxy on this machine send requests here: sensitive pages need the token. */
 static bool has_token(struct sw_admin *a, const struct sw_http_req *req, struct sw_http_resp *r)
 {
     const struct sw_slice *given = sw_h1_field(req->msg, "authorization");
@@ -313,7 +313,7 @@ static const struct sw_ip ip6_loopback = {.family = 6, .b = {[15] = 1}};
 static const struct sw_ip ip4_any = {.family = 4};
 static const struct sw_ip ip6_any = {.family = 6};
 
-/* The address asked for, or the wildcard: IPv6 where there is any, it serves IPv4 too. */
+/* The given address, or the wildcard: IPv6 where there is any, it serves IPv4 too. */
 static int listen_wild(struct sw_admin *a, struct sw_http_server *s, const struct sw_addr *at,
                        uint16_t port, struct sw_err *err)
 {

@@ -27,7 +27,7 @@ struct sw_admin_opts {
     bool no_ipv6;                         /* defaults use IPv4 only */
     /*
      * Metrics and readiness (/metrics, /ready) are pages of the admin listener and have none of
-     * their own; 'extra' is asked first and may answer "/".
+     * their own; 'extra' is called first and may answer "/".
      */
     bool one_port;
     /*
@@ -46,7 +46,7 @@ struct sw_admin_opts {
     struct sw_ready *ready;       /* borrowed */
     struct sw_egress *egress;     /* borrowed; its denials become metrics. NULL: none */
     /*
-     * Asked on the admin loop besides 'ready': true while something else is pending, and appends
+     * Called on the admin loop besides 'ready': true while something else is pending, and appends
      * what. May be NULL.
      */
     bool (*pending)(void *arg, struct sw_buf *out);
@@ -56,12 +56,12 @@ struct sw_admin_opts {
     /* POST /quitquitquit; NULL: 404. The answer is already on its way. */
     void (*quit)(void *arg);
     /*
-     * Pages that ask for a secret of their own instead of the token, which a browser cannot send:
-     * asked first, whatever the method, once the request is known to be no other site's. True when
+     * Pages that require a secret of their own instead of the token, which a browser cannot send:
+     * called first, whatever the method, once the request is known to be no other site's. True when
      * it answered. May be NULL.
      */
     bool (*guarded)(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
-    /* Pages of the role itself, asked before 404; true when it answered. May be NULL. */
+    /* Pages of the role itself, called before 404; true when it answered. May be NULL. */
     bool (*extra)(struct sw_http_req *req, struct sw_http_resp *resp, void *arg);
     void *arg;
 };

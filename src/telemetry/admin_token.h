@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The admin token: who can read its file may ask for everything on the admin port. Roles of one
- * user share a file, which the first of them makes.
+ * The admin token: a process that can read its file may request every page of the admin port. Roles
+ * of one user share a file, which the first of them makes.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 enum sw_admin_auth {
     SW_ADMIN_AUTH_TOKEN, /* pages that change or show something need the token */
-    SW_ADMIN_AUTH_NONE,  /* whoever can connect may ask for everything */
+    SW_ADMIN_AUTH_NONE,  /* every client that can connect may request every page */
 };
 
 /* The options; see opts/admin.h. */
@@ -26,14 +26,14 @@ struct sw_admin_token;
 /*
  * Reads the file, or makes it (mode 0600) with a token of 256 random bits. A file that others can
  * read is refused, and so are tokens shorter than 16 or longer than 512 bytes: NULL with SW_EDENIED
- * or SW_EINVAL. Without a file that can be made in the default place nobody gets to know the
- * token.
+ * or SW_EINVAL. When the file cannot be made in the default place, the token stays unknown to all
+ * clients.
  */
 SW_NODISCARD struct sw_admin_token *sw_admin_token_new(const char *file, struct sw_err *err);
 void sw_admin_token_free(struct sw_admin_token *t);
 /* Logs where it is, or why it is nowhere. */
 void sw_admin_token_log(const struct sw_admin_token *t);
-/* For who asks; lives as long as the object. */
+/* The token itself; lives as long as the object. */
 struct sw_slice sw_admin_token_text(const struct sw_admin_token *t);
 /* Is this "Bearer TOKEN"? Takes the same time wherever they differ. */
 bool sw_admin_token_ok(const struct sw_admin_token *t, struct sw_slice authorization);

@@ -475,7 +475,7 @@ static int64_t count_fds(void)
 
     if (!d)
         return 0;
-    while (readdir(d)) /* NOLINT(concurrency-mt-unsafe): nobody else has this stream */
+    while (readdir(d)) /* NOLINT(concurrency-mt-unsafe): no other thread has this stream */
         n++;
     (void)closedir(d);
     return n > 3 ? n - 3 : 0; /* ".", ".." and our own look */

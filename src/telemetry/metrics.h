@@ -55,7 +55,7 @@ SW_NODISCARD struct sw_metrics *sw_metrics_new(const struct sw_metrics_opts *o);
 /* All shards must be freed before. NULL is fine. */
 void sw_metrics_free(struct sw_metrics *m);
 
-/* A shard for the calling thread (or whoever will be its only user). */
+/* A shard for the calling thread (or the one that will be its only user). */
 SW_NODISCARD struct sw_metrics_shard *sw_metrics_shard_new(struct sw_metrics *m);
 /* Counts stay in the output; gauges go. Cells obtained from it are invalid afterwards. */
 void sw_metrics_shard_free(struct sw_metrics_shard *s);
@@ -80,8 +80,8 @@ struct sw_traffic {
 
 /*
  * The counters of a label set; hold them while the connection lives, then release. When the table
- * is full and nothing can be given up the counters are shared ones labelled 'overflow' (said
- * once in the log). Never NULL.
+ * is full and nothing can be given up the counters are shared ones labelled 'overflow' (logged
+ * once). Never NULL.
  */
 struct sw_traffic *sw_metrics_traffic(struct sw_metrics_shard *s,
                                       const struct sw_traffic_labels *labels);
@@ -140,7 +140,7 @@ enum sw_metrics_format {
     SW_METRICS_OPENMETRICS, /* application/openmetrics-text; version=1.0.0 */
 };
 
-/* What an Accept value (may be empty) asks for. */
+/* The format for an Accept value (may be empty). */
 enum sw_metrics_format sw_metrics_negotiate(struct sw_slice accept);
 const char *sw_metrics_content_type(enum sw_metrics_format f);
 /*

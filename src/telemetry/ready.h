@@ -10,8 +10,7 @@ struct sw_ready;
 
 SW_NODISCARD struct sw_ready *sw_ready_new(void);
 void sw_ready_free(struct sw_ready *r);
-/* Adds a task by name (copied, cut at 63 bytes; at most 32 tasks). Adding a name twice is harmless.
- */
+/* Adds a task by name (copied, cut at 63 bytes; at most 32 tasks). Idempotent. */
 void sw_ready_add(struct sw_ready *r, const char *task);
 /* The task is finished. An unknown name is ignored. */
 void sw_ready_done(struct sw_ready *r, const char *task);

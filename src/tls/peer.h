@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a verified certificate chain says about the peer that presented it. */
+/* The peer, as its verified certificate chain describes it. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct sw_tls_peer_id {
     struct sw_spiffe id;
 };
 
-/* Who is at the other end. Immutable; shared by connections from the same certificate. */
+/* The authenticated peer. Immutable; shared by connections from the same certificate. */
 struct sw_tls_peer {
     uint8_t fingerprint[32]; /* SHA-256 of the leaf's DER form */
     uint64_t not_before_s;   /* of the chain: latest begin, earliest end */

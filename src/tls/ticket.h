@@ -15,9 +15,9 @@
 enum { SW_TLS_TICKET_KEY = 64 };
 
 /*
- * The key for a scope, any text. master: secret bytes shared by who may open the tickets; empty:
- * random ones of this process, the same for all its threads. The library changes the key that seals
- * with the time of day and keeps the one before.
+ * The key for a scope, any text. master: secret bytes shared by the processes that may open the
+ * tickets; empty: random ones of this process, the same for all its threads. The library changes
+ * the key that seals with the time of day and keeps the one before.
  *
  * Returns SW_OK, or SW_EINVAL when the system has no random bytes.
  */

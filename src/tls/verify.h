@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judges a presented chain: signatures, validity, purpose, revocation, identities. Success is
- * remembered per thread, so that a peer who connects again costs one hash instead of two
- * signature checks. What depends on the connection (expected identity, trust domain) is judged
- * every time.
+ * Verifies a presented chain: signatures, validity, purpose, revocation, identities. Success is
+ * remembered per thread, so that a peer that connects again costs one hash instead of two signature
+ * checks. What depends on the connection (expected identity, trust domain) is judged every time.
  */
 #pragma once
 

@@ -19,10 +19,10 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_err err = {0};
     int rc;
 
-    d->events |= events; /* told once: also what comes while 'done' is still to report */
+    d->events |= events; /* reported once: also events while 'done' is still to report */
     if (!(events & (SW_WRITE | SW_HUP)) || sw_list_linked(&d->done.link))
         return;
-    /* Writable and not in error is connected; only the rest needs to be asked. */
+    /* Writable and not in error is connected; only other events need SO_ERROR. */
     rc = events & SW_HUP ? sw_sock_connect_result(d->fd, &err) : SW_OK;
     if (rc != SW_EAGAIN)
         finish(d, rc, &err);

@@ -31,11 +31,11 @@ struct sw_dial {
 void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *to,
                    const struct sw_ip *src, const struct sw_sock_opts *o, uint64_t timeout_ns,
                    sw_dial_cb cb);
-/* Gives up and closes; no callback any more. Harmless on a finished or zeroed dial. */
+/* Gives up and closes; no callback any more. No effect on a finished or zeroed dial. */
 void sw_dial_cancel(struct sw_dial *d);
 /*
- * A connected socket that is already registered with the loop: whoever takes it over moves the
- * watch (sw_watch_move) before returning to the loop, or drops both with sw_dialled_close.
+ * A connected socket that is already registered with the loop: its new owner moves the watch
+ * (sw_watch_move) before returning to the loop, or drops both with sw_dialled_close.
  */
 struct sw_dialled {
     int fd;

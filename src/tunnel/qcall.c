@@ -82,7 +82,7 @@ static void on_failed(struct sw_defer *d)
 
 /* ---- once more ---- */
 
-/* Nothing of the request's meaning reached anybody, or it does no harm twice. */
+/* The request has had no effect yet, or is idempotent; no body was sent, no answer came. */
 static bool repeatable(const struct sw_qcall *c)
 {
     return c->safe && !c->retried && !c->heard && c->sent == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to nodes: found, dialled once, shared, and closed when nobody needs them. */
+/* Connections to nodes: found, dialled once, shared, and closed when idle. */
 #include "tunnel/qdial.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static void on_reap(struct sw_defer *defer)
     node_free(SW_CONTAINER_OF(defer, struct sw_qnode, reap));
 }
 
-/* Everybody who waits hears the same. The list is taken first: a callback may start new calls. */
+/* All waiting calls fail alike. The list is taken first: a callback may start new calls. */
 static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
     struct sw_list gone;
@@ -75,8 +75,8 @@ static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text
 }
 
 /*
- * The node could not be reached: all who waited for it are told, and it goes. Unless an older
- * connection to it came back to life meanwhile.
+ * The node could not be reached: all calls that waited for it fail, and it is freed. Unless an
+ * older connection to it recovered meanwhile.
  */
 static void give_up(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
@@ -127,7 +127,7 @@ static void check_idle(struct sw_qnode *n)
     sw_timer_start(n->d->loop, &n->timer, n->d->draining ? 0 : n->d->c.idle_ns, on_idle);
 }
 
-/* Opens streams for those who wait, as many as the peer allows. */
+/* Opens streams for waiting calls, as many as the peer allows. */
 static void on_kick(struct sw_defer *defer)
 {
     struct sw_qnode *n = SW_CONTAINER_OF(defer, struct sw_qnode, kick);
@@ -237,7 +237,7 @@ static void close_text(const struct sw_qclose *why, char *out, size_t cap)
         (void)snprintf(out, cap, "code 0x%llx", (unsigned long long)why->code);
 }
 
-/* Its streams were told before: what waits never was on it, or may be sent again. */
+/* Its streams were closed before: waiting calls never were on it, or may be retried. */
 static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
 {
     struct sw_qnode *n = sw_qconn_arg(q);
@@ -267,7 +267,7 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
         return;
     }
     qnode_retire(n);
-    /* It said nothing for long: who asks next does not have to wait for a whole dial as well. */
+    /* The node was silent for long: the next call need not wait for a whole dial as well. */
     if (silent && !sw_map_get(&d->nodes, qnode_key(&n->id)))
         qnode_remember_failure(d, &n->id);
     fail_waiting(n, SW_QFAIL_LOST, text);
@@ -298,7 +298,7 @@ static void on_deadline(struct sw_timer *t)
     sw_qconn_close(n->conn, 0, "timeout");
 }
 
-/* Asks where it is; the answer may come from inside, and the node may be gone then. */
+/* Looks the node up; the answer may come from inside, and the node may be gone then. */
 static void find(struct sw_qnode *n)
 {
     struct sw_qdial *d = n->d;

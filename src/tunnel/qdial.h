@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client half of the tunnel protocol: one QUIC connection per node, dialled once however many
- * ask at the same time, a stream per call, closed when nobody used it for long. A connection that
- * went silent or has no streams left is set apart: what runs on it goes on, new calls get another.
+ * The client half of the tunnel protocol: one QUIC connection per node, dialled once for any number
+ * of concurrent calls, a stream per call, closed when idle for long. A connection that went silent
+ * or has no streams left is set apart: what runs on it goes on, new calls get another.
  *
  * One loop, one thread. Callbacks come from the loop or from sw_qcall_... calls on other objects,
  * never from inside sw_qcall_start.
@@ -29,12 +29,12 @@ struct sw_qlookup;
 /* Why a call failed. The text form (sw_qfail_text) is what counters and reason headers carry. */
 enum sw_qfail {
     SW_QFAIL_NONE,
-    SW_QFAIL_UNKNOWN_NODE, /* nobody knows where it is */
+    SW_QFAIL_UNKNOWN_NODE, /* no source has an address of it */
     SW_QFAIL_LOOKUP,       /* finding out failed or took too long */
     SW_QFAIL_OFFLINE,      /* known not to be there (its lease expired) */
     SW_QFAIL_DIAL_TIMEOUT, /* no answer */
     SW_QFAIL_DIAL_FAILED,  /* refused, unreachable */
-    SW_QFAIL_IDENTITY,     /* somebody else answered */
+    SW_QFAIL_IDENTITY,     /* another node answered */
     SW_QFAIL_NOT_ADMITTED, /* the node refused our key, or does not speak the protocol */
     SW_QFAIL_LIMIT,        /* too many connections or calls waiting here */
     SW_QFAIL_STREAM,       /* no stream to be had */
@@ -114,7 +114,7 @@ struct sw_qcall_spec {
 /* Begins; ops->ended comes in any case unless cancelled. */
 void sw_qcall_start(struct sw_qdial *d, struct sw_qcall *c, const struct sw_qcall_spec *spec,
                     const struct sw_qcall_ops *ops);
-/* Gives it up: the stream is reset both ways. No callback any more. Harmless when it is over. */
+/* Gives it up: the stream is reset both ways. No callback any more. No effect when it is over. */
 void sw_qcall_cancel(struct sw_qcall *c);
 /*
  * The answer is complete and so is what we sent: lets go of the stream, which ends by itself. No
@@ -166,9 +166,9 @@ struct sw_qdial_config {
     uint64_t lookup_timeout_ns; /* [10 s] for lookup and dial together */
     uint64_t wait_ns;           /* a call waits for a stream so long, after the dial [15 s] */
     /*
-     * A connection on which a head was not even confirmed after this, and nothing else was heard
-     * either, is set apart: calls that may be are sent again on a new one, which has to stand in
-     * the same time [2.5 s].
+     * A connection on which a head was not even acknowledged after this, and no other packet
+     * arrived either, is set apart: calls that may be retried are sent again on a new one, which
+     * has to be established in the same time [2.5 s].
      */
     uint64_t silence_ns;
     uint64_t remember_ns; /* after a dial without an answer calls fail at once for so long [2 s] */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Connections set apart: new calls do not use them any more, calls that run on them go on, and they
- * close with the last of these. That is how a silence, or a peer without streams, costs those
- * nothing who were served before.
+ * close with the last of these. So a silence, or a peer without streams, costs running calls
+ * nothing.
  */
 #include "base/log.h"
 #include "base/time.h"
 #include "tunnel/qdial_int.h"
 
 #define FULL_NS SW_NS_PER_S /* before a second connection is worth it */
-/* Peers are asked for a sign of life so often, see sw_quic_config.keepalive_ns. */
+/* How often peers are pinged, see sw_quic_config.keepalive_ns. */
 #define KEEPALIVE_NS (5 * SW_NS_PER_S)
 
 static void tell(const struct sw_qnode *n, const char *why)

@@ -43,7 +43,7 @@ struct sw_qnode {
     enum sw_qfail fail; /* why we ended a dial */
     bool full;          /* the peer allows no more streams now */
     bool was_idle;
-    bool hurry; /* its last connection went silent: a new one is there soon or never */
+    bool hurry; /* its last connection went silent: a dial gets less time */
 };
 
 /* A node that did not answer a moment ago. */
@@ -94,7 +94,7 @@ void qnode_add_flow(struct sw_qcall *c);
 
 /* ---- qdial_apart.c ---- */
 
-/* True: nothing was heard on the connection of this call for a while. It is set apart then. */
+/* True: no packet arrived on the connection of this call for a while. It is set apart then. */
 bool qnode_silent(struct sw_qcall *c);
 /* The same of one that a new call is about to use. */
 bool qnode_stale(struct sw_qnode *n);
@@ -102,7 +102,7 @@ bool qnode_stale(struct sw_qnode *n);
 void qnode_suspect(struct sw_qcall *c);
 /* The peer allows no more streams: after a while those that wait get another connection. */
 void qnode_full(struct sw_qnode *n);
-/* One that was set apart for silence and is heard again, for new calls; NULL: none. */
+/* One that was set apart for silence and recovered, for new calls; NULL: none. */
 struct sw_qnode *qnode_recover(struct sw_qdial *d, const struct sw_nodeid *id);
 /* True: one of this node went silent. */
 bool qnode_any_silent(const struct sw_qdial *d, const struct sw_nodeid *id);
@@ -113,7 +113,7 @@ void qnode_move_waiting(struct sw_qnode *from, struct sw_qnode *to);
 
 /* True: a call to this node would wait in vain. */
 bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id);
-/* This node did not answer: calls that come soon need not wait for it. */
+/* This node did not answer: calls in the next moments fail at once. */
 void qnode_remember_failure(struct sw_qdial *d, const struct sw_nodeid *id);
 /* Forgets that it did not, and frees f. */
 void qnode_forgive(struct sw_qdial *d, struct qnode_failure *f);

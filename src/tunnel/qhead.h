@@ -15,8 +15,8 @@
 
 #define SW_QTUNNEL_ALPN "iroh-http-proxy/1"
 /*
- * Asks for (request) and confirms (101) UDP payloads in QUIC datagrams: quarter stream id, context
- * 0, payload. Capsules stay possible; without the answer only they are used.
+ * Offers (request) and confirms (101) UDP payloads in QUIC datagrams: quarter stream id, context 0,
+ * payload. Capsules stay possible; without the answer only they are used.
  */
 #define SW_QTUNNEL_DATAGRAMS "spanwire-datagrams"
 

@@ -11,7 +11,7 @@ enum {
 
 static void read_some(struct sw_qpump *p);
 
-/* The stream lives on without us: whatever it says is dropped. */
+/* The stream outlives the pump: its bytes are dropped. */
 static size_t orphan_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
 {
     (void)s;

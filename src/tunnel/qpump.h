@@ -4,7 +4,7 @@
  * is read straight into the stream's room and written straight from what was received; nothing is
  * held here. Half-closes travel as half-closes, resets as resets.
  *
- * The stream's callbacks belong to the owner, who passes them on.
+ * The stream's callbacks belong to the owner, which passes them on.
  */
 #pragma once
 
@@ -59,7 +59,7 @@ void sw_qpump_start_dialled(struct sw_qpump *p, struct sw_loop *l, struct sw_qst
                             struct sw_dialled *d, uint64_t idle_ns, sw_qpump_done_cb finished);
 bool sw_qpump_running(const struct sw_qpump *p);
 
-/* The stream's callbacks. After the end all are harmless. */
+/* The stream's callbacks. After the end they have no effect. */
 size_t sw_qpump_data(struct sw_qpump *p, const uint8_t *data, size_t n, bool fin);
 void sw_qpump_writable(struct sw_qpump *p);
 /* RESET_STREAM or STOP_SENDING came, or the connection is gone. */

@@ -14,7 +14,7 @@ enum {
 };
 static const uint64_t linger_ns = 10 * SW_NS_PER_S;
 
-/* ---- what the owner hears ---- */
+/* ---- reports to the owner ---- */
 
 static struct sw_slice field_of(const struct qs_exchange *x, const char *name)
 {
@@ -104,7 +104,7 @@ static void on_reap(struct sw_defer *d)
     sw_free(x);
 }
 
-/* Memory goes once the stream is closed and nobody on the stack looks at it. */
+/* Freed once the stream is closed and no caller on the stack uses it. */
 static void reap(struct qs_exchange *x)
 {
     if (x->state == QS_OVER && !x->stream)
@@ -152,8 +152,8 @@ static void on_linger(struct sw_timer *t)
 }
 
 /*
- * The peer may be in the middle of a body: what comes is taken for a while, because a peer that is
- * told to stop may not look at the answer.
+ * The peer may be in the middle of a body, which is read for a while: a peer that gets STOP_SENDING
+ * may not read the answer.
  */
 static void linger(struct qs_exchange *x)
 {
@@ -177,7 +177,7 @@ void qs_refuse(struct qs_exchange *x, unsigned status, const char *phrase, const
     if (rc == SW_OK)
         rc = sw_buf_printf(&head, "content-length: 0\r\nx-spanwire-reason: %s\r\n\r\n", reason);
     x->reason = reason;
-    /* The owner logs those that it was asked about. */
+    /* The owner logs those that it decided on. */
     sw_log(x->verdict.status || x->state > QS_HEAD ? SW_LOG_DEBUG : SW_LOG_INFO, "tunnel",
            "%s: %s %.*s:%u refused with %u: %s", sw_nodeid_short(&x->peer, id),
            sw_qkind_text(x->head.kind), (int)sw_min(x->head.host.n, 100),
@@ -393,7 +393,7 @@ static size_t take(struct qs_exchange *x, const uint8_t *p, size_t n, bool fin)
     case QS_RESOLVE:
         if (n == 0 && fin)
             x->fin = true;
-        return 0; /* until somebody wants it */
+        return 0; /* until it can be consumed */
     case QS_PUMP:
         return sw_qpump_data(&x->pump, p, n, fin);
     case QS_HTTP:

@@ -2,8 +2,7 @@
 /*
  * The device half of the tunnel protocol (ALPN iroh-http-proxy/1): every stream a peer opens is one
  * HTTP exchange. CONNECT becomes a TCP connection, an absolute-form request an HTTP/1.1 request to
- * its origin, an upgrade to connect-udp a UDP socket (RFC 9298). Who may reach what is the owner's
- * decision, asked for each stream.
+ * its origin, an upgrade to connect-udp a UDP socket (RFC 9298). The owner authorises each stream.
  *
  * One loop, one thread.
  */
@@ -37,17 +36,17 @@ struct sw_qserve_ask {
 };
 
 /*
- * The owner's answer. All zero allows what was asked for. When a running exchange is asked about
- * again, tag is already what the first answer made it.
+ * The owner's answer. All zero allows the request. When a running exchange is reviewed, tag is
+ * already what the first answer made it.
  */
 struct sw_qserve_verdict {
     unsigned status;     /* 0: allowed; else what the peer gets: 403, 404, 503 */
     const char *reason;  /* one word for counters and logs, static: "not_advertised" */
-    struct sw_addr dial; /* where to connect instead of resolving host; family 0: as asked */
+    struct sw_addr dial; /* where to connect instead of resolving host; family 0: as requested */
     /* The Host field an origin gets, in place of the request's. Empty: unchanged. Copied. */
     struct sw_slice host_header;
     void *tag; /* comes back in the record and with the tap */
-    /* Sees the bytes of a tunnel (tcp, upgrade) as they pass, both ways. NULL: nobody. */
+    /* Sees the bytes of a tunnel (tcp, upgrade) as they pass, both ways. NULL: no tap. */
     void (*tap)(void *tag, bool from_origin, const uint8_t *p, size_t n);
 };
 
@@ -82,13 +81,13 @@ struct sw_qserve_config {
     /* May the peer have this? NULL refuses everything. */
     void (*authorise)(void *arg, const struct sw_qserve_ask *ask, struct sw_qserve_verdict *ret);
     /*
-     * May the peer have this at an address that its host, a name, resolved to? Asked before each is
-     * dialled; 403 when none may be. NULL: any.
+     * May the peer have this at an address that its host, a name, resolved to? Called before each
+     * is dialled; 403 when none may be. NULL: any.
      */
     bool (*permit)(void *arg, const struct sw_qserve_ask *ask, const struct sw_addr *to);
     /* An answer was given (status set): for a live view. May be NULL. */
     void (*begun)(void *arg, const struct sw_qserve_record *r);
-    /* The exchange is over: exactly once for each that was asked about. May be NULL. */
+    /* The exchange is over: exactly once for each that the owner decided on. May be NULL. */
     void (*ended)(void *arg, const struct sw_qserve_record *r);
     /* An adopted connection is gone. May be NULL. */
     void (*conn_closed)(void *arg, struct sw_qconn *c, const struct sw_qclose *why);
@@ -117,7 +116,7 @@ void sw_qserve_free(struct sw_qserve *v);
 void sw_qserve_adopt(struct sw_qserve *v, struct sw_qconn *q);
 /* New streams are answered 503; what runs goes on. */
 void sw_qserve_drain(struct sw_qserve *v);
-/* Asks 'authorise' again for every running exchange and resets those that are refused now. */
+/* Calls 'authorise' again for every running exchange and resets those that are refused now. */
 void sw_qserve_recheck(struct sw_qserve *v);
 /* Exchanges under way. */
 size_t sw_qserve_active(const struct sw_qserve *v);

@@ -6,7 +6,7 @@
 #include "tunnel/qserve_int.h"
 
 /*
- * Who is over the limit is told so once its head is there; but heads that never come must have a
+ * A stream over the limit is refused once its head is there; but heads that never come must have a
  * bound as well.
  */
 static void overflow(struct qs_conn *c)
@@ -82,7 +82,7 @@ static const struct sw_qconn_ops conn_ops = {
     .closed = on_conn_closed,
 };
 
-/* A connection nobody serves any more. */
+/* A connection that is not served any more. */
 static void forgotten_stream(struct sw_qconn *q, struct sw_qstream *s)
 {
     (void)q;

@@ -65,7 +65,10 @@ static void origin_failed(struct qs_exchange *x, const char *reason)
         qs_abort(x, reason);
 }
 
-/* Authentication of a connection instead of a request: it must not serve anybody else. */
+/*
+ * Authentication of a connection instead of a request (NTLM, Negotiate): it must not serve other
+ * clients.
+ */
 static bool binds_connection(const struct sw_h1_msg *m)
 {
     for (size_t i = 0; i < m->nfields; i++) {
@@ -102,7 +105,7 @@ static void finish(struct qs_exchange *x)
         x->http->fd = -1;
     sw_qstream_finish(s);
     if (!taken)
-        sw_qstream_stop(s, 0); /* nobody reads the rest of the request */
+        sw_qstream_stop(s, 0); /* the rest of the request is not read */
     qs_over(x, NULL);
 }
 
@@ -219,8 +222,8 @@ static int fill(struct qs_http *h)
 }
 
 /*
- * The origin closed a connection that had served before while our request was on its way, and said
- * nothing: it has not looked at it. Only requests that do no harm twice are sent on such ones.
+ * The origin closed a reused connection while our request was in flight, without an answer: it has
+ * not processed it. Only idempotent requests are sent on such connections.
  */
 static bool try_again(struct qs_exchange *x)
 {
@@ -302,7 +305,7 @@ static void direct_step(struct qs_exchange *x)
         sw_loop_defer(x->v->loop, &h->again, on_again);
 }
 
-/* The origin switched protocols: what it said already leads, then the sockets are joined. */
+/* The origin switched protocols: its buffered bytes go first, then the sockets are joined. */
 static void become_pump(struct qs_exchange *x)
 {
     struct qs_http *h = x->http;

@@ -46,7 +46,7 @@ enum qs_state {
     QS_HTTP,    /* a request to an origin and its answer */
     QS_UDP,
     QS_REFUSED, /* an answer without a body was given; what still comes is dropped */
-    QS_OVER,    /* told; memory goes with the stream */
+    QS_OVER,    /* reported; freed with the stream */
 };
 
 /* A request to an HTTP/1.1 origin. */
@@ -142,7 +142,7 @@ void qs_accept(struct qs_conn *c, struct sw_qstream *s);
 void qs_stop(struct qs_exchange *x);
 /* May it go to an address that its host resolved to? */
 bool qs_permits(const struct qs_exchange *x, const struct sw_addr *to);
-/* Asks again whether it may be; ends it if not. */
+/* Authorises it again; resets it if refused. */
 void qs_recheck(struct qs_exchange *x);
 /* Writes an answer's head; false: there was no room for it, and the stream is aborted. */
 bool qs_answer(struct qs_exchange *x, struct sw_slice head);

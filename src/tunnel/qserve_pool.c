@@ -26,7 +26,7 @@ struct qs_idle {
     char key[]; /* of the origin */
 };
 
-/* Where a request goes: an address somebody chose for it, or what it names. */
+/* The destination of a request: the address chosen by the owner, or the one it names. */
 static const char *key_of(const struct qs_exchange *x, char out[KEY_MAX])
 {
     char text[SW_ADDR_TEXT];
@@ -53,7 +53,7 @@ static void drop(struct qs_idle *i)
     sw_free(i);
 }
 
-/* It closes, or says what nobody asked for: either way it is of no use. */
+/* It closes, or sends unsolicited bytes: either way it cannot be used again. */
 static void on_event(struct sw_watch *w, unsigned events)
 {
     if (events & (SW_READ | SW_HUP))

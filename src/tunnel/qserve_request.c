@@ -117,8 +117,7 @@ bool qs_request_flush(struct qs_exchange *x)
         if (n == SW_EAGAIN)
             return false;
         if (n < 0) {
-            /* An origin may answer and close before it read all: what it said is still to be had.
-             */
+            /* An origin may answer and close before it read all: its answer can still be read. */
             h->req_end = true;
             h->unsent = true;
             sw_buf_clear(&h->out);

@@ -72,14 +72,14 @@ SW_NODISCARD struct sw_xds_cache *sw_xds_cache_new(void);
 /* Streams served from it end. NULL is fine. */
 void sw_xds_cache_free(struct sw_xds_cache *c);
 /*
- * Applies and frees the transaction: types it speaks of change, others are kept. Streams hear of
- * it once, however many types changed; resources with equal content keep their identity, so a
- * commit that changes nothing is free of consequences.
+ * Applies and frees the transaction: types it speaks of change, others are kept. Streams are
+ * notified once, however many types changed; resources with equal content keep their identity, so a
+ * commit that changes nothing has no consequences.
  */
 struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t);
 /*
  * Makes the set of type 'to' those of 'from' with these names (sorted; others are passed over),
- * without copying them. Streams hear of it if it changed anything.
+ * without copying them. Streams are notified if it changed anything.
  */
 void sw_xds_cache_subset(struct sw_xds_cache *c, const char *to, const char *from,
                          const struct sw_slice *names, size_t n);
@@ -97,14 +97,14 @@ struct xds_table *sw_xds_cache_table(const struct sw_xds_cache *c, struct sw_sli
 void sw_xds_cache_offer(struct sw_xds_cache *c, const char *type);
 bool sw_xds_cache_offers(const struct sw_xds_cache *c, struct sw_slice type);
 /*
- * Resources of a large type will come with a commit, and until then are not known: clients that ask
- * for them are told to come again.
+ * Resources of a large type will come with a commit, and until then are not known: streams that
+ * subscribe to them end with UNAVAILABLE.
  */
 void sw_xds_cache_await(struct sw_xds_cache *c, const char *type);
 bool sw_xds_cache_awaits(const struct sw_xds_cache *c, struct sw_slice type);
 /*
- * While held, streams are told nothing: for a server that listens before its first content is
- * there, lest clients that reconnect hear that everything is gone. Not held at first.
+ * While held, streams get no responses: for a server that listens before its first content is
+ * there, lest clients that reconnect receive the removal of everything. Not held at first.
  */
 void sw_xds_cache_hold(struct sw_xds_cache *c, bool hold);
 bool sw_xds_cache_held(const struct sw_xds_cache *c);
@@ -113,12 +113,12 @@ uint64_t sw_xds_cache_generation(const struct sw_xds_cache *c);
 
 /* --- listening --- */
 
-/* Embedded in whoever wants to hear of commits; callbacks may not commit. */
+/* Embedded in objects that follow commits; callbacks may not commit. */
 struct sw_xds_listener {
     struct sw_list link;
     void (*on_change)(struct sw_xds_listener *l);
     void (*on_gone)(struct sw_xds_listener *l); /* the cache is being freed */
 };
 void sw_xds_cache_listen(struct sw_xds_cache *c, struct sw_xds_listener *l);
-/* Harmless twice. */
+/* Idempotent. */
 void sw_xds_cache_unlisten(struct sw_xds_listener *l);

@@ -240,8 +240,8 @@ static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
 }
 
 /*
- * What was on its way when it was unsubscribed from is nobody's: held, the next stream would not
- * bring it to whoever wants it then.
+ * A resource in flight when it was unsubscribed from is not recorded as held: otherwise the next
+ * stream would not bring it to a later subscriber.
  */
 static void hold(struct xc_type *t, struct sw_slice name, struct sw_slice version)
 {
@@ -263,8 +263,8 @@ static void keep_versions(struct xc_type *t, const struct sw_xds_update *u)
 }
 
 /*
- * Of a response that was refused parts may be in use. Which is not known here, so the next stream
- * says that it holds all of them in a version that nothing has: it hears what became of each.
+ * Parts of a refused response may be in use. Which is not known here, so the next stream claims to
+ * hold all of them in a version that no resource has: the server then sends the state of each.
  */
 static void doubt_versions(struct xc_type *t, const struct sw_xds_update *u)
 {
@@ -334,7 +334,7 @@ void sw_xds_client_set_trouble(struct sw_xds_client *c, const char *type, struct
         answer(c, t);
 }
 
-/* What was asked of the user about a response, until it is answered. */
+/* Keeps the verdict on a response until its ACK or NACK is sent. */
 static void keep_response(struct sw_xds_client *c, struct xc_type *t, struct sw_slice nonce,
                           const struct sw_err *refusal)
 {
@@ -358,7 +358,7 @@ static int give(struct xc_type *t, const struct sw_xds_update *u, struct sw_err 
         doubt_versions(t, u);
     xc_type_forget_refused(t);
     if (rc != SW_OK) {
-        sw_buf_clear(&t->refused); /* the refusal of it all says more */
+        sw_buf_clear(&t->refused); /* the refusal of the whole response says more */
         return rc;
     }
     if (sw_buf_len(&t->refused) == 0)
@@ -410,7 +410,7 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     else if (err.rc == 0)
         (void)sw_err_set(&err, rc, "refused");
     keep_response(c, t, SW_PB_SLICE(r->nonce), &err);
-    /* What it needs is asked for first: the answer lets the server go on to who uses it. */
+    /* Subscribes to what it references before the ACK, after which dependent types follow. */
     flush(c);
     if (c->call && !t->hold)
         answer(c, t);
@@ -510,7 +510,7 @@ static struct sw_slice read_token(const struct sw_xds_client *c)
     return token;
 }
 
-/* Not an error: a server may have nothing to say. But whoever waits for it should know. */
+/* Not an error: a server may have no resources. But operators that wait for them should know. */
 static void on_silent(struct sw_timer *t)
 {
     struct sw_xds_client *c = SW_CONTAINER_OF(t, struct sw_xds_client, silent);

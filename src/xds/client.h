@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A delta ADS client for any types of resources. What it learnt survives disconnects: on the next
- * stream the server hears the versions and sends only what differs. Runs on the caller's loop.
+ * A delta ADS client for any types of resources. What it learnt survives disconnects: the next
+ * stream sends the versions it holds, and the server only what differs. Runs on the caller's loop.
  */
 #pragma once
 
@@ -32,13 +32,13 @@ struct sw_xds_update {
     struct sw_slice type;
     const struct sw_xds_item *added; /* new or changed */
     size_t n_added;
-    const struct sw_slice *removed; /* also names asked for that do not exist */
+    const struct sw_slice *removed; /* also subscribed names that do not exist */
     size_t n_removed;
 };
 
 /*
  * Takes a response. SW_OK accepts; anything else refuses it all, with the reason in err, which the
- * server is told (NACK). Refused resources count as not held. May change subscriptions.
+ * NACK carries. Refused resources count as not held. May change subscriptions.
  */
 typedef int (*sw_xds_on_update)(void *arg, const struct sw_xds_update *u, struct sw_err *err);
 
@@ -91,8 +91,8 @@ void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_upd
 typedef void (*sw_xds_each_held)(
     void *arg, void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version), void *ctx);
 /*
- * The user holds what it accepted and knows the versions: the client keeps none itself, and asks
- * for them when a stream begins. Before the first stream.
+ * The user holds what it accepted and knows the versions: the client keeps none itself, and reads
+ * them from the user when a stream begins. Before the first stream.
  */
 void sw_xds_client_holder(struct sw_xds_client *c, const char *type, sw_xds_each_held each,
                           void *arg);
@@ -103,14 +103,14 @@ void sw_xds_client_holder(struct sw_xds_client *c, const char *type, sw_xds_each
 void sw_xds_client_refuse(struct sw_xds_client *c, const char *type, struct sw_slice name,
                           const char *reason);
 /*
- * Nothing of that type but what is subscribed to by name: the first request asks for "*" and takes
- * it back, which tells the server so. Before the first stream.
+ * Nothing of that type but what is subscribed to by name: the first request subscribes to "*" and
+ * unsubscribes from it, which tells the server so. Before the first stream.
  */
 void sw_xds_client_on_demand(struct sw_xds_client *c, const char *type);
 /* Everything of that type ("*"). */
 void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on);
 /*
- * Single names. Subscribing twice counts once; subscribing to a name that is held asks for nothing.
+ * Single names. Subscribing twice counts once; subscribing to a name that is held sends nothing.
  * SW_ELIMIT beyond max_resources, SW_ENOENT for a type not named before.
  */
 SW_NODISCARD int sw_xds_client_subscribe(struct sw_xds_client *c, const char *type,

@@ -27,10 +27,10 @@ struct xc_type {
     void *each_arg;
     struct sw_map names; /* name -> its own copy (char *), subscribed */
     struct sw_map held;  /* name -> struct xc_held */
-    /* Changes the server has not heard of; owned names. Never both at once. */
+    /* Changes not sent to the server yet; owned names. Never both at once. */
     SW_VEC(struct sw_slice) add;
     SW_VEC(struct sw_slice) drop;
-    /* The last response of the present stream, and what is said to it. */
+    /* The last response of the present stream, and the verdict on it. */
     struct sw_slice nonce;       /* owned; empty: no response yet */
     struct sw_err refusal;       /* rc 0: accepted */
     struct sw_buf refused;       /* "name: reason; ..." of single resources */
@@ -66,7 +66,7 @@ struct sw_xds_client {
 /* --- client_types.c --- */
 struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url);
 void xc_type_free(struct xc_type *t);
-/* Forgets changes that are waiting: the next first request says it all. */
+/* Forgets changes that are waiting: the first request of the next stream contains all names. */
 void xc_type_forget_changes(struct xc_type *t);
 /* Forgets the last response: its stream is gone. */
 void xc_type_forget_response(struct xc_type *t);
@@ -75,7 +75,7 @@ void xc_type_release(struct xc_type *t, struct sw_slice name);
 void xc_type_forget_refused(struct xc_type *t);
 
 /* --- client.c --- */
-/* Sends what the server has not heard of, now. */
+/* Sends changes of subscriptions now. */
 void xc_flush_type(struct sw_xds_client *c, struct xc_type *t);
 /* The same for all types, from the loop. */
 void xc_flush_later(struct sw_xds_client *c);

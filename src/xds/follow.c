@@ -17,7 +17,7 @@ enum {
     FIRST_PIECE = 24 << 20,  /* bytes of a first answer in one response */
     FIRST_TOTAL = 256 << 20, /* bytes of first answers that clients have not taken yet */
     FIELD_REMOVED = 6,       /* removed_resources */
-    GONE_MAX = 256 << 20,    /* bytes of names that a client holds and nobody has */
+    GONE_MAX = 256 << 20,    /* bytes of names that a client holds and that do not exist */
 };
 
 struct xds_follow *xds_follow_new(const struct xds_table *table)
@@ -100,10 +100,10 @@ void xds_follow_join(struct xds_sub *u, bool wildcard)
     u->wildcard = wildcard;
     u->answer = true;
     if (!wildcard)
-        (void)ask_local(u, t); /* beyond the limit they come when they are asked for */
+        (void)ask_local(u, t); /* beyond the limit they are sent when subscribed to */
 }
 
-/* Subscribes to a name, which is answered if force says so. */
+/* Subscribes to a name, which is answered if force is set. */
 static int add(struct xds_sub *u, struct sw_slice name, bool implied, bool force)
 {
     int rc = xds_sub_add(u, name, force);
@@ -173,7 +173,7 @@ static void too_many(struct xds_sub *u)
     sw_grpc_finish(u->stream->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many names");
 }
 
-/* A resource that was asked for, once per response. Endpoints of a service come along. */
+/* A subscribed resource, once per response. Endpoints of a service are included. */
 static void tell_rec(struct xds_sub *u, struct xds_msg *m, struct xds_rec *r)
 {
     const struct xds_table *t = u->follow->table;
@@ -286,7 +286,7 @@ static bool tell_log(struct xds_sub *u, struct xds_msg *m, size_t max, uint64_t 
     return true;
 }
 
-/* Names that the client said to hold. */
+/* Names that the client claimed to hold. */
 static void tell_gone(struct xds_follow *f, struct xds_msg *m, size_t max)
 {
     while (sw_buf_len(&f->gone) && xds_msg_size(m) < max) {
@@ -360,7 +360,7 @@ static bool must_queue(struct xds_sub *u)
     return f->queued;
 }
 
-/* A client that comes back is about to ask for what its resources refer to. */
+/* A client that reconnects is about to subscribe to what its resources refer to. */
 static bool must_wait(struct xds_sub *u)
 {
     struct xds_stream *st = u->stream;

@@ -12,7 +12,7 @@ struct group {
     SW_VEC(struct xds_rec *) recs;
 };
 
-/* The lowest bit of the pointer says that it is a group. */
+/* The lowest bit of the pointer marks a group. */
 static bool is_group(const void *value)
 {
     return ((uintptr_t)value & 1) != 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a gateway takes, known to both ends: the control plane leaves out what goes beyond, object
- * by object, since a resource is shared by everybody whose routes are on a port.
+ * by object, since a resource is shared by all tenants whose routes are on a port.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ enum {
 };
 
 /*
- * A cluster whose backend is a host name: for everybody it is EDS with the addresses that the
+ * A cluster whose backend is a host name: for all clients it is EDS with the addresses that the
  * control plane found and checked. Its metadata SW_XDS_NAME_KEY, field SW_XDS_NAME_FIELD, has
  * "host:port" for clients with the feature SW_XDS_RESOLVES, which look the name up and check the
  * addresses when they connect.

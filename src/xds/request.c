@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests for large types. A client that comes back names everything it holds, which is too much
+ * Requests for large types. A client that reconnects names everything it holds, which is too much
  * to unpack: the list is read in place.
  */
 #include "base/time.h"
@@ -17,7 +17,7 @@ enum {
     FIELD_VALUE = 2,
 };
 
-/* How long a client that comes back has to subscribe to what is sent first. */
+/* How long a client that reconnects has to subscribe to what is sent first. */
 static const uint64_t patience_ns = 300 * SW_NS_PER_MS;
 
 bool xds_request_is_large(struct sw_slice msg)

@@ -19,7 +19,7 @@ enum {
     RESOURCE_ALIASES = 4,
 };
 
-/* Versions outlive the process (clients name them when they come back), so the keys are fixed. */
+/* Versions outlive the process (clients send them when they reconnect), so the keys are fixed. */
 static void hash_into(struct sw_slice a, uint64_t h[2])
 {
     uint64_t h0 = sw_siphash13(h[0], h[1], a.p, a.n);

@@ -54,8 +54,8 @@ static bool walk(const struct sw_xds_snap *a, const struct sw_xds_snap *b, size_
 /* --- warming --- */
 
 /*
- * A cluster that is new or changed waits in the client until an endpoint response names it, also
- * when its endpoints stayed the same and the client asked for them long ago.
+ * A cluster that is new or changed warms in the client until an endpoint response names it, also
+ * when its endpoints stayed the same and the client subscribed to them long ago.
  */
 static void warm_endpoints(struct xds_sub *clusters, const struct sw_xds_res *res)
 {
@@ -74,7 +74,7 @@ static void warm_endpoints(struct xds_sub *clusters, const struct sw_xds_res *re
 
 static void note_sent(struct xds_sub *u, const struct sw_xds_res *res)
 {
-    /* Not for the first state: endpoints asked for beside it are answered anyway. */
+    /* Not for the first state: endpoints subscribed to beside it are answered anyway. */
     if (u->base && u->kind->rank && strcmp(u->url, SW_XDS_CLUSTER) == 0)
         warm_endpoints(u, res);
 }
@@ -211,7 +211,7 @@ static bool delta_walk(struct xds_sub *u, struct xds_msg *r, size_t piece)
     return false;
 }
 
-/* What a client that came back holds and nobody has any more. Its routes may still name it. */
+/* Removes what a reconnected client holds and no longer exists. Its routes may still name it. */
 static void delta_initial_gone(struct xds_sub *u, const struct sw_xds_snap *now, bool last)
 {
     if (!u->wildcard || u->initial.n == 0)
@@ -268,7 +268,7 @@ static void delta_begin(struct xds_sub *u, struct sw_xds_snap *to, bool last)
     u->at_base = 0;
     u->at_target = 0;
     if (nothing)
-        advance(u); /* differs only in what nobody here wants */
+        advance(u); /* differs only in resources outside the subscription */
     else
         delta_initial_gone(u, to, last);
 }
@@ -339,8 +339,8 @@ static void sotw_forced(struct xds_sub *u, const struct sw_xds_snap *to, struct 
 }
 
 /*
- * What was asked for before it existed is an answer when it comes, not a change that waits for its
- * turn: Envoy holds back the ACK of a cluster until it has the endpoints.
+ * A resource that was subscribed to before it existed is an answer when it appears, not a change
+ * that waits for its turn: Envoy holds back the ACK of a cluster until it has the endpoints.
  */
 static void sotw_owed(struct xds_sub *u, const struct sw_xds_snap *now)
 {
@@ -390,7 +390,7 @@ static bool waiting(const struct xds_sub *u)
     return u->pending && sw_loop_now(s->loop) - u->sent_ns < s->o.ack_timeout_ns;
 }
 
-/* Who comes back and asks for all has something to serve with until it is this type's turn. */
+/* A client that reconnects with a wildcard serves what it holds until it is this type's turn. */
 static bool can_wait(const struct xds_sub *u)
 {
     return u->initial.n && !u->target && !u->kind->removed_last && sw_list_empty(&u->forced) &&
@@ -423,7 +423,7 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
         return false;
     to = last ? sw_xds_snap_ref(now) : sw_xds_snap_union(u->base, now);
     if (u->stream->delta) {
-        /* What a client asked to see as a whole is an explicit question too. */
+        /* A wildcard subscription is an explicit request too. */
         if ((!held || u->answer) && !u->target && u->base != to)
             delta_begin(u, sw_xds_snap_ref(to), last);
         if (due(u))
@@ -464,9 +464,9 @@ static bool push_pass(struct xds_stream *st, bool removals, bool *held)
 }
 
 /*
- * A client that names its clusters, as gRPC does, asks for the one a new route needs only when it
- * has that route, and uses the old one until then. Such a client hears of removals a while after
- * its last answer; by then it usually has dropped the name itself. Zero: now.
+ * A client that names its clusters, as gRPC does, subscribes to the one a new route needs only when
+ * it has that route, and uses the old one until then. Such a client gets removals a while after its
+ * last ACK; by then it usually has dropped the name itself. Zero: now.
  */
 static uint64_t removals_wait(struct xds_stream *st)
 {

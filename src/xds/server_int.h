@@ -26,7 +26,7 @@ struct xds_stream;
 struct xds_table;
 struct Sw__DeltaDiscoveryRequest;
 
-/* A name somebody subscribed to. */
+/* A name in a subscription. */
 struct xds_name {
     struct sw_slice name;     /* owned */
     struct sw_list forced;    /* linked: must be answered, whatever the client has */
@@ -43,7 +43,7 @@ struct xds_follow {
     uint64_t since;      /* the client joined here: it misses no removal from before */
     uint8_t *held;       /* by slot: the client has the version of 'since'; NULL: none */
     size_t n_held;       /* bits */
-    struct sw_buf gone;  /* names that a client holds and nobody has, encoded; due */
+    struct sw_buf gone;  /* names that a client holds and that do not exist, encoded; due */
     uint64_t patient_ns; /* the first answer waits till then for another type; 0: it does not */
     size_t charged;      /* of server->first_bytes */
     bool first;          /* all that was there at 'since' is still being sent */
@@ -67,7 +67,7 @@ struct xds_sub {
     struct sw_list gone;    /* struct xds_name: to be answered though not subscribed by name */
     size_t n_gone;
     struct sw_list leaving;     /* like gone, but when nothing refers to them any more */
-    struct sw_map initial;      /* name -> version text, from a client that comes back */
+    struct sw_map initial;      /* name -> version text, from a client that reconnects */
     struct sw_xds_snap *base;   /* NULL: nothing */
     struct sw_xds_snap *stray;  /* delta: may have been sent, and base does not know; or NULL */
     struct sw_xds_snap *target; /* delta: being sent in pieces; NULL: nothing under way */
@@ -134,7 +134,7 @@ struct sw_xds_server {
 };
 
 /* --- server.c --- */
-/* How a refusal is told, by the code of 'allow' or 'view'. */
+/* The gRPC status of a refusal, by the code of 'allow' or 'view'. */
 enum sw_grpc_status xds_refusal_status(int rc);
 void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status);
 
@@ -147,7 +147,7 @@ void xds_stream_free(struct xds_stream *st);
 void xds_stream_wake(struct xds_stream *st);
 /* Ends the stream, and returns false, when its client may not have it any more. */
 bool xds_stream_judge(struct xds_stream *st);
-/* Asks from time to time whether it may stay. */
+/* Calls 'revoked' from time to time. */
 void xds_stream_review(struct xds_stream *st);
 /* What there is of a type for this client, borrowed until the next commit. */
 struct sw_xds_snap *xds_stream_snap(const struct xds_stream *st, struct sw_slice type);
@@ -193,11 +193,11 @@ void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retri
 /* The table is borrowed, as long as the stream has its cache. */
 struct xds_follow *xds_follow_new(const struct xds_table *table);
 void xds_follow_free(struct xds_sub *u);
-/* From now on all resources, or those asked for; what was sent before is sent again. */
+/* From now on all resources, or those subscribed to; what was sent before is sent again. */
 void xds_follow_join(struct xds_sub *u, bool wildcard);
 /* Answers with the name's resource and those that come along; SW_ELIMIT as xds_sub_add. */
 int xds_follow_ask(struct xds_sub *u, struct sw_slice name, bool implied);
-/* The client says that it holds this version. */
+/* The client claims to hold this version. */
 int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice version);
 /* As push_sub in response.c. */
 bool xds_follow_push(struct xds_sub *u, bool held, bool removals);
@@ -212,7 +212,7 @@ bool xds_request_is_large(struct sw_slice msg);
 int xds_request_strip(struct sw_slice msg, struct sw_buf *out);
 /*
  * A delta request for a large type; req is what unpacked from the stripped message. SW_ELIMIT: the
- * client asks for too much; SW_EPROTO: msg is malformed.
+ * client subscribes to too much; SW_EPROTO: msg is malformed.
  */
 int xds_request_follow(struct xds_sub *u, const struct Sw__DeltaDiscoveryRequest *req,
                        struct sw_slice msg, bool fresh);
@@ -251,7 +251,7 @@ bool xds_sub_synced(const struct xds_sub *u);
 /* --- planes.c --- */
 /* Remembers which Listeners the client has answered for, if nothing is under way. */
 void xds_stream_settle(struct xds_stream *st);
-/* Streams or answers changed: tells the user. */
+/* Streams or answers changed: calls on_change. */
 void xds_server_changed(struct sw_xds_server *s);
-/* Who opened the stream; borrows from it. */
+/* The client of the stream; borrows from it. */
 struct sw_xds_client_id xds_stream_id(const struct xds_stream *st);

@@ -87,7 +87,7 @@ struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *re
     sw_list_init(&u->patient);
     sw_list_init(&u->gone);
     sw_list_init(&u->leaving);
-    /* Whoever asks by name has nothing yet, and hears of the names when they are asked for. */
+    /* A client that subscribes by name has nothing yet, and gets each name on request. */
     u->base = sw_xds_snap_ref(xds_stream_snap(st, url));
     if (sw_xds_cache_table(st->cache, url))
         u->follow = xds_follow_new(sw_xds_cache_table(st->cache, url));
@@ -291,8 +291,8 @@ static struct sw_slice without_keys(const struct xds_sub *u, struct sw_slice tex
 }
 
 /*
- * A bounded copy. Envoy quotes whole resources before it says what is wrong with them: of a long
- * text the middle goes.
+ * A bounded copy. Envoy quotes whole resources in front of the error: of a long text the middle is
+ * cut.
  */
 static char *reason_of(struct sw_slice text)
 {
@@ -308,7 +308,7 @@ static char *reason_of(struct sw_slice text)
     return sw_asprintf("%.*s ... %.*s", (int)head, text.p, (int)(text.n - tail), text.p + tail);
 }
 
-/* Logs a refusal that says something else than the one before (owned, freed). */
+/* Logs a NACK with another text than the one before (owned, freed). */
 static void log_refusal(const struct xds_sub *u, char *before)
 {
     const struct xds_stream *st = u->stream;

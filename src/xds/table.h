@@ -4,7 +4,7 @@
  * their last change. A client that has all changes up to a number gets the later ones, so a change
  * costs each stream what changed and no more, whatever the size of the type. Removed resources stay
  * as records without content while there are not too many of them; a client that missed removals
- * beyond that has to come back and say what it holds.
+ * beyond that has to reconnect and send what it holds.
  */
 #pragma once
 
@@ -55,7 +55,7 @@ void xds_table_free(struct xds_table *t);
 /* All return whether anything changed. A reference to res is taken. */
 bool xds_table_set(struct xds_table *t, struct sw_xds_res *res, bool *ret_new);
 bool xds_table_del(struct xds_table *t, struct sw_slice name);
-/* After a number of changes: the version follows, and what nobody needs is dropped. */
+/* After a number of changes: updates the version and drops what no stream needs. */
 void xds_table_seal(struct xds_table *t);
 
 /* NULL when there is none, or it was removed. */

@@ -29,12 +29,12 @@ struct api_admission {
     const struct sw_json *old;              /* stored state, the same way; NULL: CREATE */
     void (*then)(struct api_admission *ad); /* admitted: go on */
     void *arg;                              /* of then */
-    const api_admission_fn *rest;           /* plugins still to be asked, ends with NULL */
+    const api_admission_fn *rest;           /* plugins still to run, ends with NULL */
 };
 
-/* Called by a plugin that admits: the next one is asked. */
+/* Called by a plugin that admits: runs the next one. */
 void sw_admission_next(struct api_admission *ad);
-/* The request whose user is asked for: of a deletecollection, for the deletion of one object. */
+/* The request whose user authorises: of a deletecollection, for the deletion of one object. */
 const struct api_req *sw_admission_asker(const struct api_req *r);
 /* "CREATE", "UPDATE" or "DELETE". */
 const char *sw_admission_operation(enum api_operation op);

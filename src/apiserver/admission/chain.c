@@ -4,7 +4,7 @@
 #include "apiserver/admission/policies.h"
 #include "apiserver/admission/webhook.h"
 
-/* Asked in this order; the first refusal ends the request. */
+/* Run in this order; the first refusal ends the request. */
 static const api_admission_fn plugins[] = {
     api_policies_admit,
     api_webhooks_validate,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of validating admission, and who is exempt from it. */
+/* The order of validating admission, and which requests are exempt from it. */
 #pragma once
 
 #include "apiserver/admission/admission.h"
 
-/* Asks the plugins in their order, then calls ad->then. Exempt requests go on at once. */
+/* Runs the plugins in their order, then calls ad->then. Exempt requests go on at once. */
 void sw_admission_validate(struct api_admission *ad);

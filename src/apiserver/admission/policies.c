@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ValidatingAdmissionPolicies in force: an index of the stored policies with their bindings,
- * rebuilt at the first question after one of them changed, and the admission plugin that asks them.
+ * rebuilt at the first use after one of them changed, and the admission plugin that evaluates them.
  */
 #include "apiserver/admission/policies.h"
 
@@ -405,7 +405,7 @@ static void ask(struct question *q, const struct entry *e)
         ask_binding(q, e, e->bindings.p[i], version);
 }
 
-/* Policies are not asked about themselves: a wrong one could not be taken back. */
+/* Policies do not apply to themselves: a wrong one could not be removed. */
 static bool exempt(const struct api_res *res)
 {
     return sw_slice_eq_str(group, res->group) &&

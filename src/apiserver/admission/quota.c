@@ -151,7 +151,7 @@ static bool is_master(const struct api_user *u)
     return false;
 }
 
-/* The limit of every namespace. Who administers the whole may pass it. */
+/* The limit of every namespace. Cluster administrators may exceed it. */
 static bool space_ok(struct api_write *w, struct sw_slice space, int64_t objects, int64_t bytes)
 {
     struct api_quota *q = w->r->api->quota;

@@ -26,7 +26,7 @@ void api_quota_free(struct api_quota *q);
 bool api_quota_take(struct api_write *w, size_t size);
 /* The write was not queued, or is done: res is NULL, or what became of it. */
 void api_quota_settle(struct api_write *w, const struct sw_store_result *res);
-/* The same for a deletion that no request asked for. */
+/* The same for a deletion without a request. */
 void api_quota_removed(struct sw_api *api, const struct sw_store_result *res);
 /* How many objects of a resource a namespace has, in the store or on their way. */
 uint64_t api_quota_count(const struct api_quota *q, const struct api_res *res, struct sw_slice ns);

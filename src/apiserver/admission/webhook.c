@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which webhooks are asked, and what becomes of the write. */
+/* The order in which webhooks are called, and what becomes of the write. */
 #include "apiserver/admission/webhook.h"
 
 #include <string.h>
@@ -89,7 +89,7 @@ struct mutation {
     size_t next;
     unsigned pass;
     size_t changes; /* patches that changed something */
-    size_t *seen;   /* per hook: changes when it was asked, +1; 0: not asked */
+    size_t *seen;   /* per hook: changes when it was called, +1; 0: not called */
     struct hook_call *call;
 };
 
@@ -159,7 +159,7 @@ static struct sw_json *draft_of(struct mutation *m)
     return obj;
 }
 
-/* Applies a patch; false: the request was answered or c->why says what is wrong. */
+/* Applies a patch; false: the request was answered or c->why has the reason. */
 static bool apply_patch(struct mutation *m, struct hook_call *c)
 {
     struct api_req *r = m->w->r;
@@ -226,7 +226,10 @@ static void on_mutated(struct hook_call *c)
     mutation_step(m);
 }
 
-/* In the second pass those are asked again who want to see what later ones changed. */
+/*
+ * The second pass calls hooks with reinvocationPolicy IfNeeded again if later ones changed the
+ * object.
+ */
 static bool due(const struct mutation *m, size_t i)
 {
     const struct hook *h = &m->set->all.p[i];
@@ -350,7 +353,7 @@ static void on_validated(struct hook_call *c)
         validation_end(v);
 }
 
-/* The webhooks to ask; false: a match condition failed, and the request was answered. */
+/* The webhooks to call; false: a match condition failed, and the request was answered. */
 static bool collect(struct validation *v, const struct hook_question *q)
 {
     for (size_t i = 0; i < v->set->all.n; i++) {
@@ -359,7 +362,7 @@ static bool collect(struct validation *v, const struct hook_question *q)
         enum sw_match_outcome match;
         struct hook_call *c;
 
-        /* A deletion has nothing to change: mutating webhooks are only asked. */
+        /* A deletion has nothing to change: mutating webhooks only validate. */
         if (h->mutating && q->op != API_OP_DELETE)
             continue;
         as = hook_wants(h, q);

@@ -36,7 +36,7 @@ struct hook_set *hook_set_unref(struct hook_set *s);
 /* The webhooks as configured now; a reference. */
 struct hook_set *hook_set_now(struct sw_api *api);
 
-/* What a webhook is asked about. */
+/* What a webhook reviews. */
 struct hook_question {
     struct api_req *r; /* of the write */
     enum api_operation op;
@@ -45,8 +45,8 @@ struct hook_question {
 };
 
 /*
- * The version of the resource the webhook wants to see, by its rules and selectors; NULL: it does
- * not want the request.
+ * The version of the resource that the webhook receives, by its rules and selectors; NULL: it does
+ * not match the request.
  */
 const struct api_res *hook_wants(const struct hook *h, const struct hook_question *q);
 /*

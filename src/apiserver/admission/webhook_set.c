@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Webhook configurations as an index, and which of them want to see a request. */
+/* Webhook configurations as an index, and which of them match a request. */
 #include <string.h>
 
 #include "apiserver/admission/admission_request.h"
@@ -164,7 +164,7 @@ const struct api_res *hook_wants(const struct hook *h, const struct hook_questio
     const struct api_res *res = q->r->res;
     const struct api_res *as;
 
-    /* Nobody may lock himself out of what configures admission. */
+    /* Webhooks must not lock users out of the configuration of admission. */
     if (res->builtin && sw_slice_eq_str(admission_group, res->group))
         return NULL;
     as = version_for(h, q);

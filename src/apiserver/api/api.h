@@ -79,7 +79,7 @@ struct sw_api {
     struct api_quota *quota;
     struct api_workers *work; /* threads for what takes long */
     struct api_req *restart;  /* turned out to take long on the loop; compared, never followed */
-    struct api_docs *docs;    /* discovery and OpenAPI, made when asked for */
+    struct api_docs *docs;    /* discovery and OpenAPI, made on demand */
     struct api_gc *gc;
     struct api_pool *pool;         /* addresses of Services; NULL until used */
     struct api_policies *policies; /* admission policies in force; NULL until used */
@@ -113,7 +113,7 @@ struct sw_api {
     struct sw_arena arena;
 };
 
-/* Who asks. Slices live in the request's arena. */
+/* The user of a request. Slices live in the request's arena. */
 struct api_user {
     struct sw_slice name;
     struct sw_slice uid;
@@ -160,7 +160,7 @@ struct api_req {
     struct sw_arena own_arena;
     struct sw_list link;
     struct sw_defer start; /* our own: begins from the loop */
-    /* what is asked */
+    /* the request */
     struct sw_slice method;
     struct sw_slice path; /* decoded */
     bool is_resource;
@@ -182,7 +182,7 @@ struct api_req {
     bool unknown_method; /* none of HTTP's that the API uses */
     struct sw_query query;
     struct api_user user;
-    struct api_user real_user; /* who asks to be 'user'; no name: nobody is impersonated */
+    struct api_user real_user; /* who impersonates 'user'; no name: no impersonation */
     const struct api_res *res;
     struct api_crd *crd; /* reference held for res */
     struct sw_slice content_type;
@@ -377,8 +377,8 @@ struct api_write {
 };
 /* --- fair.c, audit.c --- */
 /*
- * Who a user counts as: accounts of a namespace are one, since whoever rules there makes as many as
- * he likes; those of the system's namespaces are one each. Borrowed from the name.
+ * The tenant of a user: service accounts of a namespace are one, since its administrator can make
+ * any number of them; those of the system's namespaces are one each. Borrowed from the name.
  */
 struct sw_slice api_tenant(const struct api_user *u);
 /* True for administrators and the system's own accounts: what is kept free is for them. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One JSON line per request, when the operator asks for it. */
+/* One JSON line per request, when the operator enables it. */
 #include <unistd.h>
 
 #include "apiserver/api/api.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fairness: requests under way are counted per client, and nobody may have more than a share.
+ * Fairness: requests under way are counted per client, and no client may have more than a share.
  * Watches count apart once they stream. Our own requests are not limited.
  */
 #include "apiserver/api/api.h"

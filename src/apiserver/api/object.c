@@ -106,7 +106,7 @@ static void prune_to(struct sw_json *obj, const struct sw_schema *s)
     sw_schema_drop_nulls(obj, s);
 }
 
-/* From the version it is stored in to the one asked for: conversion changes nothing but that. */
+/* From the storage version to the requested one: conversion changes nothing else. */
 static void convert_read(struct sw_arena *a, const struct api_res *from, const struct api_res *to,
                          struct sw_json *obj)
 {

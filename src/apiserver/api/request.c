@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request says: verb and parameters; requests of the server's own, and beginning again. */
+/* Parsing of a request: verb and parameters; requests of the server's own, and restarts. */
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
 #include "base/mem.h"

@@ -27,7 +27,7 @@ struct task {
 
 /* Requests of one user, or of one namespace's accounts. */
 struct tenant {
-    struct sw_list link; /* in work.tenants: who waits for longest comes first */
+    struct sw_list link; /* in work.tenants: the longest waiting first */
     struct sw_list jobs;
     size_t queued;
     unsigned running;
@@ -257,7 +257,7 @@ static unsigned running_common(const struct api_workers *k)
     return n;
 }
 
-/* Starts what may be started: one job of each tenant, who waits for longest first. */
+/* Starts what may be started: one job of each tenant, the longest waiting first. */
 static void dispatch(struct api_workers *k)
 {
     unsigned common = running_common(k);
@@ -417,7 +417,7 @@ static void enqueue(struct api_req *r, api_work_fn fn, void *arg, bool resumed)
     t->queued++;
     k->queued++;
     if (r->job)
-        r->job->r = NULL; /* asked for in that one's own turn: it ends, this one goes on */
+        r->job->r = NULL; /* requested in that one's own turn: it ends, this one goes on */
     r->job = j;
     r->x->on_gone = on_gone;
     sw_timer_start(k->api->loop, &j->timer, k->opts.deadline_ns, on_over);

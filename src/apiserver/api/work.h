@@ -70,7 +70,7 @@ void api_work_forget(struct api_req *r);
 
 /* From here on the loop runs beside the caller. On the loop itself nothing happens. */
 void api_off_loop(void);
-/* From here on the loop stands still again. Harmless in a turn. */
+/* From here on the loop stands still again. No effect in a turn. */
 void api_on_loop(void);
 
 /* What the work may still cost; on the loop NULL. Borrowed. */

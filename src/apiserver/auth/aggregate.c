@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which aggregated cluster roles take over the rules of a role. Its labels decide that, so whoever
- * sets a label grants as much as by writing rules.
+ * Which aggregated cluster roles take over the rules of a role. Its labels decide that, so setting
+ * a label grants as much as writing rules.
  */
 #include "apiserver/api/api.h"
 #include "apiserver/auth/auth_int.h"

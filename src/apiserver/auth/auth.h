@@ -9,7 +9,7 @@
 bool api_authenticate(struct api_req *r);
 /* Impersonation headers; false: 403 was sent. */
 bool api_impersonate(struct api_req *r);
-/* Whether the user may still impersonate whom he does. */
+/* Whether the user may still impersonate. */
 bool api_may_impersonate(const struct api_req *r, struct sw_arena *a);
 struct api_attrs {
     const struct api_user *user;
@@ -30,7 +30,7 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
                  const char **ret_why);
 /* Checks the request itself; false: 403 was sent. */
 bool api_authorize(struct api_req *r);
-/* What the request asks to do. The verb may be made in the arena. */
+/* The attributes of a request for authorisation. The verb may be made in the arena. */
 struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a);
 /* The text of a refusal; why may be NULL. */
 const char *api_denied_text(struct sw_arena *a, const struct api_attrs *at, const char *why);
@@ -61,7 +61,7 @@ void api_tokens_done(struct api_tokens *t);
 bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
                     const struct sw_json *audiences, struct api_user *ret,
                     struct sw_json **ret_audiences, const char **ret_why);
-/* A token without an end for a Secret that asks for one; empty when it cannot be made. */
+/* A token without an expiry for a Secret that requests one; empty when it cannot be made. */
 struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                      struct sw_slice secret, const struct sw_json *account);
 /* A token of an account for the roles of the fabric; empty when there is no such account. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of roles and bindings (authz.c), for those who look at single rules (escalate.c). */
+/* The index of roles and bindings (authz.c), for code that reads single rules (escalate.c). */
 #pragma once
 
 #include "apiserver/auth/auth.h"

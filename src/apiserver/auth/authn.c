@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks: client certificate, then bearer token, then nobody; and impersonation. */
+/* Authentication: client certificate, then bearer token, then anonymous; and impersonation. */
 #include <stdio.h>
 #include <string.h>
 

@@ -13,7 +13,7 @@
 struct api_lack {
     struct sw_slice group, resource, name, url;
     bool named, is_url;
-    struct sw_slice *verbs; /* in the order asked for */
+    struct sw_slice *verbs; /* in the order requested */
     size_t nverbs;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rights one hands on: nobody writes a role or a binding that grants more than he has, unless he
- * may "escalate" or "bind". The comparison of rules is in cover.c.
+ * Privilege escalation: no user may write a role or a binding that grants more than he holds,
+ * unless he may "escalate" or "bind". The comparison of rules is in cover.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,7 +201,7 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
     return false;
 }
 
-/* A role that does not exist cannot be bound by those who need to hold its rights. */
+/* Users without "bind" cannot bind a role that does not exist: its rights cannot be compared. */
 static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
 {
     struct sw_json *d = sw_json_new_object(r->arena);
@@ -228,9 +228,8 @@ static bool lists(const struct sw_slice *names, size_t n, struct sw_slice name)
 
 /*
  * The rules of a cluster role also become those of the aggregated roles that select its labels, and
- * so of everybody who is bound to these. True when this write brings rules to an aggregated role
- * that the user may not escalate: then he has to hold them, whatever he may do with the role
- * itself.
+ * so of every subject bound to these. True when this write brings rules to an aggregated role that
+ * the user may not escalate: then he has to hold them, whatever he may do with the role itself.
  */
 static bool flows_on(struct api_req *r, const struct sw_json *obj, const struct sw_json *old,
                      bool same_rules)

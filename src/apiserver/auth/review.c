@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions that are answered and not stored: tokens, access, who am I. */
+/* Reviews, which are answered and not stored: tokens, access, SelfSubjectReview. */
 #include <string.h>
 
 #include "apiserver/api/api.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bearer tokens: the administrator's, and those of service accounts, which we sign ourselves. How
- * the latter are asked for is in token_request.c.
+ * Bearer tokens: the administrator's, and those of service accounts, which we sign ourselves.
+ * TokenRequest, which issues the latter, is in token_request.c.
  */
 #include <string.h>
 
@@ -213,7 +213,7 @@ static bool bound_ok(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
 
     if (secret && !still_there(api, a, "secrets", ns, secret))
         return false;
-    if (pod) /* its node is only told: the pod may outlive the Node object */
+    if (pod) /* its node is informational: the pod may outlive the Node object */
         return pod_there(api, a, ns, pod);
     return !node || still_there(api, a, "nodes", sw_slice("", 0), node);
 }

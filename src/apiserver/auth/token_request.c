@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TokenRequest: signed tokens of service accounts, for a time and tied to an object if asked. */
+/*
+ * TokenRequest: signed tokens of service accounts, with an expiry and bound to an object if
+ * requested.
+ */
 #include <string.h>
 
 #include "apiserver/api/api.h"
@@ -19,7 +22,7 @@ static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct
     return v;
 }
 
-/* What a token can be tied to, and the claim that says so. */
+/* What a token can be bound to, and the claim for it. */
 static const struct binding {
     const char *kind;
     const char *plural;
@@ -38,7 +41,7 @@ static const struct binding *find_binding(const struct sw_json *bound)
     return NULL;
 }
 
-/* Whom a token is for, what it is tied to, and for how long. */
+/* The account of a token, what it is bound to, and its lifetime. */
 struct grant {
     struct sw_slice ns;
     struct sw_slice name;

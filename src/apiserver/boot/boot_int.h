@@ -16,7 +16,7 @@ struct boot_rule {
     const char *urls;  /* instead of groups and resources; or NULL */
 };
 struct sw_json *boot_rules(struct sw_arena *a, const struct boot_rule *r, size_t n);
-/* Metadata of an object that every server has: its name, and the label that says so. */
+/* Metadata of an object that every server has: its name, and the label that marks it. */
 struct sw_json *boot_named(struct sw_arena *a, const char *name);
 /* A binding to a role of a kind; subjects are the items of a list, as boot_parse reads them. */
 struct sw_json *boot_binding_json(struct sw_arena *a, const char *name, const char *kind,

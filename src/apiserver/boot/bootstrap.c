@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every server has from its first start: namespaces and the roles everybody counts on. */
+/* What every server has from its first start: namespaces and the roles that clients rely on. */
 #include "apiserver/boot/boot_int.h"
 
 #define READ  "get list watch"

@@ -139,7 +139,7 @@ static void on_updated(struct api_req *r, int code, const struct sw_json *body)
     boot_done(r->api);
 }
 
-/* Takes effect before anybody is served. */
+/* Takes effect before the first request is served. */
 static void change(struct sw_api *api, const struct boot_place *at, struct sw_slice name,
                    const struct sw_json *patch)
 {

@@ -47,7 +47,7 @@ static void apply(struct sw_api *api, const struct api_res *res, const struct ap
     r->query = (struct sw_query){&manager, 1};
 }
 
-/* Nobody but us said anything about the object itself; its status is the server's. */
+/* No other manager owns fields of the object itself; its status is the server's. */
 static bool untouched(const struct sw_json *meta)
 {
     const struct sw_json *fields = sw_json_find(meta, "managedFields");

@@ -65,8 +65,7 @@ static void put_description(struct sw_arena *a, struct sw_json *v, struct sw_sli
         sw_json_put_str(a, v, "description", text);
 }
 
-/* "leaseDurationSeconds" -> "Lease duration seconds.": better than nothing where nobody wrote more.
- */
+/* "leaseDurationSeconds" -> "Lease duration seconds.": for fields without a description. */
 static const char *words(struct sw_arena *a, struct sw_slice name)
 {
     SW_BUF_AUTO b = {.max = 512};
@@ -359,8 +358,9 @@ static void add_gv(const struct api_res *res, void *arg)
 }
 
 /*
- * The hash of a document is that of what it is made from: nobody waits for all of them at once.
- * With uids in it, a client's cache does not take another server on the same port for this one.
+ * The hash of a document is that of its sources, so that no client waits for all documents to be
+ * made. With uids in it, a client's cache does not take another server on the same port for this
+ * one.
  */
 static struct sw_slice source_hash(struct sw_api *api, struct sw_arena *a, const struct gv *gv)
 {
@@ -443,8 +443,8 @@ static void send_document(struct api_req *r, struct api_doc *doc)
 
 /*
  * The older document, without any definitions: clients that find nothing about a kind in it leave
- * checking to the server, which is what they shall do. They ask for it before they send a list or a
- * kind that nobody serves, and take no answer for a failure.
+ * validation to the server, as they should. They request it before they send a list or a kind that
+ * is not served, and treat a missing answer as a failure.
  */
 static void send_v2(struct api_req *r)
 {

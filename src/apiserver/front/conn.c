@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The life of a connection on io/conn: whose turn it is to read, what leaves, deadlines, the end.
- */
+/* The life of a connection on io/conn: turns to read, output, deadlines, the end. */
 #include <string.h>
 
 #include "apiserver/front/front_int.h"
@@ -158,8 +156,8 @@ static void resume_stuck(struct front_conn *c)
 }
 
 /*
- * Answered before the request was complete: what is left of it is of no use (RFC 9113 8.1), nor is
- * the connection of who sends such things. Its other streams are served to their end.
+ * Answered before the request was complete: the rest of it is of no use (RFC 9113 8.1), nor is a
+ * connection whose client sends such requests. Its other streams are served to their end.
  */
 static bool refuse_rest(struct front_conn *c)
 {
@@ -249,7 +247,7 @@ static void advance(struct front_conn *c)
     if ((c->eof || h2_over(c)) && c->nxchgs == 0) {
         bye(c);
     } else if (c->eof) {
-        front_conn_close(c); /* nobody is left to read what would come */
+        front_conn_close(c); /* the client is gone: it would read no answer */
     } else {
         set_timer(c);
         if (request_waits(c))
@@ -292,7 +290,7 @@ static void go_on(struct front_conn *c)
     sw_conn_resume_now(&c->io);
 }
 
-/* What connections ask for above their share of a turn waits here; users take turns. */
+/* Work of connections above their share of a turn waits here; users take turns. */
 static void on_busy(struct sw_defer *d)
 {
     struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, busy_defer);
@@ -328,7 +326,7 @@ static bool must_wait(const struct front_conn *c)
            (c->nxchgs > FRONT_BUSY_STREAMS || front_share_spent(c) >= share_ns);
 }
 
-/* Handshakes cost most of what strangers can ask for: a few in one turn of the loop. */
+/* Handshakes are the costliest work for clients that are not authenticated: a few per turn. */
 static bool greets_now(struct front_conn *c)
 {
     struct sw_front *f = c->front;

@@ -89,8 +89,9 @@ struct sw_front_stats {
 void sw_front_stats(const struct sw_front *f, struct sw_front_stats *ret);
 
 /*
- * Who asks, once that is proved: the connection counts as this user's, and what is not read of the
- * answer too. Before it is answered. first: its connections at work do not make room for others.
+ * The authenticated user of a request: the connection counts as this user's, and so do the bytes of
+ * the answer that are not read. Before it is answered. first: its connections at work do not make
+ * room for others.
  */
 void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first);
 

@@ -80,7 +80,7 @@ struct front_xchg {
 enum conn_state {
     CONN_HANDSHAKE,
     CONN_OPEN,
-    CONN_LINGER, /* all said: io sees to it that it is read */
+    CONN_LINGER, /* all sent: io waits until it is read */
     CONN_DEAD,
 };
 
@@ -96,7 +96,7 @@ struct front_conn {
     struct sw_list xchgs;
     struct sw_addr peer;
     struct front_share *place; /* counted: its address */
-    struct front_share *user;  /* counted: who proved to be at the other end; NULL: nobody yet */
+    struct front_share *user;  /* counted: the authenticated user; NULL: none yet */
     struct sw_list queued;     /* in front.greeting or a share's waiting: its next step waits */
     uint64_t active_ns;        /* when it last did something */
     size_t nxchgs;
@@ -151,10 +151,10 @@ void front_maybe_stopped(struct sw_front *f);
 /* --- front_conn.c: connections --- */
 /* Takes over a connected descriptor. */
 void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer);
-/* Ends it: exchanges are told, the memory goes from the loop. */
+/* Ends it: exchanges get their callbacks, the memory is freed from the loop. */
 void front_conn_close(struct front_conn *c);
 void front_conn_free(struct front_conn *c);
-/* Nothing under way: may be closed without anybody noticing. */
+/* Nothing under way: may be closed without failing a request. */
 bool front_conn_idle(const struct front_conn *c);
 /* Something happened outside the connection's own step: go on from the loop. */
 void front_wake(struct front_conn *c);

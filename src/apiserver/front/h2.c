@@ -95,7 +95,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     struct front_xchg *x = stream;
 
     (void)id;
-    (void)code; /* the peer chooses it: it says nothing about the harm */
+    (void)code; /* the peer chooses it: it does not measure the damage */
     if (!x)
         return;
     if (c->feeding && early(x))

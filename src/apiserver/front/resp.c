@@ -271,7 +271,7 @@ bool sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
         xchg_free(x);
         return false;
     }
-    sw_buf_done(&x->body); /* nobody looks at it any more */
+    sw_buf_done(&x->body); /* not read any more */
     p->body = sw_slice("", 0);
     put_head(x, status, content_type, -1);
     front_xchg_account(x);

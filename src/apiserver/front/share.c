@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shares: connections per address and per user, bytes a user has not read, and who has to go when
- * there is no room. Addresses count as a whole (IPv4) or by their /64 (IPv6).
+ * Shares: connections per address and per user, bytes a user has not read, and which connection is
+ * evicted when there is no room. Addresses count as a whole (IPv4) or by their /64 (IPv6).
  */
 #include <string.h>
 
@@ -123,11 +123,11 @@ struct front_conn *front_share_next(struct sw_front *f)
     return it ? SW_CONTAINER_OF(it, struct front_conn, queued) : NULL;
 }
 
-/* --- who has to go ---------------------------------------------------------------------- */
+/* --- eviction ----------------------------------------------------------------------------- */
 
 /* What would be lost with a connection, least first. */
 enum worth {
-    WORTH_NOTHING, /* nobody proved who he is, and no handler is at work */
+    WORTH_NOTHING, /* not authenticated, and no handler is at work */
     WORTH_IDLE,    /* between requests */
     WORTH_CROWD,   /* streaming, of a user with more than a quarter of all connections */
     WORTH_BUSY,    /* streaming, of another user */
@@ -250,7 +250,7 @@ bool front_share_fits(const struct front_xchg *x, size_t n)
 {
     const struct sw_front *f = x->front;
 
-    /* What is small is always answered: refusals, and what others ask for meanwhile. */
+    /* Small answers are always sent: refusals, and those to other requests meanwhile. */
     if (x->user && x->user->out && x->user->out + n > f->opts.max_out_user &&
         (n > FRONT_TINY || x->user->out > 2 * f->opts.max_out_user))
         return false;

@@ -48,7 +48,7 @@ static const struct sw_json *parse(struct sw_arena *a, const struct sw_store_obj
     return v;
 }
 
-/* A slice of ours was written or deleted, maybe by somebody else: its Service looks again. */
+/* A slice of ours was written or deleted, maybe by another client: reconcile its Service. */
 static void slice_changed(struct api_gc *g, const struct sw_store_obj *o)
 {
     SW_ARENA_AUTO a = {0};
@@ -133,7 +133,7 @@ static const struct api_res *slices_res(struct sw_api *api)
                              SW_SLICE_LIT("endpointslices"));
 }
 
-/* Slices that name the Service as their owner, and us as who manages them. */
+/* Slices whose owner is the Service and whose managed-by label names us. */
 static void load_slices(struct api_gc *g, struct gc_slices *s, struct sw_slice uid)
 {
     const struct gc_owner *owner = sw_map_get(&g->owners, uid);
@@ -153,7 +153,7 @@ static void load_slices(struct api_gc *g, struct gc_slices *s, struct sw_slice u
     }
 }
 
-/* Asks for what is different: what is new first, so that no endpoint is missing meanwhile. */
+/* Writes the differences: new slices first, so that no endpoint is missing meanwhile. */
 static void write_slices(struct gc_task *t, const struct gc_slices *s, struct sw_slice ns)
 {
     struct gc_at at = {.res = slices_res(t->gc->api), .ns = ns, .name = sw_slice("", 0)};

@@ -306,7 +306,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
     }
 }
 
-/* An object is gone: who depended on it, and who waited for it? */
+/* An object was deleted: look after its dependents and after objects that waited for it. */
 static void look_after(struct api_gc *g, const struct sw_store_event *ev)
 {
     SW_ARENA_AUTO a = {0};

@@ -8,7 +8,7 @@
 enum gc_kind {
     GC_DEPENDENT,  /* an object with owners: are they still there? */
     GC_FOREGROUND, /* an owner that waits for its dependents */
-    GC_ORPHAN,     /* an owner whose dependents shall be let go */
+    GC_ORPHAN,     /* an owner whose dependents shall be orphaned */
     GC_NAMESPACE,  /* a namespace: fill it when new, empty it when it goes */
     GC_CRD,        /* a CRD that goes: its objects first */
     GC_AGGREGATE,  /* cluster roles made of others */
@@ -41,7 +41,7 @@ struct gc_dep {
     SW_VEC(bool) blocks; /* blockOwnerDeletion, parallel */
 };
 
-/* A uid that somebody names as owner. */
+/* A uid that ownerReferences name. */
 struct gc_owner {
     struct sw_slice uid; /* owned */
     struct sw_slice key; /* owned: its own store key as the references say; may be empty */

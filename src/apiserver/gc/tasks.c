@@ -298,10 +298,10 @@ struct emptying {
     struct sw_slice ns;
     size_t left;
     unsigned before;        /* requests that were under way */
-    struct gc_left *report; /* NULL: nobody asks */
+    struct gc_left *report; /* NULL: not requested */
 };
 
-/* Asks for the deletion of all of one kind; counts what is still there. */
+/* Deletes all of one kind; counts what is still there. */
 static void empty_kind(const struct api_res *res, void *arg)
 {
     struct emptying *e = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Secrets that ask for the token of a service account: filled, and taken away with the account. */
+/* Secrets that request the token of a service account: filled, and deleted with the account. */
 #include <string.h>
 
 #include "apiserver/auth/auth.h"

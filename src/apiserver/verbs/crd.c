@@ -191,7 +191,7 @@ static void on_retried(struct api_req *r, int code, const struct sw_json *answer
 {
 }
 
-/* Names of a group are free again: those who waited for them are looked at once more. */
+/* Names of a group are free again: CRDs that waited for them are checked once more. */
 static void retry_names(struct sw_api *api, const char *group)
 {
     SW_ARENA_AUTO tmp = {0};
@@ -341,8 +341,8 @@ static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
 }
 
 /*
- * Takes over every name nobody else has. NULL when that is all of them, else the text about the
- * last that is taken, and its reason.
+ * Accepts every name that no other CRD has. NULL when that is all of them, else the message about
+ * the last that is taken, and its reason.
  */
 static const char *accept_names(struct api_req *r, const struct sw_json *crd,
                                 struct sw_json *accepted, const char **ret_reason)
@@ -409,7 +409,10 @@ static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json
     }
 }
 
-/* Groups of the community say who approved the API; what is missing was refused before. */
+/*
+ * CRDs in groups of the Kubernetes community (*.k8s.io) carry the annotation of their approval; its
+ * absence was refused before.
+ */
 static void settle_approval(struct api_req *r, const struct sw_json *crd, struct sw_json *conds)
 {
     struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));

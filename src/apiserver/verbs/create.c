@@ -77,7 +77,7 @@ static bool filled(const struct sw_json_member *m, const void *arg)
            (m->value->type != SW_JSON_STRING || sw_json_str(m->value).n > 0);
 }
 
-/* What an event has before anybody gives it anything (see its defaults) belongs to nobody. */
+/* Fields that an event has by its defaults alone have no owner. */
 static void track_create(struct api_req *r, struct sw_json *obj)
 {
     struct sw_smd smd = api_smd(r);

@@ -78,7 +78,7 @@ static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slic
     if (!clean_key(start))
         return bad_continue(
             r, sw_arena_printf(a, ": %.*s", SW_SLICE_ARG(sw_slice_head(api_str(v, "start"), 512))));
-    /* The start is relative to the collection asked for. */
+    /* The start is relative to the requested collection. */
     o->from = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                            SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
     {

@@ -286,7 +286,7 @@ static bool check_force(struct api_req *r, enum api_patch_kind kind)
     return false;
 }
 
-/* What Go's decoder says about a text that is no JSON, as far as it is worth telling. */
+/* The error of Go's decoder for a text that is no JSON, as far as clients need it. */
 static const char *syntax_text(struct api_req *r, const struct sw_err *err)
 {
     size_t at = err->offset;
@@ -305,7 +305,7 @@ static const char *go_type(const struct sw_json *v)
     return v->type == SW_JSON_BOOL ? "bool" : sw_json_type_name(v->type);
 }
 
-/* What is wrong with the operations of a JSON patch, as Go's decoder says it; NULL: nothing. */
+/* The error of Go's decoder for the operations of a JSON patch; NULL: none. */
 static const char *bad_operation(struct api_req *r, const struct sw_json *doc)
 {
     static const char *const texts[] = {"op", "path", "from"};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams outlive the request that was let in. When a right or a credential may have gone (RBAC was
- * written; an account, or what a token is bound to, was deleted) all watches are judged again, a
- * few per turn of the loop, and a listener elsewhere is told. The end of a token by its time is
- * known from the start: a watch is not given longer.
+ * Streams outlive the authorisation of their request. When a right or a credential may have been
+ * revoked (RBAC was written; an account, or what a token is bound to, was deleted) all watches are
+ * authorised again, a few per turn of the loop, and the listener (server.h) is called. The expiry
+ * of a token is known from the start: a watch ends no later.
  */
 #include <string.h>
 

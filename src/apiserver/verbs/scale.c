@@ -132,7 +132,7 @@ static bool wanted(struct scaling *s, struct sw_json *scale, struct sw_json **re
     return true;
 }
 
-/* The number asked for, as the Go type of it would take it; false: an error was sent. */
+/* The requested number, as the Go type of it would take it; false: an error was sent. */
 static bool read_replicas(struct scaling *s, const struct sw_json *want, int64_t *ret)
 {
     struct api_req *r = s->w.r;

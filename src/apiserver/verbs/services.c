@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has which service address and node port. The stored Services are the truth; this is an index
- * of them, made at first use, with what writes under way have taken. An entry is believed only
- * while its Service is being written or still names it, so nothing has to be given back.
+ * Which Service has which cluster IP and node port. The stored Services are the truth; this is an
+ * index of them, made at first use, with what writes under way have taken. An entry is believed
+ * only while its Service is being written or still names it, so nothing has to be given back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ struct entry {
     uint64_t until_ns; /* a write is under way until then; 0: stored */
 };
 
-/* The Service that asks. */
+/* The Service that requests an address or port. */
 struct asker {
     struct sw_api *api;
     struct sw_slice key;

@@ -67,7 +67,7 @@ struct sw_smd api_smd(struct api_req *r);
  * other kind is left alone. False: an error was sent.
  */
 bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct sw_json *old);
-/* The write goes to the store: nobody else may have what it takes. */
+/* The write goes to the store: no other may have what it takes. */
 void api_service_submitted(struct api_write *w);
 /* The write is stored. */
 void api_service_written(struct api_write *w);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches: the current objects first (where asked for), then every change in order, one JSON line
- * each. A client that reads too slowly pauses its watch; one that is paused for so long that the
- * changes it needs are gone is told so (410) and ends.
+ * Watches: the current objects first (where requested), then every change in order, one JSON line
+ * each. A client that reads too slowly pauses its watch; when the changes that a paused watch needs
+ * are compacted it ends with 410.
  */
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ struct api_watch {
     enum phase phase;
     uint64_t revision; /* of the initial state */
     uint64_t end_ns;   /* when the server closes it */
-    int64_t timeout_s; /* as asked for; 0: not */
+    int64_t timeout_s; /* as requested; 0: not */
     uint64_t judged;   /* the last time its client's rights were looked at */
     bool bookmarks;
     bool initial_end; /* say when the initial state is complete */

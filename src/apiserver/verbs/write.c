@@ -126,7 +126,7 @@ static void on_written(void *arg, const struct sw_store_result *res)
                         "version and try again");
         return;
     }
-    /* The store tells the operator, once; the client is told every time. */
+    /* The store logs it once for the operator; the client gets the error every time. */
     sw_log_debug("api", "write failed: %s", res->msg ? res->msg : sw_rc_name(res->rc));
     api_fail(r, res->rc == SW_ELIMIT ? 507 : 500, "InternalError", "Internal error occurred: %s",
              res->msg ? res->msg : "the store refused the write");

@@ -22,6 +22,8 @@ struct sw_json_patch_opts {
  * Applies a patch (an array of operations) to a copy of doc in the arena; doc and patch stay as
  * they are and nothing is shared with them. All or nothing. opts may be NULL.
  *
+ * A "test" for null holds where an object has no such member, as in kube-apiserver.
+ *
  * Moves of large values, and inserts into and removals from large containers, are bounded together.
  *
  * Returns SW_OK; SW_EINVAL for a malformed patch or pointer; SW_ENOENT when a place does not

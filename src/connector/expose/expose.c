@@ -34,7 +34,7 @@ static void begin_end(struct expose *x);
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message)
 {
     if (x->failed)
-        return; /* said, and being undone */
+        return; /* reported, and being undone */
     if (x->rc == SW_OK && !x->stopping) {
         x->rc = sw_err_set(x->err, rc, "expose: %.*s", (int)sw_min(message.n, 170),
                            message.n ? message.p : "");
@@ -71,7 +71,7 @@ static void on_remove_deadline(struct sw_timer *t)
 {
     struct expose *x = SW_CONTAINER_OF(t, struct expose, deadline);
 
-    if (x->failed || !x->cfg->rm) { /* the first failure is what is told */
+    if (x->failed || !x->cfg->rm) { /* the first failure is the one reported */
         sw_log_warn("expose", "cannot delete the objects of '%s' before the deadline",
                     x->cfg->name);
     } else {
@@ -108,7 +108,7 @@ void expose_undo(struct expose *x)
     expose_check_end(x);
 }
 
-/* Nothing new, the device says good-bye, and what this run wrote is undone. */
+/* No new work, the device drains, and what this run wrote is undone. */
 static void begin_end(struct expose *x)
 {
     x->stopping = true;
@@ -117,7 +117,7 @@ static void begin_end(struct expose *x)
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
     sw_connector_drain(x->device, on_drained, x);
-    /* The API may have done what was asked for: the reply says what there is to undo. */
+    /* The API may have applied the write in flight: its reply says what there is to undo. */
     if (x->call && expose_is_write(x->step))
         return;
     sw_kube_call_cancel(x->call);
@@ -207,7 +207,7 @@ static void on_judge(struct sw_defer *d)
     }
     sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (x->ready) {
-        /* Somebody else's object, or hand on ours, does not end what is served. */
+        /* A conflicting object, or another writer of ours, does not end what is served. */
         sw_view_trouble(&x->view, s.failed);
         begin_probe(x);
         return;
@@ -217,7 +217,7 @@ static void on_judge(struct sw_defer *d)
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", s.failed);
         return;
     }
-    /* Somebody with the same key may be what is online. */
+    /* The device that is online may be another process with the same key. */
     if (!sw_connector_live(x->device)) {
         s.ready = false;
         s.done[SW_EXPOSE_CONNECTOR_READY] = false;
@@ -280,7 +280,7 @@ void expose_follow(struct expose *x)
     sw_informer_start(x->informer);
 }
 
-/* ---- what the device says ---- */
+/* ---- events of the device ---- */
 
 static void on_connector(void *arg, const struct sw_kube_obj *o)
 {
@@ -334,7 +334,7 @@ static void on_origin(void *arg, int rc, const char *why)
         sw_view_origin_tls(&x->view, x->target.url, rc == SW_OK ? NULL : why);
 }
 
-/* A service that cannot be trusted is told before anybody visits. */
+/* Reports a service whose certificate cannot be verified before the first visitor. */
 static void watch_origin(struct expose *x)
 {
     struct sw_origin_opts o = {.host = x->target.host,

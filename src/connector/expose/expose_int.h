@@ -60,14 +60,14 @@ struct expose {
     bool made_advert;
     char *proxy_uid; /* as last written by this process: nothing else is removed; NULL: never */
     char *advert_uid;
-    bool lost;     /* the name or the key is somebody else's: nothing is removed */
+    bool lost;     /* another owner has the name or the key: nothing is removed */
     bool failed;   /* for good: what was made goes again, what was changed is changed back */
-    bool not_ours; /* the Connector is in other hands */
-    bool said;     /* that the objects are there */
+    bool not_ours; /* another process holds the Connector */
+    bool said;     /* logged that the objects exist */
     struct sw_informer *informer;
     struct sw_kube_obj *proxy; /* as last seen */
     struct sw_defer judge;
-    struct sw_timer patience; /* what is waited for is said only when it takes a while */
+    struct sw_timer patience; /* reports what is waited for only when it takes a while */
     bool ready;
     char *url;
     struct sw_origin_probe *probe;
@@ -109,7 +109,7 @@ void expose_follow(struct expose *x);
 void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice message);
 /* Takes back what this run wrote, as far as --rm or a failure asks for it. Nothing is under way. */
 void expose_undo(struct expose *x);
-/* Ends the loop when everything is told and removed. */
+/* Ends the loop when everything is reported and removed. */
 void expose_check_end(struct expose *x);
 /* The Connector is ours, and was not there before. */
 bool expose_made_connector(const struct expose *x);

@@ -126,7 +126,7 @@ enum expose_step expose_undo_advert(const struct expose *x)
 
 enum expose_step expose_undo_step(const struct expose *x)
 {
-    /* Whoever has the name or the key may go on with all of it; and who lost it may win it back. */
+    /* The present owner of the name or the key may use all of it; and this one may win it back. */
     if (x->not_ours || x->lost)
         return EXPOSE_DONE;
     if (x->wrote_proxy && !x->ready)

@@ -210,7 +210,7 @@ static void add_redirect(struct sw_arena *a, struct sw_json *rules, uint16_t por
     sw_json_put(a, redirect, "statusCode", sw_json_new_i64(a, 301));
 }
 
-/* What is asked for instead of requests: a port, any port, or names by TLS. */
+/* What is requested instead of HTTP: a port, any port, or names by TLS. */
 static const char *wish(struct sw_arena *a, const struct sw_expose_spec *s)
 {
     if (sw_json_len(s->hostnames))
@@ -219,8 +219,8 @@ static const char *wish(struct sw_arena *a, const struct sw_expose_spec *s)
 }
 
 /*
- * Says what the annotations say again: they are no reason for another generation, and what the
- * status says of an older wish must not be taken for a verdict on this one.
+ * Repeats the annotations: they do not change the generation, and a status of an older request must
+ * not be taken for a verdict on this one.
  */
 static const char *rule_name(struct sw_arena *a, const struct sw_expose_spec *s)
 {

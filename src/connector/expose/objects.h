@@ -69,11 +69,11 @@ const char *sw_expose_step_name(enum sw_expose_step s);
 
 struct sw_expose_state {
     bool done[SW_EXPOSE_STEPS];
-    bool waived[SW_EXPOSE_STEPS]; /* of these, steps that nobody takes here */
+    bool waived[SW_EXPOSE_STEPS]; /* of these, steps that no controller takes here */
     bool ready;
     struct sw_slice waiting; /* message of the first step that is not done; may be empty */
-    struct sw_slice failed;  /* nothing will come of it; empty: it still may */
-    bool lost;               /* because somebody else has the key */
+    struct sw_slice failed;  /* terminal failure; empty: none */
+    bool lost;               /* because another device has the key */
 };
 /* Slices point into the objects. connector may be NULL. */
 void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connector, bool need_tls,
@@ -82,7 +82,7 @@ void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connecto
 enum sw_expose_names {
     SW_EXPOSE_NAMES_PENDING,
     SW_EXPOSE_NAMES_OURS,
-    SW_EXPOSE_NAMES_TAKEN, /* *ret_name is somebody else's */
+    SW_EXPOSE_NAMES_TAKEN, /* another object holds *ret_name */
 };
 /* ret_name points into wanted: an array of strings; NULL: none. */
 enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct sw_json *wanted,

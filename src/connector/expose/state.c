@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the status of the objects says: steps to readiness, names, where it is served. */
+/* Reads the status of the objects: steps to readiness, names, where it is served. */
 #include <string.h>
 
 #include "connector/details.h"
@@ -9,7 +9,7 @@
 
 enum { HOSTNAMES_MAX = 16 }; /* of an HTTPProxy */
 
-/* ---- what their status says ---- */
+/* ---- status ---- */
 
 static const struct {
     const char *name;
@@ -37,7 +37,7 @@ static struct sw_slice condition_of(const struct sw_json *obj, const char *type,
     return sw_condition(sw_json_walk(obj, "status", "conditions", NULL), type, reason, message);
 }
 
-/* What was said about an older generation is no verdict on what was asked for now. */
+/* A condition of an older generation is no verdict on the present spec. */
 static bool found(const struct sw_json *obj, const char *type, const char *status,
                   const char *reason, struct sw_slice *ret_message)
 {
@@ -72,7 +72,7 @@ void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connecto
         struct sw_slice message;
         struct sw_slice status = condition_of(obj, steps[i].type, &reason, &message);
         bool done = sw_condition_true(obj, steps[i].type);
-        /* A certificate that is not there yet keeps nobody from plain HTTP. */
+        /* A certificate that is not there yet does not keep clients from plain HTTP. */
         bool needless = i == SW_EXPOSE_CERTIFICATES_READY && !need_tls;
 
         ret->waived[i] = !done && steps[i].optional && (status.n == 0 || needless);
@@ -113,7 +113,7 @@ struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before
     return sw_json_len(all) <= HOSTNAMES_MAX ? all : NULL;
 }
 
-/* What the status says of one name; NULL: nothing. */
+/* The status of one name; NULL: none. */
 static const struct sw_json *name_status(const struct sw_json *proxy, struct sw_slice name)
 {
     const struct sw_json *list = sw_json_walk(proxy, "status", "hostnameStatuses", NULL);

@@ -43,7 +43,7 @@ void expose_go(struct expose *x, enum expose_step step)
 
 static void keep_hostnames(struct expose *x, const struct sw_json *names)
 {
-    /* None asked for: those it has stay, that is what "the same name again" means. */
+    /* None requested: those it has stay, that is what "the same name again" means. */
     if (x->cfg->hostnames.n == 0 && !x->target.tcp && sw_json_len(names))
         x->hostnames = sw_json_copy(&x->kept, names);
 }
@@ -83,7 +83,7 @@ static void lose_name(struct expose *x, const char *why)
 
 /*
  * The device the name belongs to; NULL: its Connector is gone. One that is offline may be asleep,
- * and loses the name only to who says so and has the right to.
+ * and loses the name only to a user who passes --take-over and has the right to.
  */
 static void on_other(struct expose *x, const struct sw_json *connector)
 {
@@ -324,8 +324,8 @@ static void restore(struct expose *x, bool proxy)
 }
 
 /*
- * What is there is changed only by who holds the Lease: another process with our key may be what
- * runs it.
+ * Only the holder of the Lease changes existing objects: another process with our key may be
+ * running them.
  */
 static bool not_live_yet(struct expose *x)
 {

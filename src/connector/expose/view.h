@@ -17,9 +17,9 @@ struct sw_expose_view {
     struct sw_slice id;    /* name of the HTTPProxy */
     const char *inspector; /* URL; NULL: none */
     bool said[SW_EXPOSE_STEPS];
-    char waiting[200]; /* said last */
-    bool no_origin;    /* said */
-    char trouble[200]; /* said last; empty: none */
+    char waiting[200]; /* shown last */
+    bool no_origin;    /* shown */
+    char trouble[200]; /* shown last; empty: none */
     char tls[200];     /* the same */
 };
 
@@ -32,11 +32,11 @@ void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const char *url,
                    const char *target, const char *node_id, uint64_t elapsed_ns);
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why);
-/* Nothing listens at the target; said once. */
+/* Nothing listens at the target; shown once. */
 void sw_view_no_origin(struct sw_expose_view *v, const char *target);
-/* Why TLS with the service fails; NULL: it does not any more. Said once each. */
+/* Why TLS with the service fails; NULL: it does not any more. Shown once each. */
 void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why);
-/* What the control plane says against a service that runs; empty: nothing any more. Said once. */
+/* An error that the control plane reports for a running service; empty: none. Shown once. */
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message);
 void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *r);
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message);

@@ -3,8 +3,8 @@
  * The last HTTP exchanges with their fields and the beginning of their bodies, for the owner of the
  * device to look at and to send again. In memory only, and bounded three times: each body, each
  * exchange, and all of them together with those under way; what does not fit is left out and marked
- * as cut. Values of fields that carry secrets are kept, for a replay, and hidden by who shows them
- * (sw_capture_secret).
+ * as cut. Values of fields that carry secrets are kept, for a replay, and redacted by the code that
+ * shows them (sw_capture_secret).
  */
 #pragma once
 
@@ -47,7 +47,7 @@ struct sw_capture {
     struct sw_buf host;   /* Host field */
     bool cut_target;
     int status;            /* 0: no answer */
-    char origin_host[256]; /* where it went, as the gateway asked for it */
+    char origin_host[256]; /* the origin that the gateway requested */
     uint16_t origin_port;
     uint64_t wall_ns; /* of its end */
     uint64_t duration_ns;

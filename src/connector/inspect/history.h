@@ -25,7 +25,7 @@ struct sw_inspect_request {
     char method[16];
     char host[128];
     char path[256];
-    char id[64];     /* of the request, as the gateway says; empty: none */
+    char id[64];     /* of the request, from the gateway; empty: none */
     char target[80]; /* of a tunnel that failed: host:port; empty: it is in host */
 };
 

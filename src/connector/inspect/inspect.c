@@ -41,7 +41,7 @@ static void put_number(struct page *p, uint64_t n)
         p->rc = sw_buf_printf(&p->b, "%llu", (unsigned long long)n);
 }
 
-/* ---- who asks ---- */
+/* ---- authorisation ---- */
 
 void sw_inspect_open(struct sw_inspect *in)
 {

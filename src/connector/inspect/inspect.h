@@ -2,8 +2,8 @@
 /*
  * The request inspector: pages below /requests with the captured exchanges, and the button that
  * sends one again (replay.h). Others on this machine can connect to the status page, too, so these
- * pages ask for a token that only who started the device was shown, as a parameter of the URL and
- * of the form. No scripts; nothing of an exchange is served but as escaped text.
+ * pages require a token that only the user who started the device was shown, as a parameter of the
+ * URL and of the form. No scripts; nothing of an exchange is served but as escaped text.
  */
 #pragma once
 

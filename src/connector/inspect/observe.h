@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks a relay which address it sees us at (GET /observed): the one of a NAT in front of us, which
- * no interface shows. A relay that does not say is no fault.
+ * Requests from a relay the address it sees us at (GET /observed): that of a NAT in front of us,
+ * which no interface has. A relay without an answer is no error.
  */
 #pragma once
 
@@ -22,7 +22,10 @@ SW_NODISCARD struct sw_observe *sw_observe_new(struct sw_loop *l, struct sw_slic
                                                void *arg, struct sw_err *err);
 /* NULL is fine. Not from inside seen. */
 void sw_observe_free(struct sw_observe *o);
-/* Asks now, and from then on every few minutes; sooner, with growing pauses, without an answer. */
+/*
+ * Sends the request now, and from then on every few minutes; sooner, with growing pauses, without
+ * an answer.
+ */
 void sw_observe_ask(struct sw_observe *o);
 /* The address in an answer's body; false: there is none. */
 bool sw_observe_read(struct sw_slice body, struct sw_ip *ret);

@@ -31,9 +31,10 @@ struct sw_peek {
     sw_peek_cb cb;
     void *arg;
     struct sw_capture_store *store; /* borrowed */
-    struct sw_capture *uploading;   /* borrowed: of the request that is read; NULL: told already */
-    struct side up;                 /* requests */
-    struct side down;               /* answers */
+    struct sw_capture
+        *uploading;        /* borrowed: of the request that is read; NULL: reported already */
+    struct side up;        /* requests */
+    struct side down;      /* answers */
     struct request *queue; /* a ring; grows, since most tunnels have one request at a time */
     size_t cap;
     size_t first; /* oldest unanswered */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches the bytes of a tunnel go by and tells which HTTP/1.1 exchanges they are. It only looks:
- * what it cannot read (TLS, HTTP/2, anything else) makes it stop looking, and nobody is delayed.
- * No I/O and no clock; memory is bounded by one head per direction and SW_PEEK_QUEUE requests.
+ * Watches the bytes of a tunnel go by and reports which HTTP/1.1 exchanges they are. It only looks:
+ * what it cannot read (TLS, HTTP/2, anything else) makes it stop, and no byte is delayed. No I/O
+ * and no clock; memory is bounded by one head per direction and SW_PEEK_QUEUE requests.
  */
 #pragma once
 
@@ -36,9 +36,9 @@ SW_NODISCARD struct sw_peek *sw_peek_new(sw_peek_cb cb, void *arg, struct sw_cap
 /* The next bytes of one direction. */
 void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_t n,
                    uint64_t now_ns);
-/* The tunnel ended: what was under way is told. */
+/* The tunnel ended: reports exchanges under way. */
 void sw_peek_end(struct sw_peek *p, uint64_t now_ns);
-/* NULL is fine. Tells nothing. */
+/* NULL is fine. Reports nothing. */
 void sw_peek_free(struct sw_peek *p);
-/* How many exchanges were told. 0 at the end: this was no HTTP/1.1. */
+/* How many exchanges were reported. 0 at the end: this was no HTTP/1.1. */
 uint64_t sw_peek_told(const struct sw_peek *p);

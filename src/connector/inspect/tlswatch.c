@@ -26,7 +26,7 @@ static bool is_header(const uint8_t *h, unsigned len)
     return h[0] >= CHANGE_CIPHER && h[0] <= DATA && h[1] == 3 && h[2] <= 4 && len <= RECORD_MAX;
 }
 
-/* What a record of the client says once it is encrypted. */
+/* What an encrypted record of the client reveals. */
 static enum sw_tlswatch_state judge_sealed(unsigned type, unsigned len)
 {
     if (type == ALERT || (type == DATA && len <= SEALED_ALERT_MAX))

@@ -13,7 +13,7 @@
 enum sw_tlswatch_state {
     SW_TLSWATCH_BEGIN,   /* nothing from the client yet */
     SW_TLSWATCH_PENDING, /* the client speaks TLS */
-    SW_TLSWATCH_OTHER,   /* the client does not, or the origin spoke first: nothing is told */
+    SW_TLSWATCH_OTHER,   /* the client does not, or the origin spoke first: nothing is reported */
     SW_TLSWATCH_OK,
     SW_TLSWATCH_NO_TLS, /* the client does, and the origin answers something else */
     SW_TLSWATCH_FAILED, /* one of them gave up */
@@ -23,7 +23,7 @@ struct sw_tlswatch_side {
     uint8_t head[7]; /* of the record that is read: header, and what an alert says */
     uint8_t have;
     uint32_t skip;  /* bytes of it that are left */
-    bool encrypted; /* it said that what follows is */
+    bool encrypted; /* what follows is encrypted */
 };
 
 /* Zeroed to begin with. */

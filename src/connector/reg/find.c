@@ -70,7 +70,7 @@ static void on_by_id(struct sw_reg *r, const struct sw_json *list)
 
 /*
  * A Connector of our name without our key: ours if it has none; if it has one, the device may be
- * asleep, and comes back to find its name taken.
+ * asleep, and would find its name taken on its return.
  */
 static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
 {
@@ -165,10 +165,10 @@ static void on_step(void *arg, struct sw_kube_reply *p)
         return;
     }
     if (p->rc != SW_OK) {
-        /* Whether the API answers at all is told elsewhere; that it cannot be made, only here. */
+        /* Whether the API answers is reported elsewhere; a failed create is logged only here. */
         sw_log(step == REG_CREATE ? SW_LOG_WARN : SW_LOG_DEBUG, "connector", "%s: %.*s",
                sw_reg_step(r), SW_SLICE_ARG(sw_slice_head(p->message, 300)));
-        /* Somebody else made it meanwhile, or it is not known whether we did: look again. */
+        /* Another process created it meanwhile, or our create may have succeeded: look again. */
         if (step == REG_CREATE)
             r->step = REG_BY_ID;
         reg_retry_later(r);
@@ -245,7 +245,7 @@ static void ask_create(struct sw_reg *r)
                               .timeout_ns = REG_CALL_NS,
                               .once = true};
 
-    /* Rights that cover one name cover creating it by an apply, which says the name. */
+    /* Rights that cover one name cover creating it by an apply, which contains the name. */
     if (r->o.name.n) {
         req.verb = SW_KUBE_PATCH;
         req.patch = SW_KUBE_PATCH_APPLY;

@@ -70,8 +70,9 @@ static bool has_other_key(const struct sw_reg *r)
 }
 
 /*
- * The Lease says who may. Until there is one, the first who wrote: two devices of one name would
- * overwrite each other as fast as the API allows, and keep the control plane from its own writes.
+ * The holder of the Lease may write. Until there is a Lease, the first writer: two devices of one
+ * name would overwrite each other as fast as the API allows, and keep the control plane from its
+ * own writes.
  */
 bool reg_may_write(const struct sw_reg *r)
 {

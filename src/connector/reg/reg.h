@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device in the API: finds or makes its Connector, keeps what it says about itself current,
- * follows the Connector and its advertisements, holds the Lease. It never gives up: what fails is
- * tried again, and what was learnt stays in force while the API is away.
+ * The device in the API: finds or makes its Connector, keeps its status current, follows the
+ * Connector and its advertisements, holds the Lease. It never gives up: what fails is tried again,
+ * and what was learnt stays in force while the API is unreachable.
  */
 #pragma once
 
@@ -25,13 +25,13 @@ struct sw_reg_opts {
     const struct sw_rawkey *key; /* borrowed */
     /* Our Connector as it is now; NULL: it is gone, and looked for again. */
     void (*connector)(void *arg, const struct sw_kube_obj *o);
-    /* Advertisements of ours changed: ask sw_reg_advertisements. */
+    /* Advertisements of ours changed: see sw_reg_advertisements. */
     void (*advertised)(void *arg);
     /* Every answer of the API, and every lack of one (code 0). */
     void (*answered)(void *arg, bool ok, int code, struct sw_slice message);
     /* The Lease is in the hands of another process with our key, which may live. */
     void (*foreign)(void *arg);
-    /* Trying again cannot help: the key or the name belongs to somebody else. */
+    /* Retrying cannot help: another device has the key or the name. */
     void (*fatal)(void *arg, const struct sw_err *err);
     void *arg;
 };
@@ -45,11 +45,11 @@ SW_NODISCARD struct sw_reg *sw_reg_new(struct sw_kube_client *c, const struct sw
 void sw_reg_free(struct sw_reg *r);
 /* All that follow, but sw_reg_stop, take NULL for a device without an API: they do nothing. */
 
-/* What to say; copied. Written when the Connector says something else. */
+/* The status to report; copied. Written when the Connector's differs. */
 void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d);
 /*
- * Everything that waits, and what is under way, is tried anew, and the Lease is renewed: after
- * sleep, when what we held may be somebody else's by now, or when the network changed.
+ * Retries at once everything that waits or is under way, and renews the Lease: after sleep, when
+ * another process may hold what we held, or when the network changed.
  */
 void sw_reg_poke(struct sw_reg *r, bool slept);
 /* Gives the Lease back and stops; done comes from the loop. */

@@ -89,8 +89,8 @@ static bool has_bytes(const struct down *d)
 }
 
 /*
- * A request that nobody has looked at yet: it came in time when the process itself stood still. It
- * is looked at soon, unless this side does not read.
+ * Bytes of a request arrived in time, but the process stalled and has not parsed them yet. They are
+ * parsed soon, unless this side does not read.
  */
 static bool unheard(struct down *d)
 {
@@ -293,7 +293,7 @@ static void on_first_fail(struct sw_gw_conn *c, const struct sw_err *err)
 
     if (c->opening) {
         sw_gw_lstats_tls_failed(d->life.stats, err);
-        /* Clients that leave are nobody's fault, and balancers that only look do so all day. */
+        /* A client that disconnects is no error, and TCP checks of load balancers do so all day. */
         if (err->rc == SW_EDENIED || err->rc == SW_EPROTO)
             sw_gw_lstats_say(d->life.stats, "handshake", &d->peer, err->msg);
         else
@@ -352,7 +352,7 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     d->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
     if (a->sni.n)
         d->sni = sw_slice_dup(a->sni);
-    /* 0 means not to wait at all, which could cut off what was said last. */
+    /* 0 would disable lingering, and a reset could discard the last bytes sent. */
     d->conn.linger_ms = (uint32_t)sw_min(
         sw_max(a->chain->hcm.delayed_close_timeout_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);
     d->id = ++w->connection_seq * 64 + w->index;

@@ -78,7 +78,7 @@ static void send_head(struct sw_exchange *x, bool end)
 
     if (!d->keep_alive || down_is_last(d) || (x->resp.local && !x->down.end_got))
         d->close_after = true;
-    /* What an HTTP/2 upstream answers to an extended CONNECT is 200; HTTP/1.1 says 101. */
+    /* An HTTP/2 upstream answers an extended CONNECT with 200; HTTP/1.1 uses 101. */
     if (x->resp.length == SW_GW_LENGTH_TUNNEL && x->req.upgrade.n)
         x->resp.status = 101;
     gw_h1_out_begin(&o, &d->conn, gw_h1_fields_size(&x->resp.fields) + x->req.upgrade.n + 256);
@@ -216,7 +216,10 @@ static void broken(struct down *d)
     d->parser = gw_h1_return(d->worker, d->parser, SW_H1_REQUEST);
     if (!d->x)
         return;
-    /* The body is malformed: what went upstream is cut off, and an answer not begun says why. */
+    /*
+     * The body is malformed: the upstream request is aborted, and an answer not begun gives the
+     * reason.
+     */
     d->close_after = true;
     d->x->flags |= SW_GW_FLAG_DPE;
     sw_exchange_reply(d->x, status, SW_SLICE_LIT("malformed request body"), "http1.codec_error");
@@ -272,7 +275,7 @@ static void got_head(struct down *d)
     d->request_done =
         m->framing == SW_H1_NO_BODY || (m->framing == SW_H1_LENGTH && m->content_length == 0);
     if (d->request_done && m->framing == SW_H1_LENGTH)
-        x->req.length = SW_GW_LENGTH_KNOWN; /* says 0 to the upstream too */
+        x->req.length = SW_GW_LENGTH_KNOWN; /* sends "content-length: 0" upstream too */
     if (m->framing == SW_H1_TUNNEL)
         d->request_done = true;
     sw_exchange_start(x, d->request_done && x->req.length != SW_GW_LENGTH_TUNNEL);
@@ -324,7 +327,7 @@ static bool step(struct down *d, struct sw_slice in, size_t *used)
         }
         break;
     }
-    /* Once all is used nothing would ask for the end again: it is told even where bytes wait. */
+    /* With all input used, no later read would fetch END: fetch it even while paused. */
     return !d->conn.closed && !d->conn.lingering && (!d->conn.paused || *used == in.n);
 }
 
@@ -346,7 +349,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     size_t used = 0;
 
     if (c->lingering)
-        return in.n; /* 'close' was said: what came behind is nobody's request */
+        return in.n; /* "Connection: close" was sent: discard later requests */
     if (d->tunnel && d->x) {
         sw_exchange_down_data(d->x, in);
         return in.n;
@@ -443,8 +446,8 @@ const struct sw_gw_conn_ops down_h1_ops = {
 void down_h1_drain(struct down *d)
 {
     /*
-     * A request may be on its way: it is served, and its answer says 'close'. Who sends none for a
-     * while is let go (see patience in down.c).
+     * A request may be in flight: it is served, and its response has "Connection: close". A client
+     * that sends none for a while is disconnected (see patience in down.c).
      */
     if (!d->x)
         down_set_waiting(d, true);

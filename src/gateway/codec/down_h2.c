@@ -33,7 +33,7 @@ struct down_h2 {
     uint32_t credit;       /* answered streams, less the early resets they excused */
     uint32_t early_resets; /* not excused */
     bool draining;
-    bool leaving; /* the client said GOAWAY */
+    bool leaving; /* the client sent GOAWAY */
     bool refused; /* counted and logged */
 };
 
@@ -119,8 +119,10 @@ static void done(struct sw_exchange *x)
 
     s = detach(x);
     s->paused = false;
-    /* Answered before the request was complete: the rest is not wanted. The engine says so itself
-     * when the head ended the answer. */
+    /*
+     * Answered before the request was complete: the rest is not read. The engine resets the stream
+     * itself when the head ended the answer.
+     */
     if (!whole && s->end_out && !s->bare && s->pend.n == 0)
         sw_h2_reset(s->g->h2, s->id, SW_H2_NO_ERROR);
     gw_h2_flush(s->g);
@@ -386,7 +388,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     if (s->end_out && code == SW_H2_NO_ERROR && o->credit < CREDIT_MAX)
         o->credit++;
     if (s->x && s->end_out && code == SW_H2_NO_ERROR) {
-        /* All of a known length is out; the upstream's end is yet to be told. */
+        /* All of a known length is sent; the upstream's end is yet to come. */
         s->x->down.end_sent = true;
         (void)detach(s->x);
     } else if (s->x) {
@@ -476,7 +478,7 @@ void down_h2_begin(struct down *d)
         gw_h2_keep_alive(&o->g, h->h2.ping_interval_ns, h->h2.ping_timeout_ns, on_silent);
 }
 
-/* A stream was reset for what it said; why may be NULL: none was. */
+/* A stream was reset for a malformed message; why may be NULL: none was. */
 static void malformed(struct down *d, const char *why)
 {
     if (!why)
@@ -507,7 +509,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
         return in.n;
     if (gw_h2_feed(&o->g, in) != SW_OK) {
         refused(d, "http2_protocol", o->g.err.msg);
-        gw_h2_flush(&o->g); /* GOAWAY says why */
+        gw_h2_flush(&o->g); /* GOAWAY carries the reason */
         o->g.dead = true;
         sw_gw_conn_close_flushed(c);
     } else {

@@ -17,7 +17,7 @@ struct gw_h2 {
     struct sw_h2 *h2;       /* owned */
     struct sw_list streams; /* gw_h2_stream */
     struct sw_list stuck;   /* those that wait for the connection's output to drain */
-    struct sw_list graves;  /* closed; whoever caused it may still look at them */
+    struct sw_list graves;  /* closed; freed later, since callers may still use them */
     struct sw_defer flush;
     struct sw_timer ping;      /* runs while gw_h2_keep_alive is in force */
     uint64_t ping_interval_ns; /* between the end of one and the next */
@@ -59,7 +59,7 @@ struct sw_h2_config gw_h2_config(const struct sw_gw_h2_opts *o);
 void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config *config,
                 const struct sw_h2_ops *ops);
 void gw_h2_done(struct gw_h2 *g);
-/* Asks the peer for a sign of life now and then; on_silent when it gives none, and no more then. */
+/* Pings the peer at intervals; on_silent when it does not answer, and no more pings then. */
 void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns,
                       void (*on_silent)(struct gw_h2 *g));
 /* A stream that the engine will know as its stream. */
@@ -88,7 +88,7 @@ void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
                        const struct sw_h2_head *head, bool copy);
 /* A content-length field; its text lives in 'text'. */
 struct sw_h2_header gw_h2_put_length(char text[24], uint64_t length);
-/* Of a head: what its content-length says. False: there is none, or no number. */
+/* The content-length of a head. False: there is none, or no number. */
 bool gw_h2_length(const struct sw_h2_head *head, uint64_t *ret);
 
 /* Of sw_gw_side_ops, for a side whose stream is a gw_h2_stream. */

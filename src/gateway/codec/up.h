@@ -55,17 +55,20 @@ struct sw_gw_pool {
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
-    bool h2;     /* the host speaks HTTP/2: asked for, or seen by ALPN */
+    bool h2;     /* the host speaks HTTP/2: configured, or negotiated by ALPN */
     bool inside; /* the host is an internal listener */
     bool released;
-    bool held; /* somebody up the stack still needs it */
+    bool held; /* a caller up the stack still uses it */
 };
 
 /* ---- up_pool.c ---- */
 
-/* HTTP/1: the exchange is over; the connection goes back, serves who waits, or is closed. */
+/*
+ * HTTP/1: the exchange ended; the connection returns to the pool, serves the next queued exchange,
+ * or is closed.
+ */
 void up_free_again(struct up_conn *u);
-/* The connection is no longer of use; the codec has let go of its exchanges. */
+/* The connection is no longer of use; the codec has detached its exchanges. */
 void up_gone(struct up_conn *u, bool reset);
 /* HTTP/2: streams were freed, or SETTINGS allow more: serve the queue. It may be closed then. */
 void up_more_room(struct up_conn *u);

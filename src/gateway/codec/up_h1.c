@@ -36,7 +36,10 @@ static void put_websocket_key(struct gw_h1_out *o, const struct sw_gw_request *r
         gw_h1_out_field(o, SW_SLICE_LIT("sec-websocket-key"), sw_buf_slice(&text));
 }
 
-/* Where a body is usual, its absence is said: many a server asks for a length otherwise. */
+/*
+ * Methods that usually have a body get "content-length: 0" without one: many servers answer 411
+ * otherwise.
+ */
 static bool says_empty(struct sw_slice method)
 {
     return sw_slice_eq_str(method, "POST") || sw_slice_eq_str(method, "PUT") ||
@@ -232,7 +235,7 @@ static void got_head(struct up_conn *u)
     u->keep_alive = m->keep_alive;
     u->tunnel = m->framing == SW_H1_TUNNEL;
     x->up.tunnel = u->tunnel;
-    /* Our sidecar promises that a tunnel that breaks does not end like one that is through. */
+    /* Our sidecar half-closes a tunnel that ends, so a close without it is a break. */
     if (u->tunnel && x->host && x->host->addr.kind == SW_GW_ADDR_PIPE &&
         sw_h1_field(m, "x-spanwire-half-close"))
         u->conn.says_end = true;
@@ -300,7 +303,7 @@ static bool step(struct up_conn *u, struct sw_slice in, size_t *used)
         got_end(u);
         break;
     }
-    /* Once all is used nothing would ask for the end again: it is told even where bytes wait. */
+    /* With all input used, no later read would fetch END: fetch it even while paused. */
     return u->x && !u->conn.closed && (!u->conn.paused || *used == in.n);
 }
 
@@ -311,7 +314,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     size_t used = 0;
 
     if (!x) {
-        up_gone(u, true); /* bytes nobody asked for: what comes next could not be told apart */
+        up_gone(u, true); /* unsolicited bytes: they would be taken for the next response */
         return 0;
     }
     u->got_bytes = true;

@@ -13,7 +13,7 @@
 
 enum {
     HEADER_LIST = 128 * 1024,
-    PING_S = 15, /* unless the cluster says */
+    PING_S = 15, /* unless the cluster sets it */
 };
 
 struct up_h2 {
@@ -225,7 +225,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
                               "stream was reset");
     }
     gw_h2_stream_free(s);
-    /* Others may wait for its place; asked from the loop, the engine is in the middle of this. */
+    /* Queued exchanges may take its place; from the loop, since the engine is in a callback. */
     sw_gw_conn_resume_batch(&o->u->conn);
 }
 
@@ -336,8 +336,8 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
 }
 
 /*
- * The engine ends a connection whose peer broke the protocol by itself: GOAWAY is out, nothing will
- * be read or sent any more. Whoever still waits there would do so for ever.
+ * The engine by itself ends a connection whose peer violated the protocol: GOAWAY is sent, nothing
+ * is read or sent any more. Exchanges still waiting on it would wait for ever.
  */
 static bool end_if_finished(struct up_conn *u)
 {

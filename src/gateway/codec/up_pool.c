@@ -80,7 +80,7 @@ static void on_sweep(struct sw_timer *t)
 }
 
 /*
- * The server name a connection for this exchange asks for; in the exchange's arena or static. NULL:
+ * The server name (SNI) of a connection for this exchange; in the exchange's arena or static. NULL:
  * none. A connection made for one name is never used for another: its certificate was checked for
  * the first.
  */
@@ -167,8 +167,8 @@ void sw_gw_pool_release(struct sw_gw_pool *p)
 }
 
 /*
- * Who leads to an internal listener has a connection of ours at its other end, and a worker that
- * drains waits for those.
+ * A connection to an internal listener ends in this process, and a draining worker waits for both
+ * ends: it keeps none.
  */
 static bool keeps(const struct sw_gw_pool *p)
 {
@@ -195,7 +195,7 @@ void sw_gw_pools_close(struct sw_gw_worker *w)
     }
 }
 
-/* Clients choose these names: one pool that nobody uses makes room for another. */
+/* Clients choose these names: evict an unused pool to make room for another. */
 static bool make_room(struct sw_gw_host *h)
 {
     for (struct sw_gw_pool **at = &h->pool; *at; at = &(*at)->next) {
@@ -263,7 +263,7 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
     return sw_tls_new(&params, err);
 }
 
-/* Whom the next connection is for; NULL: nobody waits. */
+/* The exchange that the next connection is for; NULL: the queue is empty. */
 static const struct sw_exchange *first_waiting(const struct sw_gw_pool *p)
 {
     return sw_list_empty(&p->queue) ? NULL
@@ -338,8 +338,8 @@ static bool may_complain(struct sw_gw_pool *p)
 }
 
 /*
- * Somebody else answers where our backend should be, or our trust is wrong, or nobody answers:
- * clients get a 503 that does not say where, so the log does.
+ * The wrong server answers at the host's address, our trust bundle is wrong, or no server answers:
+ * clients get a 503 that does not name the host, so the log does.
  */
 static void complain(struct sw_gw_pool *p, const char *what, const char *why)
 {
@@ -529,7 +529,7 @@ void up_free_again(struct up_conn *u)
     struct sw_exchange *x;
 
     sw_list_unlink(&u->link);
-    /* A released pool still serves those who chose its host before. */
+    /* A released pool still serves exchanges that chose its host before. */
     x = spent ? NULL : queue_pop(p);
     if (x) {
         sw_list_push_back(&p->busy, &u->link);
@@ -582,8 +582,9 @@ static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
         struct up_conn *u = SW_CONTAINER_OF(p->idle.next, struct up_conn, link);
 
         /*
-         * Did its host end it, which we would only see in the next turn? Worth a look only for what
-         * cannot be sent a second time. A last word must not become the answer, either.
+         * Did its host close it, which we would only see in the next turn? Checked only for
+         * requests that cannot be retried. Bytes sent before the close must not become the answer,
+         * either.
          */
         if (!expired(u) && (sw_exchange_repeatable(x) || !sw_gw_conn_has_news(&u->conn)))
             return u;

@@ -6,10 +6,12 @@ struct sw_exchange;
 struct sw_gw_pool;
 struct sw_gw_worker;
 
-/* Asks for a connection to x->host; sw_exchange_up_ready or _up_failed follows, maybe from inside
- * the call. */
+/*
+ * Requests a connection to x->host; sw_exchange_up_ready or _up_failed follows, maybe from inside
+ * the call.
+ */
 void sw_gw_pool_get(struct sw_exchange *x);
-/* Takes x out of the queue of its pool again. Harmless when it is in none. */
+/* Takes x out of the queue of its pool again. No effect when it is in none. */
 void sw_gw_pool_cancel(struct sw_exchange *x);
 /* The host is going (config change, shutdown): idle connections are closed, busy ones when they are
  * done; the pool frees itself. NULL is fine. The host must not use it afterwards. */

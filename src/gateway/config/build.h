@@ -69,12 +69,12 @@ struct sw_gw_build {
     const struct sw_gw_source *source; /* NULL: nothing to look up */
     SW_VEC(struct sw_regex *) regexes;
     size_t regex_size; /* of all of them */
-    bool known_bad;    /* what is wrong with a host was said when the same bytes came before */
+    bool known_bad;    /* errors of a host were logged when the same bytes came before */
     SW_VEC(struct sw_gw_dep) deps;
     SW_VEC(struct sw_gw_accesslog *) logs; /* references of the object */
     sw_gw_unref_log unref_log;             /* set with the first of them */
     bool missing;                          /* something named is not there yet */
-    bool give_up; /* it had its time: routes and endpoints that did not come count as empty */
+    bool give_up; /* the wait timed out: missing routes and endpoints count as empty */
 };
 
 /* Frees what was collected and not taken over. */

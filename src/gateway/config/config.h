@@ -52,7 +52,10 @@ struct sw_gw_shards *sw_gw_shards_unref(struct sw_gw_shards *s);
 /* Which of the sets a name is in. */
 unsigned sw_gw_shard_of(struct sw_slice name);
 struct sw_gw_config *sw_gw_config_ref(struct sw_gw_config *c);
-/* Accepts NULL, returns NULL. The last one frees the parts nobody else holds; from any thread. */
+/*
+ * Accepts NULL, returns NULL. The last reference frees the parts that no other snapshot holds; from
+ * any thread.
+ */
 struct sw_gw_config *sw_gw_config_unref(struct sw_gw_config *c);
 
 /* All borrowed from the snapshot; NULL: there is none. */

@@ -2,8 +2,8 @@
 /*
  * Credentials by their content. A listener is built anew for each certificate that comes or goes,
  * and to check a key against its certificate takes longer than all the rest of a chain: with
- * hundreds of names on a port that would be most of what the process does. What has not been asked
- * for during a minute is forgotten, keys included.
+ * hundreds of names on a port that would be most of what the process does. Credentials unused for a
+ * minute are dropped, keys included.
  */
 #include "gateway/config/cred.h"
 

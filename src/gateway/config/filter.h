@@ -19,7 +19,7 @@ enum sw_gw_filter_kind {
 struct sw_gw_filter {
     enum sw_gw_filter_kind kind;
     struct sw_slice name; /* key of per-route configuration */
-    bool disabled;        /* unless a route says otherwise */
+    bool disabled;        /* unless a route enables it */
     const void
         *config; /* struct sw_gw_cors, _session, _authz, _alive, ...; NULL: only routes have one */
 };
@@ -54,7 +54,7 @@ struct sw_gw_alive {
 
 /* A request for another host than this is answered with 421. */
 struct sw_gw_directed {
-    struct sw_slice host; /* lower case; empty: the server name the client asked for in TLS */
+    struct sw_slice host; /* lower case; empty: the client's SNI */
 };
 
 /* Per-route configuration of a filter, by the filter's name. */

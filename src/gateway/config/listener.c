@@ -41,7 +41,7 @@ struct sw_gw_listener *sw_gw_listener_unref(struct sw_gw_listener *l)
 
 enum { NO = -1, SNI_MAX = 256 };
 
-/* How well one criterion fits: NO, 0 when the chain does not ask, more for more specific. */
+/* How well one criterion fits: NO, 0 when the chain does not have it, more for more specific. */
 static int fit_cidr(const struct sw_cidr *p, size_t n, const struct sw_ip *ip)
 {
     int best = n ? NO : 0;

@@ -61,7 +61,7 @@ struct sw_gw_hcm {
     bool preserve_request_id;
     bool request_id_in_response;
     enum sw_gw_xfcc xfcc;
-    bool xfcc_uri; /* the client's URI names are told too */
+    bool xfcc_uri; /* adds the URI SANs of the client's certificate */
     bool normalize_path;
     bool merge_slashes;
     enum sw_gw_escaped_slash escaped_slash;

@@ -35,8 +35,9 @@ struct sw_gw_str_match {
 };
 
 /*
- * True when the text matches. Expressions take their steps from the budget (NULL: one of their
- * own); when that ends they do not match, and whoever decides by it looks at the budget.
+ * True when the text matches. Regular expressions take their steps from the budget (NULL: a budget
+ * of their own); when it is exhausted they do not match, and a caller that decides by the result
+ * checks the budget.
  */
 bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, struct sw_budget *b);
 
@@ -87,9 +88,9 @@ struct sw_gw_tls {
     enum sw_gw_tls_version max;
     /* Peer validation. */
     bool verify;              /* a validation context was given */
-    bool accept_untrusted;    /* ACCEPT_UNTRUSTED: ask, but believe any chain */
+    bool accept_untrusted;    /* ACCEPT_UNTRUSTED: request a certificate, but accept any chain */
     bool system_roots;        /* the credential's roots are the system's */
-    bool skip_verify;         /* upstream without a validation context: believe anybody */
+    bool skip_verify;         /* upstream without a validation context: accept any certificate */
     bool require_client_cert; /* downstream */
     struct sw_gw_san_match {
         uint8_t type; /* 1 email, 2 DNS, 3 URI, 4 IP, 0 any of them */
@@ -117,8 +118,8 @@ struct sw_gw_tls {
     struct sw_regex **regexes;
     size_t n_regexes;
     /*
-     * Upstream, with transport_socket_matches: nothing above is set, and this only says whose turn
-     * it is. Ask sw_gw_tls_for.
+     * Upstream, with transport_socket_matches: nothing above is set, and this only selects the
+     * context. Call sw_gw_tls_for.
      */
     struct sw_gw_tls_choice {
         const struct sw_json *match;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled route table. Made by route/build.h, read by everybody who serves requests. */
+/* A compiled route table. Made by route/build.h, read by workers. */
 #pragma once
 
 #include "gateway/config/filter.h"

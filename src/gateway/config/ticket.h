@@ -9,7 +9,7 @@ struct sw_gw_build;
 struct sw_gw_listener;
 struct sw_gw_tls;
 
-/* What is said of session tickets; then, when all chains are made, their keys. */
+/* Reads the settings of session tickets; _seal_ adds the keys when all filter chains are built. */
 SW_NODISCARD int sw_gw_build_tickets(struct sw_gw_build *b,
                                      const struct Sw__DownstreamTlsContext *in,
                                      struct sw_gw_tls *t);

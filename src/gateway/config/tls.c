@@ -22,7 +22,7 @@
 
 enum { CERTS_MAX = 64 };
 
-/* What a context says about the peer, gathered from the context and its secrets. */
+/* Requirements on the peer, gathered from the context and its secrets. */
 struct trust {
     struct sw_slice roots;
     struct sw_slice crl;

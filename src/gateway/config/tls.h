@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of a TLS peer, for those who open or accept connections. */
+/* Requirements on a TLS peer, for code that opens or accepts connections. */
 #pragma once
 
 #include "gateway/config/config.h"
@@ -11,9 +11,9 @@ struct sw_arena;
 struct sw_gw_build;
 
 /*
- * Whom a connection expects at the other end. Lives as long as its handshake. 'host' is the server
- * name of a client, NULL: none. It is sent as SNI unless it is an address. The certificate must be
- * for it unless the context lists names of its own.
+ * The peer a connection expects. Lives as long as its handshake. 'host' is the server name of a
+ * client, NULL: none. It is sent as SNI unless it is an address. The certificate must be for it
+ * unless the context lists names of its own.
  */
 struct sw_gw_tls_want {
     const struct sw_gw_tls *tls;
@@ -29,10 +29,13 @@ struct sw_gw_tls_want {
 SW_NODISCARD int sw_gw_tls_leaf_ok(void *arg, struct sw_slice leaf, struct sw_err *err);
 /* The same for a server judging its client: arg is the struct sw_gw_tls. */
 SW_NODISCARD int sw_gw_tls_client_leaf_ok(void *arg, struct sw_slice leaf, struct sw_err *err);
-/* Everything a client's side of a handshake is told; 'w' stays borrowed until it ends. */
+/* All parameters of a client's handshake; 'w' stays borrowed until it ends. */
 void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_params *p);
 
-/* After the handshake: did the client prove who it is as the chain wants it? *ret_why: for logs. */
+/*
+ * After the handshake: did the client authenticate as the filter chain requires? *ret_why: for
+ * logs.
+ */
 SW_NODISCARD bool sw_gw_tls_client_ok(const struct sw_gw_chain *chain, const struct sw_tls *tls,
                                       const char **ret_why);
 
@@ -44,14 +47,14 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
 /* Names and pins of a validation context, added to those of t. */
 SW_NODISCARD int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls *t,
                                         const struct Sw__CertificateValidationContext *v);
-/* Refuses (SW_EINVAL) rules that would check nothing or that nobody could pass. */
+/* Refuses (SW_EINVAL) rules that would check nothing or that no certificate could pass. */
 SW_NODISCARD int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client,
                                         struct sw_err *err);
 
 /* The TLS of a transport socket. *ret is NULL for raw_buffer (and while a secret is missing). */
 SW_NODISCARD int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
                                       struct sw_gw_tls **ret);
-/* Where the names of an upstream TLS context come from, as the cluster says. */
+/* Where the names of an upstream TLS context come from, by the cluster's settings. */
 struct sw_gw_up_names {
     bool auto_sni; /* the request's host is the server name */
     bool auto_san; /* the certificate must be for it */

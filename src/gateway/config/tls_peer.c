@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a validation context asks of the peer's certificate beyond its chain: names and pins. And
- * the rules a context has to obey so that it can be enforced at all.
+ * What a validation context requires of the peer's certificate beyond its chain: names and pins.
+ * And the rules a context has to obey so that it can be enforced at all.
  */
 #include <string.h>
 
@@ -40,7 +40,7 @@ static uint8_t type_of(enum sw_x509_san_kind k)
     return TYPE_ANY;
 }
 
-/* A DNS name asked for exactly may be met by a wildcard of the certificate, like any host name. */
+/* A wildcard of the certificate may match an exact DNS name, as with any host name. */
 static bool san_matches(const struct sw_gw_san_match *m, const struct sw_x509_san *san)
 {
     if (m->type != TYPE_ANY && m->type != type_of(san->kind))

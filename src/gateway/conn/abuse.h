@@ -17,7 +17,7 @@ struct sw_gw_abuse;
 
 enum {
     SW_GW_ABUSE_BURST = 1000, /* resets at once: five connections' worth of early resets */
-    SW_GW_ABUSE_PER_S = 100,  /* how fast that allowance comes back */
+    SW_GW_ABUSE_PER_S = 100,  /* how fast that allowance refills */
     SW_GW_ABUSE_SLOTS = 1024, /* addresses remembered; the one with the fewest resets makes room */
 };
 

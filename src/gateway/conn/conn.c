@@ -18,8 +18,8 @@ enum {
     LINGER_READ = 256 * 1024,
     LINGER_READS = 4, /* per turn */
     LINGER_MS = 1000,
-    STUCK_MS = 60000, /* for a peer that takes nothing of what was said last */
-    SOON_MAX = 32,    /* written at the latest when so many wait */
+    STUCK_MS = 60000, /* for a peer that does not read the last bytes sent */
+    SOON_MAX = 32,    /* flushed at the latest when so many connections wait */
 };
 
 void gw_bytes_free(struct sw_gw_bytes *b)

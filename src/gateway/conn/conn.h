@@ -38,8 +38,8 @@ struct sw_gw_conn_ops {
     /*
      * Plain bytes. Returns how many were used; the rest is kept and offered again together with
      * what follows, or after sw_gw_conn_resume. The bytes are writable memory; so are the
-     * SW_GW_HEADROOM bytes in front and the one behind them, which nobody needs any more: a frame
-     * head can be put there and a record be sealed from where they lie.
+     * SW_GW_HEADROOM bytes in front and the one behind them, which may be overwritten: a frame head
+     * can be put there and a record be sealed from where they lie.
      */
     size_t (*on_bytes)(struct sw_gw_conn *c, struct sw_slice in);
     /* Everything one wake-up brought was delivered: the place to flush what was caused by it. */
@@ -80,7 +80,7 @@ struct sw_gw_conn {
     uint32_t linger_ms;     /* how long close_flushed waits for the peer; 0: a second */
     uint32_t linger_unsent; /* when that was looked at last */
     uint32_t linger_s;      /* since it became less */
-    int fail_rc;            /* what on_fail will be told */
+    int fail_rc;            /* the argument of on_fail */
     int fail_errno;
     bool readable : 1;
     bool hup : 1;
@@ -99,7 +99,7 @@ struct sw_gw_conn {
     bool bulk : 1;      /* reads fill the buffer: offer more room */
     bool raw_fresh : 1; /* 'raw' was not looked at yet */
     bool announce : 1;  /* on_open is due */
-    bool ahead : 1;     /* bytes were read that nobody has looked at yet */
+    bool ahead : 1;     /* bytes were read and not delivered yet */
     bool wide : 1;      /* what comes does not fit into what is read ahead */
     bool says_end : 1;  /* a Unix socket whose peer ends its side before it closes: see conn_in.c */
 };
@@ -125,8 +125,8 @@ SW_NODISCARD int sw_gw_conn_dial(struct sw_gw_conn *c, struct sw_gw_worker *w,
 struct sw_gw_ahead *sw_gw_ahead_new(struct sw_gw_worker *w);
 void sw_gw_ahead_free(struct sw_gw_ahead *a);
 /*
- * A connection given to _init that somebody waits for, and that is ours to begin: on_open comes
- * from the loop, after the handshake where there is TLS.
+ * For a connection given to _init whose owner waits for it, and that this side begins: on_open is
+ * called from the loop, with TLS after the handshake.
  */
 void sw_gw_conn_announce(struct sw_gw_conn *c);
 /* Another owner from now on; bytes that wait are offered to it from the loop. */
@@ -163,7 +163,7 @@ static inline bool sw_gw_conn_blocked(const struct sw_gw_conn *c)
     return sw_gw_conn_unsent(c) >= SW_GW_HIGH;
 }
 
-/* Whether something came that the owner has not been told yet: bytes, the end, a failure. */
+/* Whether something arrived that was not delivered to the owner yet: bytes, the end, a failure. */
 bool sw_gw_conn_has_news(const struct sw_gw_conn *c);
 
 /* No on_bytes until resume; the kernel's buffer fills and the peer slows down. */
@@ -176,7 +176,7 @@ void sw_gw_conn_resume_batch(struct sw_gw_conn *c);
 
 /* Ends our direction after what was put before (close_notify, FIN). */
 void sw_gw_conn_shutdown(struct sw_gw_conn *c);
-/* Closes now; with reset the peer sees RST. on_free follows from the loop. Harmless twice. */
+/* Closes now; with reset the peer sees RST. on_free follows from the loop. Idempotent. */
 void sw_gw_conn_close(struct sw_gw_conn *c, bool reset);
 /*
  * Sends what is left, however slowly the peer takes it, then FIN, gives the peer a moment, and

@@ -61,8 +61,7 @@ static void deliver_ahead(struct ahead_slot *s)
     gw_conn_go_on(c);
 }
 
-/* Only now: whoever was closed since its event must not be read, its descriptor may be another's.
- */
+/* Reads late: a connection closed since its event must not be read, its fd may be reused. */
 static void read_all(struct sw_gw_ahead *a)
 {
     const struct sw_batch_result *r;

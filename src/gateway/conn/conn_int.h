@@ -61,5 +61,5 @@ enum { GW_AHEAD_BYTES = 4096 };
 bool gw_conn_may_read_ahead(const struct sw_gw_conn *c);
 /* Reads once, together with others; the bytes are delivered before the turn ends. */
 void gw_conn_read_ahead(struct sw_gw_conn *c);
-/* It was closed: it is not read any more, and what was read is nobody's. */
+/* The connection was closed: it is not read any more, and bytes already read are dropped. */
 void gw_conn_forget_ahead(const struct sw_gw_conn *c);

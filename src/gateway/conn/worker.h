@@ -74,7 +74,7 @@ struct sw_gw_calls {
     void (*response)(struct sw_exchange *x);
     /* exchange, while a filter waits: more of the body is in x->kept, or its end came. */
     void (*more_body)(struct sw_exchange *x);
-    /* exchange, which is over: ends what a filter of it still asks. */
+    /* exchange, which is over: cancels pending requests of its filters. */
     void (*leave_filters)(struct sw_exchange *x);
     /* exchange, with x->gzip: bytes of the answer on their way downstream; their end. */
     void (*encode)(struct sw_exchange *x, struct sw_slice data);

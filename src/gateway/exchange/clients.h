@@ -11,11 +11,11 @@ struct sw_gw_worker;
 
 /*
  * Anything a client began that keeps a worker from being idle, of any protocol. Linked while it
- * lives. A drain asks each to finish; the deadline kills what is left.
+ * lives. A drain lets each finish; the deadline kills what is left.
  */
 struct sw_gw_down {
     struct sw_list link;
-    struct sw_gw_lstats *stats; /* counts it while it is linked; NULL: nobody does */
+    struct sw_gw_lstats *stats; /* counts the connection while it is linked; NULL: not counted */
     void (*drain)(struct sw_gw_down *d);
     void (*kill)(struct sw_gw_down *d);
     /* A new view arrived; NULL: does not care. */

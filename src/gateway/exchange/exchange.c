@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of an exchange: route, attempt, stream, retry, finish. Who may send what when:
+ * The life of an exchange: route, attempt, stream, retry, finish. Which side may send what in which
+ * state:
  *
  *   state     downstream body goes            upstream may
  *   CONNECT   into 'kept', then downstream     (not attached)
@@ -80,7 +81,7 @@ static void on_reap(struct sw_defer *d)
     sw_exchange_reap(SW_CONTAINER_OF(d, struct sw_gw_worker, reap));
 }
 
-/* Detaches whatever is left; it is freed when nobody up the stack can know it any more. */
+/* Detaches whatever is left; the exchange is freed once no caller up the stack can refer to it. */
 void gw_finish(struct sw_exchange *x)
 {
     struct sw_gw_worker *w = x->worker;
@@ -467,7 +468,10 @@ void gw_send_answer(struct sw_exchange *x, bool end)
     x->down.ops->send_head(x, end);
 }
 
-/* Both directions ended, or the answer did and nobody waits for the rest of the request. */
+/*
+ * Both directions ended, or the response did and the upstream does not read the rest of the
+ * request.
+ */
 static void maybe_complete(struct sw_exchange *x)
 {
     bool tunnel = x->resp.length == SW_GW_LENGTH_TUNNEL;

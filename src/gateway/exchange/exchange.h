@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One request and its response, between a downstream and an upstream codec. The core
- * (exchange*.c) knows no wire format: codecs report what arrived and are told what to send.
- * Bytes are pushed: a sink takes all it is given and says when it has too much, then the core
- * stops the source. Everything lives on one worker thread.
+ * One request and its response, between a downstream and an upstream codec. The core (exchange*.c)
+ * knows no wire format: codecs report what arrived, and the core calls them to send. Bytes are
+ * pushed: a sink takes all it is given and reports when it is full, then the core pauses the
+ * source. Everything lives on one worker thread.
  */
 #pragma once
 
@@ -85,10 +85,9 @@ enum sw_gw_outcome {                       /* how an attempt at an upstream ende
                      SW_GW_REFUSED_STREAM,  /* HTTP/2: certainly not processed */
                      SW_GW_BAD_RESPONSE,    /* the upstream broke the protocol */
                      SW_GW_TIMEOUT,         /* per try or whole request */
-                     SW_GW_OVERFLOW,        /* a circuit limit: the host was not asked */
+                     SW_GW_OVERFLOW,        /* a circuit breaker: the host was not tried */
                      SW_GW_STATUS,          /* a response head; should_retry looks at the status */
-                     SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: says nothing about
-                                               the host */
+                     SW_GW_DOWNSTREAM_GONE, /* the client left, or we gave up: no verdict */
 };
 
 /* ---- the exchange ---- */
@@ -138,7 +137,7 @@ struct sw_exchange {
     struct sw_slice sni; /* empty: none */
     bool tls;
     const char *cipher;               /* of the downstream connection; static, NULL: no TLS */
-    const struct sw_tls_peer *client; /* who it proved to be, a reference; NULL: nobody */
+    const struct sw_tls_peer *client; /* its certificate, a reference; NULL: not authenticated */
     const struct sw_json *metadata;   /* from an internal listener; NULL: none */
     uint64_t connection_id;
     struct sw_gw_lstats *stats; /* of the listener; NULL: not counted as a request */
@@ -154,7 +153,7 @@ struct sw_exchange {
 
     /* Facts for logs. */
     uint64_t start_ns;      /* loop time when the head was complete */
-    uint64_t start_wall_ns; /* 0: not asked for yet */
+    uint64_t start_wall_ns; /* 0: not needed yet */
     uint64_t request_ns;    /* the request was received whole; 0: not yet */
     uint64_t response_ns;   /* response head arrived; 0: not yet */
     uint64_t rx_bytes;      /* request body */
@@ -169,9 +168,9 @@ struct sw_exchange {
     /* The core's own. */
     uint8_t state;         /* enum sw_gw_xstate */
     bool body_lost : 1;    /* more than 'kept' may hold was passed on */
-    bool repeated : 1;     /* once, without a policy that asks for it */
+    bool repeated : 1;     /* once, without a retry policy */
     bool sending_kept : 1; /* what is being sent was not received just now */
-    bool mirror : 1;       /* a copy: nobody waits for the answer */
+    bool mirror : 1;       /* a shadow request: its response is discarded */
     bool continued : 1;    /* 100 was sent, before the route was */
     struct sw_gw_kept {
         uint8_t *p; /* owned */
@@ -195,7 +194,7 @@ struct sw_exchange {
 struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w);
 /* Frees those that ended; only from where no exchange is being worked on. The loop does it too. */
 void sw_exchange_reap(struct sw_gw_worker *w);
-/* What TLS says of the client, which may be gone before the exchange is. NULL: no TLS. */
+/* The client's TLS state, since its connection may be gone before the exchange is. NULL: no TLS. */
 void sw_exchange_meet(struct sw_exchange *x, const struct sw_tls *tls);
 /* Gives one back that was never started. */
 void sw_exchange_discard(struct sw_exchange *x);
@@ -222,7 +221,7 @@ void sw_exchange_up_end(struct sw_exchange *x);
 void sw_exchange_up_failed(struct sw_exchange *x, enum sw_gw_outcome how, const char *why);
 void sw_exchange_up_drained(struct sw_exchange *x);
 
-/* ---- anybody ---- */
+/* ---- any caller ---- */
 
 /*
  * Answers here instead of asking an upstream (or after that failed before a response head was
@@ -249,6 +248,5 @@ enum { SW_GW_REPLIED = -51 }; /* a result beside those of base/err.h */
 /* The filter that waited is done (sw_gw_calls.route gave SW_EAGAIN): the exchange goes on. */
 void sw_exchange_continue(struct sw_exchange *x);
 
-/* Sends copies of a request that is about to be forwarded, as its route says (exchange_mirror.c).
- */
+/* Sends copies of a request that is about to be forwarded, by its route (exchange_mirror.c). */
 void sw_gw_mirror_start(struct sw_exchange *x);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attempts that failed: whether another one follows, and what the client is told if not. */
+/* Failed attempts: whether to retry, and what the client receives if not. */
 #include <string.h>
 
 #include "base/time.h"
@@ -48,9 +48,8 @@ bool sw_exchange_repeatable(const struct sw_exchange *x)
 }
 
 /*
- * Whether the request is sent once more without a policy that asks for it: nobody can have acted on
- * it, or that would do no harm. Once only: a request that kills its server must not go from
- * connection to connection.
+ * Whether to retry without a retry policy: no upstream can have processed the request, or it is
+ * idempotent. Once only: a request that kills its server must not go from connection to connection.
  */
 static bool may_repeat(const struct sw_exchange *x, enum sw_gw_outcome how)
 {
@@ -61,8 +60,8 @@ static bool may_repeat(const struct sw_exchange *x, enum sw_gw_outcome how)
 }
 
 /*
- * No connection could be made, so no byte of the request was sent: another host is asked, whatever
- * the method, without a policy that asks for it and without a pause.
+ * No connection could be made, so no byte of the request was sent: fail over to another host at
+ * once, whatever the method and without a retry policy.
  */
 static bool fail_over(struct sw_exchange *x, enum sw_gw_outcome how)
 {

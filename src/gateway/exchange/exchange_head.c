@@ -74,8 +74,8 @@ static struct sw_slice *join_all(struct sw_exchange *x, struct sw_gw_fields *f, 
 }
 
 /*
- * Appends to a list field, or makes it. Several fields of the name become one: whoever reads the
- * first or the last of them only must not miss what the others say.
+ * Appends to a list field, or makes it. Several fields of the name become one: a recipient that
+ * reads only the first or the last must not miss values of the others.
  */
 static void append(struct sw_exchange *x, struct sw_gw_fields *f, enum sw_gw_hid id,
                    struct sw_slice name, struct sw_slice value)
@@ -149,7 +149,7 @@ struct sw_slice gw_request_id(struct sw_exchange *x)
     return id;
 }
 
-/* Our element of Forwarded (RFC 7239): whom we had the request from. */
+/* Our element of Forwarded (RFC 7239): the client of the request. */
 static struct sw_slice forwarded_element(struct sw_exchange *x)
 {
     char ip[SW_IP_TEXT];
@@ -182,7 +182,7 @@ static void drop_foreign(struct sw_exchange *x)
     f->n = k;
 }
 
-/* Who reads these from their end must find us there: what a client claims stands before. */
+/* Recipients read these lists from the end: our entry comes last, after what the client claims. */
 static void append_forwarded(struct sw_exchange *x)
 {
     struct sw_gw_fields *f = &x->req.fields;
@@ -219,7 +219,7 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
     return sw_slice(p, n);
 }
 
-/* What is said of client certificates is believed from nobody who did not prove to have one. */
+/* Removes x-forwarded-client-cert of clients that did not authenticate with a certificate. */
 static void clean_client_cert(struct sw_exchange *x)
 {
     struct sw_slice name = SW_SLICE_LIT("x-forwarded-client-cert");

@@ -5,7 +5,10 @@
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 
-/* Fields the edge adds or replaces: x-forwarded-*, x-request-id, via; x-envoy-* of strangers go. */
+/*
+ * Fields the edge adds or replaces: x-forwarded-*, x-request-id, via; removes x-envoy-* of
+ * untrusted clients.
+ */
 void gw_clean_request(struct sw_exchange *x);
 /* The request's id; one is made when it has none. */
 struct sw_slice gw_request_id(struct sw_exchange *x);
@@ -14,7 +17,7 @@ void gw_clean_response(struct sw_exchange *x);
 
 /* ---- exchange.c ---- */
 void gw_finish(struct sw_exchange *x);
-/* Picks a host and asks for a connection to it. */
+/* Picks a host and requests a connection to it. */
 void gw_attempt(struct sw_exchange *x);
 /* A deadline changed. */
 void gw_arm(struct sw_exchange *x);
@@ -47,7 +50,7 @@ SW_NODISCARD bool gw_should_retry(struct sw_exchange *x, enum sw_gw_outcome how,
 void gw_give_retry_slot(struct sw_exchange *x);
 
 /* ---- exchange_mirror.c ---- */
-/* Mirrors of x: told of its body, of the body's end, and of its own end. Only with x->copies. */
+/* Mirrors of x: get its body, the body's end, and its own end. Only with x->copies. */
 void gw_mirror_data(struct sw_exchange *x, struct sw_slice data);
 void gw_mirror_end(struct sw_exchange *x);
 void gw_mirror_gone(struct sw_exchange *x);

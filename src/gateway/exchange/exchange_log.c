@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of an exchange when it is over. */
+/* Access log lines and counters of an exchange that ended. */
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/failure.h"
 #include "gateway/exchange/state.h"

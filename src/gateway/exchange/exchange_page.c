@@ -77,7 +77,7 @@ static struct sw_slice error_page(struct sw_exchange *x, int status)
     return page(x, type, &p);
 }
 
-/* Somebody chose these bytes for this answer. */
+/* The configuration or the authorisation service set this body: no error page replaces it. */
 static bool chosen(const struct sw_exchange *x, struct sw_slice body)
 {
     const struct sw_gw_route *r = x->route;

@@ -8,7 +8,7 @@
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/message/fields.h"
 
-/* What gRPC clients are told for an HTTP status that is not a gRPC answer. */
+/* grpc-status for the HTTP status of a response that is not gRPC (http-grpc-status-mapping). */
 static const char *grpc_status(int status)
 {
     switch (status) {

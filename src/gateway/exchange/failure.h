@@ -12,5 +12,5 @@ enum { SW_GW_FAILURE_LINES = 10 }; /* a second and worker */
 
 /* The exchange is over: logs it if it failed. */
 void sw_gw_failure_note(struct sw_exchange *x);
-/* The worker ends: says what was not logged. */
+/* The worker ends: logs what was not logged yet. */
 void sw_gw_failures_done(struct sw_gw_worker *w);

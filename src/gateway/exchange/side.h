@@ -15,7 +15,7 @@ void gw_side_conn_resume(struct sw_gw_side *s);
 /* For sw_gw_conn_ops: there is nothing to do once it is open. */
 void gw_side_conn_open(struct sw_gw_conn *c);
 
-/* For a side that takes everything and tells nobody. */
+/* For a side that takes everything and reports nothing. */
 void gw_side_nothing(struct sw_gw_side *s);
 bool gw_side_never_blocked(const struct sw_gw_side *s);
 void gw_side_no_info(struct sw_exchange *x, int status);

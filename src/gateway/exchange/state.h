@@ -20,7 +20,7 @@ struct sw_gw_route_state {
     struct sw_slice cors_origin; /* allowed: goes into the response */
     const struct sw_gw_cors *cors;
     size_t next_filter;              /* of the connection manager's, that has not run */
-    struct sw_gw_authz_state *authz; /* filter/authz.c; NULL: nobody was asked */
+    struct sw_gw_authz_state *authz; /* filter/authz.c; NULL: no check was sent */
     const struct sw_gw_gzip *gzip;   /* filter/gzip.c; NULL: answers go as they are */
     bool gzip_accepted;              /* by the client */
     bool retry_slot;                 /* holds one of the cluster's retry slots */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking: the question is an exchange of its own without a client, like a mirror, whose answer is
- * read whole. What it says is acted upon from the loop, never from inside the other exchange.
+ * The check request is an exchange of its own without a client, like a mirror, whose answer is read
+ * whole. The answer is acted upon from the loop, never from inside the other exchange.
  */
 #include "gateway/filter/authz.h"
 
@@ -161,7 +161,7 @@ static void on_slow(struct sw_timer *t)
     sw_exchange_reply(s->x, 408, SW_SLICE_LIT("stream timeout"), "stream_idle_timeout");
 }
 
-/* Starts as soon as there is as much of the body as shall be shown. */
+/* Starts when as much of the body is there as the check shall contain. */
 static void look(struct sw_gw_authz_state *s)
 {
     struct sw_exchange *x = s->x;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Outside authorisation (ext_authz): a service is asked about each request, over HTTP or by gRPC,
- * and its answer lets the request pass, changes it, or is what the client gets. No answer means
- * no, unless the configuration says otherwise.
+ * External authorisation (ext_authz): a service checks each request, over HTTP or gRPC, and its
+ * answer allows the request, modifies it, or becomes the response. No answer denies, unless
+ * failure_mode_allow is set.
  */
 #pragma once
 
@@ -20,10 +20,10 @@ struct sw_gw_names {
     bool given; /* a list, if an empty one */
 };
 
-/* Whom to ask. */
+/* The authorisation service. */
 struct sw_gw_authz_service {
     bool grpc;
-    struct sw_slice cluster; /* empty: not said here */
+    struct sw_slice cluster; /* empty: not set here */
     struct sw_slice prefix;  /* HTTP: goes before the path */
     struct sw_slice authority;
     uint64_t timeout_ns;
@@ -46,7 +46,7 @@ struct sw_gw_authz_body {
 struct sw_gw_authz {
     struct sw_gw_authz_service service;
     struct sw_gw_authz_body body;
-    bool no_body;                      /* route: whatever the filter says */
+    bool no_body;                      /* route: whatever the filter sets */
     struct sw_gw_names shown;          /* of the request; not given: gRPC all, HTTP the least */
     const struct sw_h1_field *context; /* gRPC: context_extensions */
     size_t n_context;
@@ -61,8 +61,8 @@ SW_NODISCARD int sw_gw_build_authz_route(struct sw_gw_build *b, const struct Sw_
                                          struct sw_gw_per_filter *p);
 
 /*
- * Asks. SW_EAGAIN: the answer comes later, and sw_gw_route_go_on with it; SW_GW_REPLIED: the
- * request was refused. route may be NULL.
+ * Sends the check. SW_EAGAIN: the answer comes later, and sw_gw_route_go_on with it; SW_GW_REPLIED:
+ * the request was refused. route may be NULL.
  */
 SW_NODISCARD int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
                                      const struct sw_gw_authz *route);

@@ -9,7 +9,7 @@
 #include "gateway/filter/authz_int.h"
 #include "proto/pb.h"
 
-/* Says which headers are shown, where a route says so (control/gateway/xds/xds.h). */
+/* Names the headers that are shown, where a route sets it (control/gateway/xds/xds.h). */
 #define SHOWN "spanwire.dev/allowed-headers"
 
 enum { NAMES_MAX = 256 };

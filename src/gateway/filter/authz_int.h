@@ -21,8 +21,8 @@ struct authz_change {
 /* Of an exchange that waits, or waited; in its arena. */
 struct sw_gw_authz_state {
     struct sw_exchange *x;
-    struct sw_gw_authz_state *before; /* of a filter that was asked first; NULL: none */
-    struct sw_exchange *sub;          /* the question; NULL: not asked, or answered */
+    struct sw_gw_authz_state *before; /* of a filter that ran before; NULL: none */
+    struct sw_exchange *sub;          /* the check request; NULL: not sent, or answered */
     const struct sw_gw_authz *filter;
     const struct sw_gw_authz *route; /* NULL: none */
     const struct sw_gw_authz_service *service;

@@ -262,7 +262,7 @@ struct sw_slice authz_grpc_question(struct sw_gw_authz_state *s, struct sw_excha
 
 /* ---- answers ---- */
 
-/* Names that would change where a request goes or how it is framed are nobody's to set. */
+/* The service must not set fields that change the destination or the framing of a request. */
 static bool may_set(struct sw_slice name, struct sw_slice value)
 {
     static const char *const never[] = {"host",       "content-length", "transfer-encoding",

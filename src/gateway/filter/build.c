@@ -97,7 +97,7 @@ static int build_session_state(struct sw_gw_build *b, const Sw__StatefulSession 
 
     *ret = NULL;
     if (!any)
-        return SW_OK; /* nothing to do unless a route says what */
+        return SW_OK; /* nothing to do unless a route configures it */
     s->strict = in->strict;
     *ret = s;
     if (sw_pb_any_is(any, &sw__cookie_based_session_state__descriptor)) {
@@ -221,8 +221,7 @@ static bool is_misdirected(struct sw_gw_build *b, const Sw__Any *any, const void
     return true;
 }
 
-/* A filter we do not have, in a form that does nothing until a route says what: as if it were off.
- */
+/* An unsupported filter, in a form that does nothing until a route configures it: disabled. */
 static bool waits_for_routes(struct sw_gw_build *b, const Sw__Any *any)
 {
     if (!any)

@@ -229,7 +229,7 @@ int sw_gw_filters_request(struct sw_exchange *x)
             sw_gw_gzip_request(x, config);
             break;
         case SW_GW_FILTER_UNKNOWN:
-            /* It may be what keeps strangers out: nothing passes without it. */
+            /* The filter may be access control: fail closed without it. */
             sw_exchange_reply(x, 500, SW_SLICE_LIT("the route needs a filter that is not here"),
                               "filter_not_supported");
             rc = SW_GW_REPLIED;

@@ -197,7 +197,7 @@ static bool compressible(const struct sw_exchange *x, const struct sw_gw_gzip *g
            type_is_worth_it(g, sw_gw_fields_get(f, SW_GW_H_CONTENT_TYPE));
 }
 
-/* Caches keep both forms apart by this, so the plain one says it too. */
+/* Caches keep both forms apart by Vary, so the identity form needs it too. */
 static void say_vary(struct sw_exchange *x)
 {
     static const struct sw_slice name = SW_SLICE_LIT("vary");
@@ -227,7 +227,7 @@ void sw_gw_gzip_response(struct sw_exchange *x)
     sw_gw_fields_add(&x->arena, &x->resp.fields, SW_SLICE_LIT("content-encoding"),
                      SW_SLICE_LIT("gzip"));
     sw_gw_fields_remove(&x->resp.fields, SW_SLICE_LIT("accept-ranges"));
-    /* The bytes are others now, what they mean is the same: a weak tag says just that. */
+    /* The bytes changed, their meaning did not: a weak validator. */
     etag = sw_gw_fields_find(&x->resp.fields, SW_SLICE_LIT("etag"));
     if (etag && !sw_slice_has_prefix(*etag, SW_SLICE_LIT("W/")))
         *etag = sw_slice_str(sw_arena_printf(&x->arena, "W/%.*s", SW_SLICE_ARG(*etag)));

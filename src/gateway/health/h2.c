@@ -120,7 +120,7 @@ void sw_gw_probe_free(struct sw_gw_probe *p, bool now)
     if (!p)
         return;
     p->over = true;
-    if (p->conn && !now) { /* freed when the connection says that it is gone */
+    if (p->conn && !now) { /* freed in the connection's on_closed */
         sw_h2conn_close(p->conn, SW_ECLOSED, "done");
         return;
     }

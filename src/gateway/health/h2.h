@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request over one HTTP/2 connection, to see what status comes back: for health checks. */
+/* One request over one HTTP/2 connection, for the status of its response: for health checks. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,5 +29,5 @@ struct sw_gw_probe_opts {
 /* NULL with err. */
 SW_NODISCARD struct sw_gw_probe *
 sw_gw_probe_new(struct sw_loop *l, const struct sw_gw_probe_opts *o, struct sw_err *err);
-/* No callback comes any more. NULL is fine. now: at once, which its own callbacks must not ask. */
+/* No callback comes any more. NULL is fine. now: at once, not allowed in its own callbacks. */
 void sw_gw_probe_free(struct sw_gw_probe *p, bool now);

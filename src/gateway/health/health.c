@@ -22,7 +22,7 @@ static void begin(struct checker *k);
 
 /* ---- results ---- */
 
-/* A member is out as long as one of its checks says so. */
+/* A member is out as long as one of its checks fails. */
 static bool another_says_down(const struct checker *k)
 {
     for (struct sw_list *it = k->health->checkers.next; it != &k->health->checkers; it = it->next) {

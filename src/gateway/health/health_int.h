@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One active health check between its parts: health.c keeps the checkers and judges results,
- * http.c asks by HTTP and gRPC, tcp.c by bytes.
+ * One active health check between its parts: health.c keeps the checkers and judges results, http.c
+ * checks by HTTP and gRPC, tcp.c by bytes.
  */
 #pragma once
 
@@ -49,11 +49,11 @@ struct sw_gw_health {
     struct sw_timer sweep;
 };
 
-/* The result of the check that runs; harmless when none does. why: of a failure. */
+/* The result of the check that runs; no effect when none does. why: of a failure. */
 void checker_finish(struct checker *k, bool ok, const char *why);
 /* Where the check goes. */
 struct sw_addr checker_target(const struct checker *k);
-/* What the check says it is for: the member's own name, the check's, the cluster's; empty: none. */
+/* The host name of the check: the member's own, the check's, the cluster's; empty: none. */
 struct sw_slice checker_host(const struct checker *k);
 
 /* Each begins one check; checker_finish follows, maybe from inside the call. */
@@ -61,7 +61,7 @@ void checker_begin_http(struct checker *k);
 void checker_begin_h2(struct checker *k);
 void checker_begin_grpc(struct checker *k);
 void checker_begin_tcp(struct checker *k);
-/* Ends a TCP check; harmless when none runs. now: at once, which its own callbacks must not ask. */
+/* Ends a TCP check; no effect when none runs. now: at once, not allowed in its own callbacks. */
 void checker_drop_tcp(struct checker *k, bool now);
 /* Members without an IP address: true when this was the whole check. */
 bool checker_begin_pipe(struct checker *k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Health checks that ask by HTTP/1.1, HTTP/2 and gRPC. */
+/* Health checks by HTTP/1.1, HTTP/2 and gRPC. */
 #include "gateway/config/tls.h"
 #include "gateway/health/h2.h"
 #include "gateway/health/health_int.h"

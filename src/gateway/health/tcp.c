@@ -40,7 +40,7 @@ static void finish(struct sw_conn *io, bool ok, const char *why)
         checker_finish(probe_of(io)->checker, ok, why);
 }
 
-/* With TLS, the handshake alone shows that somebody with the right name is there. */
+/* With TLS, the handshake alone shows that a server with the right name answers. */
 static void on_open(struct sw_conn *io)
 {
     const struct sw_gw_check *c = probe_of(io)->checker->check;

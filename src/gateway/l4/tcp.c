@@ -129,7 +129,7 @@ static struct tcp *of_life(struct sw_gw_down *d)
     return SW_CONTAINER_OF(d, struct tcp, life);
 }
 
-/* Bytes of an unknown protocol cannot be asked to end; the drain's deadline does. */
+/* An unknown protocol has no way to end gracefully; the drain's deadline ends it. */
 static void on_drain(struct sw_gw_down *d)
 {
     struct tcp *t = of_life(d);
@@ -188,7 +188,7 @@ static void on_most(struct sw_timer *timer)
 
 static void attempt(struct tcp *t);
 
-/* The client is told nothing but a reset. */
+/* The client sees only a reset. */
 static void refuse(struct tcp *t, const char *reason, const char *why)
 {
     char text[400];

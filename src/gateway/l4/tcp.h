@@ -7,8 +7,10 @@
 struct sw_gw_header_add;
 struct sw_gw_vars;
 
-/* tcp.c: proxies the connection as chain->tcp says; with chain->tls it runs the handshake first
- * (sw_gw_tls_accept and conn.h). */
+/*
+ * tcp.c: proxies the connection by chain->tcp; with chain->tls it runs the handshake first
+ * (sw_gw_tls_accept and conn.h).
+ */
 void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a);
 
 /* tcp_tunnel.c: what is not plain bytes on both sides goes through an exchange. */

@@ -69,7 +69,7 @@ static void copy_field(const struct sw_exchange *x, const char *name, char *to, 
     }
 }
 
-/* The proxy on the way said no: whoever is behind the internal listener wants to know why. */
+/* The proxy refused the CONNECT: keeps the reason for the exchange behind the internal listener. */
 static void note_refusal(const struct tun *t, const struct sw_exchange *x)
 {
     struct sw_gw_host *h = t->keep;
@@ -193,7 +193,7 @@ static bool fill_tunnel(struct sw_exchange *x, const struct tun *t)
 
 /*
  * Which request the tunnel is opened for: sidecar and device log it, and `expose` shows what
- * failed. What was asked for goes to connectors only: they get the request itself next.
+ * failed. Method, authority and path go to connectors only: they get the request itself next.
  */
 static void put_cause(struct sw_exchange *x, const struct tun *t)
 {

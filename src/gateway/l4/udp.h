@@ -4,10 +4,9 @@
 
 #include "gateway/conn/worker.h"
 
-/* Opens and closes sockets as the worker's newest view says; sessions of listeners that stay go on.
- */
+/* Opens and closes sockets by the worker's newest view; sessions of listeners that stay go on. */
 void sw_gw_udp_apply(struct sw_gw_worker *w);
-/* Sockets are closed when nobody is there any more, and soon anyway. */
+/* Listeners close when their last session ends, at the latest after DRAIN_NS. */
 void sw_gw_udp_drain(struct sw_gw_worker *w);
 /* No session is left. */
 bool sw_gw_udp_idle(const struct sw_gw_worker *w);
@@ -34,7 +33,7 @@ struct sw_gw_udp_tunnel_ops {
 };
 
 /*
- * Asks the listener's cluster for a tunnel to the target its tunneling_config names, for one
+ * Opens a tunnel through the listener's cluster to the target its tunneling_config names, for one
  * client. 'scratch' is lent for as long as the tunnel lives: SW_DGRAM_MAX bytes with the room above
  * around them. Never NULL: what cannot work ends it.
  */

@@ -100,7 +100,7 @@ static void read_answers(struct udp_session *s)
 
         if (n == SW_EAGAIN)
             return;
-        if (n < 0) { /* nobody there: the next datagram looks for another host */
+        if (n < 0) { /* host unreachable: the next datagram picks another */
             session_free(s, SW_GW_RESULT_LOCAL);
             return;
         }
@@ -246,9 +246,9 @@ static size_t sockets_of(const struct udp_listener *l)
 }
 
 /*
- * Who gives a socket back when there are no more: a listener that has its share or more takes from
- * itself, one that has less takes from the one that has most, which is above its share then. NULL:
- * nobody has any.
+ * Which listener closes a session when no sockets are left: a listener that has its share or more
+ * takes from itself, one that has less takes from the one that has most, which is above its share
+ * then. NULL: no listener has any.
  */
 static struct udp_listener *giver(struct udp *u, struct udp_listener *l)
 {

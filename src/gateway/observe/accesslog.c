@@ -408,7 +408,7 @@ struct sw_slice sw_gw_body_type(const struct sw_gw_body_format *f)
     return f->content_type;
 }
 
-/* One request, one line, whatever the format says. */
+/* One request, one line, whatever the format contains. */
 static void flatten(char *p, size_t n)
 {
     for (size_t i = 0; i + 1 < n; i++) {

@@ -45,15 +45,15 @@ struct sw_gw_vars {
     uint64_t tx_bytes;
     uint32_t attempts;
     uint64_t connection_id;
-    const struct sw_tls_peer *client; /* who the client proved to be; NULL: nobody */
+    const struct sw_tls_peer *client; /* the client's certificate; NULL: not authenticated */
     const char *cipher;               /* as sw_tls_cipher; NULL: no TLS */
     bool http;
     struct sw_slice local_body; /* of an answer made here, before it was formatted */
 };
 
 /*
- * Compiles a format. "%%" is a percent sign. Refuses operators we do not know (SW_EINVAL naming
- * it): a log that silently misses what was asked for is worse than a refused configuration.
+ * Compiles a format. "%%" is a percent sign. Refuses unknown operators (SW_EINVAL naming it): a log
+ * that silently lacks a requested value is worse than a refused configuration.
  */
 SW_NODISCARD int sw_gw_format_parse(struct sw_arena *a, struct sw_slice text,
                                     const struct sw_gw_format **ret, struct sw_err *err);

@@ -27,8 +27,8 @@
 enum { QUEUE_MAX = 4 << 20, PIECE = 4096 };
 
 /*
- * A reader that takes nothing for LINGER loses what is left when nobody writes any more; the end of
- * the process waits no longer than STOP for one that is slow. Losses are told once in SAY.
+ * When a sink has no writers left, a reader that takes nothing for LINGER loses the rest; the exit
+ * of the process waits no longer than STOP for a slow reader. Losses are logged once in SAY.
  */
 #define LINGER_NS (1 * SW_NS_PER_S)
 #define STOP_NS   (5 * SW_NS_PER_S)
@@ -41,10 +41,10 @@ struct sw_gw_sink {
     int fd;
     int std_fd;         /* the standard stream it is: not ours to close; -1: none */
     bool regular;       /* a file: a write of it comes to an end */
-    bool failing;       /* the last write did not succeed, and that was said */
+    bool failing;       /* the last write failed, and that was logged */
     bool stuck;         /* its reader has not taken everything yet */
     uint64_t took_ns;   /* when it took something last */
-    uint64_t said_ns;   /* when dropped lines were told of last */
+    uint64_t said_ns;   /* when dropped lines were logged last */
     uint64_t unsaid;    /* lines dropped since */
     struct sw_buf out;  /* queued */
     struct sw_buf busy; /* being written: the writer's, without the lock */
@@ -77,15 +77,16 @@ static bool is_kind(int fd, mode_t kind)
     return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == kind;
 }
 
-/* A pipe that nobody reads is an error, not something to wait for. */
+/* A pipe without a reader is an error (ENXIO), not something to wait for. */
 static int open_path(const char *path)
 {
     return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
 }
 
 /*
- * Whether a write waits is a property that a standard stream shares with all who have it, and not
- * ours to change: a pipe is opened once more. Where that cannot be the stream itself is used.
+ * O_NONBLOCK belongs to the open file description, which other processes share with a standard
+ * stream, so it is not ours to change: a pipe is opened once more. Where that fails the stream
+ * itself is used.
  */
 static int open_std(int fd)
 {
@@ -107,7 +108,7 @@ static void close_own(const struct sw_gw_sink *s)
 
 /* ---- writing ---- */
 
-/* A piece that a stream which says it has room takes without waiting. */
+/* Writes a piece that a stream takes without blocking when poll reports room. */
 static ssize_t write_some(const struct sw_gw_sink *s, struct sw_slice in)
 {
     if (!s->regular && s->fd == s->std_fd) {
@@ -174,7 +175,7 @@ static void say_dropped_locked(struct sw_gw_sink *s, uint64_t now)
     s->said_ns = now;
 }
 
-/* Nobody adds to it any more, and its reader does not come. */
+/* The sink has no writers left, and its reader takes nothing. */
 static void give_up_locked(struct sw_gw_sink *s)
 {
     uint64_t since = all.stopping ? sw_max(all.stop_ns, s->took_ns) : s->took_ns;
@@ -269,7 +270,7 @@ static bool wait_locked(void)
         if (s->stuck) {
             sw_vec_push(&fds, ((struct pollfd){.fd = s->fd, .events = POLLOUT}));
             if (s->refs == 0 || all.stopping)
-                timeout_ms = 100; /* somebody looks at the clock */
+                timeout_ms = 100; /* to check the deadlines */
         } else if (sw_buf_len(&s->out)) {
             timeout_ms = 0;
             break;

@@ -28,7 +28,7 @@ static struct sw_metric *pair(struct sw_metrics_shard *s, enum sw_metric_id id, 
 
 /* ---- listeners ---- */
 
-/* When a refusal for this reason was told last. */
+/* When a refusal for this reason was logged last. */
 struct said {
     const char *reason; /* static; NULL: free */
     uint64_t ns;

@@ -136,8 +136,8 @@ static bool default_port(struct sw_slice scheme, struct sw_slice port)
 }
 
 /*
- * Scheme, host and port as the route says, else as in the request. The request's port goes with
- * its host, and is dropped when the scheme changed and it was the old scheme's own.
+ * Scheme, host and port as the route sets them, else as in the request. The request's port goes
+ * with its host, and is dropped when the scheme changed and it was the old scheme's own.
  */
 struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
                                         const struct sw_gw_request *req,

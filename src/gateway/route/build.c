@@ -433,7 +433,7 @@ static int cut_config(struct sw_arena *a, struct sw_slice in, struct cut *ret, s
     return SW_OK;
 }
 
-/* The name of a host as the first field of its message says; empty when it does not. */
+/* The name of a host from the first field of its message; empty when it is elsewhere. */
 static struct sw_slice peek_name(struct sw_slice host)
 {
     struct sw_pb_field f;

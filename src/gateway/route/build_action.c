@@ -377,7 +377,7 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
     return SW_OK;
 }
 
-/* A control plane that has to answer instead of a backend says why. */
+/* A control plane that makes a route answer instead of a backend gives the reason in metadata. */
 static void build_reason(struct sw_gw_build *b, const Sw__Metadata *m, struct sw_gw_direct *d)
 {
     const struct sw_json *said = m ? sw_json_find(sw_gw_build_metadata(b, m), "spanwire") : NULL;

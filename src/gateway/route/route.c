@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the exchange asks: route it, change the response. */
+/* Entry points of the exchange: route a request, change the response. */
 #include "gateway/route/route.h"
 #include "base/hash.h"
 #include "base/rand.h"
@@ -227,7 +227,7 @@ static void plan_authority(struct sw_exchange *x, const struct sw_gw_forward *f)
     }
 }
 
-/* Regular expressions took all their steps: what they would have said is not known. */
+/* Regular expressions used up their budget: whether they match is unknown. */
 static int too_much(struct sw_exchange *x)
 {
     sw_exchange_reply(x, 500, sw_slice(NULL, 0), "route_match_limit");
@@ -358,7 +358,7 @@ static int require_tls(struct sw_exchange *x)
     return SW_GW_REPLIED;
 }
 
-/* Filters, then what the route says. */
+/* Filters, then the action of the route. */
 static int act(struct sw_exchange *x)
 {
     if (x->hcm->n_filters) {

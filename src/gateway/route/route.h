@@ -16,6 +16,8 @@ struct sw_exchange;
 SW_NODISCARD int sw_gw_route_request(struct sw_exchange *x);
 /* Of the filter that waited: the rest of sw_gw_route_request, then sw_exchange_continue. */
 void sw_gw_route_go_on(struct sw_exchange *x);
-/* The head in x->resp is about to be sent downstream, ours or an upstream's: header changes of the
- * route, CORS, session cookies. x->host is who answered, NULL for ours. */
+/*
+ * The head in x->resp is about to be sent downstream, ours or an upstream's: header changes of the
+ * route, CORS, session cookies. x->host is the host that answered, NULL for a local reply.
+ */
 void sw_gw_route_response(struct sw_exchange *x);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members that refuse connections. Requests fail over to another member, so nobody notices but for
- * the delay; after a few failures in a row the member is set aside, and one request at a time,
- * after a growing interval, finds out whether it accepts connections again. A cluster with
+ * Members that refuse connections. Requests fail over to another member, so clients notice only the
+ * delay; after a few failures in a row the member is set aside, and one request at a time, after a
+ * growing interval, finds out whether it accepts connections again. A cluster with
  * outlier_detection ejects by those rules instead (outlier.c).
  */
 #include "gateway/upstream/aside.h"

@@ -19,7 +19,7 @@
 
 enum { ENDPOINTS_MAX = 1000000, PRIORITY_MAX = 128, CHECKS_MAX = 8 };
 
-/* Looking for members that may come back takes the main thread's time. */
+/* The sweep for ejected members takes the main thread's time. */
 #define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
 
 /* ---- settings ---- */
@@ -263,7 +263,7 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
     return SW_OK;
 }
 
-/* DNS clusters as a type of their own: what the enum says, and how often to ask. */
+/* DNS clusters as a type of their own: the enum's value, and the refresh rate. */
 static int build_dns_cluster(struct sw_gw_build *b, const Sw__Cluster__CustomClusterType *in,
                              struct sw_gw_cluster_spec *s)
 {
@@ -287,8 +287,8 @@ static int build_dns_cluster(struct sw_gw_build *b, const Sw__Cluster__CustomClu
 }
 
 /*
- * The control plane sends the addresses it found for a name, for those who cannot judge an address
- * when they connect. We can, and dial what the name has then.
+ * The control plane sends the addresses it resolved for a name, for data planes that cannot judge
+ * an address when they connect. This one can, and dials what the name resolves to then.
  */
 static int build_named(struct sw_gw_build *b, struct sw_slice target, struct sw_gw_cluster_spec *s,
                        struct sw_slice *ret_members)

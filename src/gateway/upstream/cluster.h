@@ -80,7 +80,7 @@ static inline bool sw_gw_member_aside(const struct sw_gw_member *m)
 struct sw_gw_endpoint {
     struct sw_gw_member *member; /* a reference */
     uint32_t weight;             /* 1 or more */
-    bool unhealthy;              /* EDS says UNHEALTHY, DRAINING or TIMEOUT */
+    bool unhealthy;              /* EDS reports UNHEALTHY, DRAINING or TIMEOUT */
     bool degraded;
 };
 
@@ -182,12 +182,12 @@ struct sw_gw_check {
     size_t n_expected;
 };
 
-/* Everything a Cluster resource says, members excluded. */
+/* All settings of a Cluster resource, members excluded. */
 struct sw_gw_cluster_spec {
     _Atomic uint32_t refs;
     struct sw_arena arena;
     struct sw_slice name;
-    struct sw_slice eds_name; /* resource to ask for */
+    struct sw_slice eds_name; /* resource to subscribe to */
     struct sw_egress *egress; /* judges the addresses of members; NULL: they may be any */
     enum sw_gw_discovery discovery;
     enum sw_gw_lb_kind lb;
@@ -293,9 +293,9 @@ static inline bool sw_gw_limit_below(uint32_t used, uint32_t limit, unsigned wor
     return used < (share || limit == 0 ? share : 1);
 }
 
-enum sw_gw_result {                       /* what an attempt says about its host */
-                    SW_GW_RESULT_OK,      /* a response, status says which; for TCP: connected */
+enum sw_gw_result {                       /* the outcome of an attempt, for its host */
+                    SW_GW_RESULT_OK,      /* a response, by its status; for TCP: connected */
                     SW_GW_RESULT_LOCAL,   /* no connection, TLS failure */
                     SW_GW_RESULT_BROKEN,  /* broke off or timed out after it was sent */
-                    SW_GW_RESULT_NEUTRAL, /* the client went, or a limit: says nothing */
+                    SW_GW_RESULT_NEUTRAL, /* the client went, or a limit: no verdict */
 };

@@ -10,7 +10,7 @@ struct sw_gw_lb_view;
 struct sw_gw_pool;
 struct sw_gw_worker;
 
-/* What the proxy on the way said last when it refused a tunnel to a host. */
+/* The last refusal of a tunnel to a host, by the proxy on the way. */
 struct sw_gw_refusal {
     uint64_t at_ns; /* loop time */
     uint16_t status;
@@ -51,7 +51,7 @@ struct sw_gw_hosts {
     struct sw_gw_worker *worker;
     unsigned index;
     struct sw_map clusters;      /* name -> struct sw_gw_wcluster */
-    struct sw_gw_wcluster *last; /* asked for last; NULL: none */
+    struct sw_gw_wcluster *last; /* looked up last; NULL: none */
     uint64_t applied;            /* serial of the clusters seen last */
 };
 

@@ -50,7 +50,7 @@ struct sw_gw_lb_view {
     struct sw_gw_members *members;   /* a reference */
     struct sw_gw_cluster_spec *spec; /* a reference: another one must not get its address */
     uint64_t health_version;
-    bool all_aside;       /* nobody else is left: those that were set aside serve */
+    bool all_aside;       /* no other member is left: those that were set aside serve */
     struct level *levels; /* by priority */
     uint32_t n_levels;
     uint32_t load[PRIORITIES]; /* percent of the requests each priority gets */
@@ -133,7 +133,7 @@ static void build_level(struct sw_gw_lb_view *v, uint32_t priority, bool panic, 
             localities++;
         }
     }
-    by_locality = by_locality && weights; /* none has a weight: nobody is to be left out by that */
+    by_locality = by_locality && weights; /* no locality has a weight: exclude none by it */
     lv->groups = sw_arena_array(&v->arena, localities + 1, sizeof(*lv->groups));
     for (size_t i = 0; i < ms->n_localities; i++) {
         const struct sw_gw_locality *l = &ms->localities[i];
@@ -281,7 +281,8 @@ static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t he
             all[p] ? (uint32_t)sw_min(100, (size_t)good[p] * ms->overprovisioning / all[p]) : 0;
         sum += health[p];
     }
-    if (sum == 0) { /* nobody is healthy: with a panic threshold the first with members serves */
+    if (sum ==
+        0) { /* none is healthy: with a panic threshold the first priority with members serves */
         for (uint32_t p = 0; p < ms->n_priorities && sum == 0 && c->spec->panic_percent > 0; p++) {
             v->load[p] = all[p] ? 100 : 0;
             sum = v->load[p];
@@ -290,7 +291,7 @@ static struct sw_gw_lb_view *view_new(const struct sw_gw_cluster *c, uint64_t he
         spread_load(v, health);
     }
     for (uint32_t p = 0; p < ms->n_priorities; p++) {
-        /* Who refuses connections does not make the others' health doubtful. */
+        /* Members that refuse connections do not put the others' health in doubt. */
         bool panic = all[p] && (double)up[p] * 100 < c->spec->panic_percent * all[p] &&
                      (sum < 100 || health[p] == sum || good[p] == 0);
 

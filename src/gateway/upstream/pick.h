@@ -15,11 +15,11 @@ SW_NODISCARD int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config
                                struct sw_slice cluster, const struct sw_gw_pick *pick,
                                struct sw_gw_host **ret);
 
-enum { SW_GW_HOSTS_MAX = 3 }; /* asked for one request while none has accepted a connection */
+enum { SW_GW_HOSTS_MAX = 3 }; /* tried for one request while none has accepted a connection */
 
 /*
- * No connection to 'h' could be made for the caller, who has sent nothing. Adds it to pick->tried
- * and counts a failover; false when there is no other host to ask.
+ * No connection to 'h' could be made for the caller, which has sent nothing. Adds it to pick->tried
+ * and counts a failover; false when there is no other host to try.
  */
 SW_NODISCARD bool sw_gw_lb_fail_over(struct sw_gw_hosts *hs, const struct sw_gw_host *h,
                                      struct sw_gw_pick *pick);

@@ -23,7 +23,7 @@ enum {
     TEXT_MAX = 64 << 10, /* of what the xDS server gets */
 };
 
-/* A worker's last word. */
+/* A worker's last report. */
 struct report {
     struct sw_msg msg;
     struct sw_gw_bind *bind;

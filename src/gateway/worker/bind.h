@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which listeners are bound. Workers open their sockets and report those they could not open; the
- * main thread finds out who holds the ports, and says so in the log, in readiness and to the xDS
- * server. It also looks for programs that joined a port later.
+ * main thread finds out which process holds the ports, and reports it in the log, in readiness and
+ * to the xDS server. It also looks for processes that joined a port later.
  */
 #pragma once
 

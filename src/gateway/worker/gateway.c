@@ -258,7 +258,7 @@ static int start_admin(struct sw_gateway *g, struct sw_err *err)
 
 /*
  * A successor with the same configuration may take over: the same xDS server or directory, unless
- * --port-group says otherwise.
+ * --port-group is set.
  */
 static void set_port_group(struct sw_gateway *g)
 {
@@ -329,7 +329,7 @@ static void allow_migration(void)
         (void)!write(fd, "1\n", 2);
 }
 
-/* Says once how sockets are read and written: it decides how much one core can do. */
+/* Logs once how sockets are read and written: it decides the throughput of a core. */
 static void tell_ring(struct sw_gateway *g)
 {
     struct sw_err why = {0};
@@ -366,7 +366,7 @@ static int start(struct sw_gateway *g, struct sw_err *err)
     sw_gw_accesslog_default_json(g->config->log_format == SW_LOG_JSON);
     rc = start_pages(g, err);
     if (rc == SW_OK) {
-        /* Files of a directory are the operator's, resources of a server may be anybody's. */
+        /* Files of a directory are the operator's, resources of a server may be a tenant's. */
         g->egress = sw_upstream_filter(g->loop, &g->config->upstream, !g->config->xds_addr, err);
         rc = g->egress ? SW_OK : err->rc;
     }

@@ -193,8 +193,8 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
 }
 
 /*
- * Takes the PROXY header away and believes it. Who may connect is the network's business: a
- * listener with this filter is for balancers only.
+ * Removes the PROXY header and trusts it. Restricting the clients is up to the network: a listener
+ * with this filter is for balancers only.
  */
 static int sniff_proxy(struct sniff *s)
 {

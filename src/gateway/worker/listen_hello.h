@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a ClientHello says before TLS begins. A pure parser; for listen.c and its tests. */
+/* Reads a ClientHello before TLS begins. A pure parser; for listen.c and its tests. */
 #pragma once
 
 #include <stddef.h>

@@ -137,7 +137,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(x, y);
 }
 
-/* SW_OK when every file could be read; each that could not is told. */
+/* SW_OK when every file could be read; each failure is logged. */
 static int read_dir(struct sw_gw_dir *d, struct batch *b)
 {
     DIR *dir = opendir(d->path);

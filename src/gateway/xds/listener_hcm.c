@@ -140,7 +140,7 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
     return SW_OK;
 }
 
-/* The filters, and what the last of them, the router, says about itself. */
+/* The filters, and the settings of the last of them, the router. */
 static int build_filters(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
                          struct sw_gw_hcm *h)
 {

@@ -34,14 +34,14 @@ struct sw_gw_res {
 struct sw_gw_gone {
     struct sw_slice name;              /* owned */
     struct sw_gw_cluster_state *state; /* a reference */
-    struct sw_gw_cstats *cstats;       /* what was told, without gauges */
+    struct sw_gw_cstats *cstats;       /* what was reported, without gauges */
 };
 
 struct sw_gw_store {
     struct sw_gw_store_opts o;
     void *wanted_arg;                    /* of on_wanted */
     struct sw_map res[SW_GW_TYPES];      /* name -> struct sw_gw_res */
-    struct sw_map needs[SW_GW_TYPES];    /* name -> who mentions it */
+    struct sw_map needs[SW_GW_TYPES];    /* name -> resources that reference it */
     struct sw_gw_set *sets[SW_GW_TYPES]; /* of listeners and routes */
     struct sw_gw_shards *shards;         /* of clusters */
     SW_VEC(struct sw_gw_res *) shard_res[SW_GW_SHARDS];
@@ -83,11 +83,11 @@ void sw_gw_store_changed_cluster(struct sw_gw_store *s, struct sw_slice name);
 /* ---- store_stats.c ---- */
 
 /*
- * The cluster r goes. Its gauges go with it; what its last requests count is told until the last of
- * them is over.
+ * The cluster r is removed. Its gauges go with it; what its last requests count is reported until
+ * the last of them ends.
  */
 void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r);
-/* Tells what clusters that went counted since, and forgets those nobody uses any more. */
+/* Reports what removed clusters counted since, and forgets those without users. */
 void sw_gw_stats_sweep(struct sw_gw_store *s);
 /* With the store: forgets all of them. */
 void sw_gw_stats_done(struct sw_gw_store *s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which resource mentions which name: what to ask a server for, and what to compile again. */
+/* Which resource references which name: what to subscribe to, and what to compile again. */
 #include "base/mem.h"
 #include "gateway/config/build.h"
 #include "gateway/xds/store_int.h"

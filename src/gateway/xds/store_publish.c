@@ -155,7 +155,7 @@ static void on_publish(struct sw_defer *d)
 {
     struct sw_gw_store *s = SW_CONTAINER_OF(d, struct sw_gw_store, publish);
 
-    /* The first snapshot is a whole one: nobody is told to be ready without its listeners. */
+    /* The first snapshot is complete: a worker must not become ready without its listeners. */
     if (s->version > 0 || sw_gw_store_ready(s))
         publish(s);
 }

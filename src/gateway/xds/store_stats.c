@@ -34,7 +34,7 @@ struct sums {
     uint64_t ejections;
 };
 
-/* Of a cluster that was used, as told so far. */
+/* Of a cluster that was used, as reported so far. */
 struct sw_gw_cstats {
     struct sums told;
     bool shared;              /* counted under 'overflow', without gauges */
@@ -194,7 +194,7 @@ void sw_gw_stats_sweep(struct sw_gw_store *s)
 {
     for (size_t i = s->gone.n; i-- > 0;) {
         struct sw_gw_gone *g = &s->gone.p[i];
-        /* Read before the counts: whoever let go of it counts no more. */
+        /* Read before the counts: a holder that dropped its reference counts no more. */
         bool last = atomic_load_explicit(&g->state->refs, memory_order_acquire) == 1;
 
         tell_gone(s, g);
@@ -237,7 +237,7 @@ void sw_gw_stats_done(struct sw_gw_store *s)
 
 /* ---- all of them ---- */
 
-/* From the start: a counter that appears with its first refusal is one that nobody sees rise. */
+/* From the start: with a counter that appears only with its first refusal, rate() sees no rise. */
 static void tell_refused(struct sw_gw_store *s)
 {
     static const char *const types[SW_GW_TYPES] = {

@@ -9,7 +9,7 @@ struct sw_grpc_call {
     struct sw_list link;
     struct sw_h2stream *stream; /* NULL: waits for the connection, or is gone */
     struct sw_loop *loop;
-    const struct sw_grpc_ops *ops; /* NULL: nobody listens */
+    const struct sw_grpc_ops *ops; /* NULL: no owner */
     void *arg;
     struct sw_grpc_reader reader;
     struct sw_defer again; /* deliver after a pause */
@@ -18,7 +18,7 @@ struct sw_grpc_call {
     bool delivering;
     bool remote_end; /* the other side sends no more */
     bool end_told;   /* on_end was called */
-    bool finished;   /* we said all */
+    bool finished;   /* we sent all */
     bool broken;     /* what still comes is thrown away */
     /* server */
     struct sw_grpc_server *server;

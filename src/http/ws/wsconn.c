@@ -87,7 +87,7 @@ static void on_frame(struct sw_wsconn *c, const struct sw_ws_event *ev)
             c->ops->on_text(c, ev->n);
         break;
     case SW_WS_PING:
-        /* Who asks without reading is not answered. */
+        /* A peer that sends pings without reading gets no pongs. */
         if (sw_wsconn_unsent(c) < PONG_ROOM)
             sw_wsconn_send(c, SW_WS_PONG, ev->p, ev->n);
         break;

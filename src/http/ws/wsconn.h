@@ -90,10 +90,10 @@ static inline struct sw_tls *sw_wsconn_tls(const struct sw_wsconn *c)
 
 /* Instead of attaching io again: closes and frees what it owns, at once, without callbacks. */
 void sw_wsconn_discard(struct sw_wsconn *c);
-/* Closes now, without on_end; on_free follows from the loop. Harmless twice. */
+/* Closes now, without on_end; on_free follows from the loop. Idempotent. */
 void sw_wsconn_close(struct sw_wsconn *c);
 /*
- * Says goodbye (code 0: no close frame) and lingers as sw_conn_close_flushed does, for a peer that
+ * Sends a close frame (code 0: none) and lingers as sw_conn_close_flushed does, for a peer that
  * takes something every SW_CONN_LINGER_MS. Nothing but on_free follows.
  */
 void sw_wsconn_finish(struct sw_wsconn *c, uint16_t code, const char *reason);

@@ -57,7 +57,7 @@ int sw_packet_recv(int sock, void *buf, size_t cap, struct sw_packet *ret)
     *ret = (struct sw_packet){.n = (size_t)n, .fd = -1};
     take_fds(&m, ret);
     ret->cut = (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-    /* An empty packet looks like the end of the connection; nobody here sends one. */
+    /* An empty packet looks like the end of the connection; no peer here sends one. */
     return n == 0 && ret->n_fds == 0 ? SW_EOF : SW_OK;
 }
 

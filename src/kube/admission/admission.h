@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Admission webhooks as data: which requests a configuration wants to see, the AdmissionReview that
- * is sent and the one that comes back. Functions without I/O; calling is for the API server.
+ * Admission webhooks as data: which requests a configuration matches, the AdmissionReview that is
+ * sent and the one that is received. Functions without I/O; calling is for the API server.
  */
 #pragma once
 

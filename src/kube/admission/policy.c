@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a policy says of a request. */
+/* Evaluates a policy for a request. */
 #include "kube/admission/policy.h"
 
 #include "base/def.h"
@@ -44,7 +44,7 @@ static bool pay(struct eval *e, const struct sw_cel_result *r)
     return true;
 }
 
-/* True when all conditions hold; an error counts as the failure policy says. */
+/* True when all conditions hold; an error counts by the failure policy. */
 static bool conditions_hold(struct eval *e, struct sw_cel_run *run)
 {
     const char *why = NULL;

@@ -107,7 +107,7 @@ struct sw_json *managed_bare(const struct sw_smd *c, const struct sw_json *like)
     return v;
 }
 
-/* Parts of a built-in type that are there before anybody says anything belong to nobody. */
+/* Parts of a built-in type that exist before a manager sets anything have no owner. */
 static void put_always(struct sw_arena *a, struct sw_json *v, const struct sw_pb_type *t)
 {
     for (size_t i = 0; t && i < t->nfields; i++) {
@@ -147,7 +147,7 @@ void sw_smd_update(const struct sw_smd *ctx, const struct sw_json *live, struct 
         if (!o.n)
             managed_decode(ctx->arena, kept, &o);
     }
-    /* An object nobody has tracked so far stays that way until somebody applies. */
+    /* An object without managedFields stays so until the first server-side apply. */
     if (o.n || !live) {
         managed_record(ctx, &o, &me, live ? managed_strip(ctx->arena, live) : unborn(ctx, obj),
                        managed_strip(ctx->arena, obj));

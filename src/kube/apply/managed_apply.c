@@ -25,8 +25,8 @@ static struct sw_json *or_bare(const struct apply *x, struct sw_json *v)
 }
 
 /*
- * Takes away what we applied before, do not apply now, and nobody else owns. Containers go only
- * when nothing inside them is owned.
+ * Removes what this manager applied before, does not apply now, and no other manager owns.
+ * Containers go only when nothing inside them is owned.
  */
 static void prune(struct apply *x)
 {
@@ -115,7 +115,7 @@ static struct sw_json *conflict_causes(const struct conflicts *c)
     return list;
 }
 
-/* What kubectl applied the old way and nobody changed since: it may take that over. */
+/* What kubectl applied client-side and no manager changed since: it may take that over. */
 static const struct sw_fset *last_applied_set(const struct sw_smd *c, const struct sw_json *live)
 {
     struct sw_slice text = sw_json_str(sw_json_get(
@@ -257,7 +257,7 @@ static void prepare(struct apply *x, const struct sw_json *live, const struct sw
         managed_add(&x->o, x->me);
 }
 
-/* Everybody else loses what this apply changed. */
+/* All other managers lose what this apply changed. */
 static void settle(struct apply *x)
 {
     struct sw_arena *a = x->c->arena;

@@ -29,14 +29,14 @@ struct managed_owner *managed_find(const struct managed_owners *o, const struct 
 int managed_cmp(const void *x, const void *y);
 /* From managedFields; entries without fieldsV1 are left out, of equal ones the last counts. */
 void managed_decode(struct sw_arena *a, const struct sw_json *list, struct managed_owners *ret);
-/* Into metadata.managedFields, which is taken away where nobody owns anything. */
+/* Into metadata.managedFields, which is removed where there is no owner. */
 void managed_store(struct sw_arena *a, struct sw_json *obj, struct managed_owners *o);
 void managed_drop_empty(struct managed_owners *o);
 /* A member that is a string; empty when it is none. */
 struct sw_slice managed_text(const struct sw_json *v, const char *key);
 /* A shallow copy whose metadata lacks managedFields. */
 struct sw_json *managed_strip(struct sw_arena *a, const struct sw_json *v);
-/* What nobody owns: identity, and what the server fills in. */
+/* Fields without an owner: identity, and what the server fills in. */
 struct sw_fset *managed_never_owned(struct sw_arena *a);
 /* Without what writes of this kind do not change (c->reset). */
 const struct sw_fset *managed_without_reset(const struct sw_smd *c, const struct sw_fset *s);
@@ -44,7 +44,7 @@ struct sw_smd_diff managed_diff(const struct sw_smd *c, const struct sw_json *ol
                                 const struct sw_json *new);
 
 /* ---- managed.c ---- */
-/* The change old -> new made by 'me': everybody else loses what changed. */
+/* The change old -> new made by 'me': all other managers lose what changed. */
 void managed_record(const struct sw_smd *c, struct managed_owners *o,
                     const struct managed_owner *me, const struct sw_json *old,
                     const struct sw_json *new);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owners of fields: read from managedFields and written to it, and what nobody ever owns. */
+/* The owners of fields: read from managedFields and written to it, and fields without an owner. */
 #include "kube/apply/managed_int.h"
 
 #include <stdlib.h>

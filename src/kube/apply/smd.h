@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Structured merge and diff: who owns which field. Ordinary writes record ownership, server-side
- * apply merges a configuration into an object and finds conflicts. All of it is a function of the
- * objects, the schema and the time given.
+ * Structured merge and diff: which manager owns which field. Ordinary writes record ownership,
+ * server-side apply merges a configuration into an object and finds conflicts. All of it is a
+ * function of the objects, the schema and the time given.
  */
 #pragma once
 

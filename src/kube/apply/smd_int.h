@@ -50,7 +50,7 @@ struct smd_kind smd_kind_of(struct smd_place p, const struct sw_json *x, const s
 /* The place of a member; false when the schema does not know it. */
 bool smd_child(const struct sw_smd *c, struct smd_place p, struct sw_slice key,
                struct smd_place *ret, bool *ret_declared);
-/* What tells an item of a list from the others. False: nothing does, *why says so. */
+/* The key of an item of a list. False: it has none, *why has the reason. */
 bool smd_item_pe(const struct sw_smd *c, const struct sw_schema *s, const struct sw_json *v,
                  struct sw_pe *ret, const char **why);
 /* Members in key order: sets are then built by appending. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HorizontalPodAutoscalers: kept for those who scale somewhere else. They are stored as
- * autoscaling/v2; v1 is a view that knows one metric, the CPU, and has the rest in annotations.
+ * HorizontalPodAutoscalers: stored for controllers elsewhere, as autoscaling/v2; v1 is a view that
+ * knows one metric, the CPU, and has the rest in annotations.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs and CronJobs: kept for those who run them somewhere else. Defaults, the labels by which a
- * Job finds its pods, and what may not change. Nothing here runs or completes a Job.
+ * Jobs and CronJobs: stored for controllers elsewhere. Defaults, the labels by which a Job finds
+ * its pods, and immutable fields. Nothing here runs or completes a Job.
  */
 #include <string.h>
 
@@ -161,7 +161,7 @@ static size_t count_fields(struct sw_slice s)
     return n;
 }
 
-/* Five fields, or a word like @daily; what is in the fields is for those who run it. */
+/* Five fields, or a macro like @daily; the controller that runs it checks the fields' values. */
 static void check_schedule(const struct sw_at *at)
 {
     struct sw_slice s = sw_at_text(at);

@@ -22,8 +22,8 @@ void sw_b_special_ip(const struct sw_at *ip);
 /* A host name that is none. */
 void sw_b_no_ip(const struct sw_at *host);
 /*
- * A domain, with a dot behind it or not, of two labels at least when that is asked for. Names that
- * a resolver reads as an IPv4 address ("127.1") are none.
+ * A domain, with a trailing dot or not, with two_labels of two labels at least. Names that a
+ * resolver reads as an IPv4 address ("127.1") are none.
  */
 void sw_b_domain(const struct sw_at *at, bool two_labels);
 /* Go's %#v of a list of strings of a type ("string", "core.IPFamily"). */
@@ -44,7 +44,7 @@ void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec);
 void sw_b_check_pod_spec(const struct sw_at *spec);
 
-/* Those who make pods from a template. */
+/* Workloads, which make pods from a template. */
 void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request says, made to fit the types of the built-in kinds. */
+/* Decodes a request into the types of the built-in kinds. */
 #include "kube/builtin/builtin.h"
 
 #include "base/base64.h"

@@ -373,7 +373,7 @@ static void admit_namespace(struct sw_arena *a, struct sw_json *obj)
     sw_json_put(a, obj, "status", status);
 }
 
-/* The status of a new workload: nobody has looked at it yet. */
+/* The status of a new workload: no controller has observed it yet. */
 static void admit_workload(struct sw_arena *a, const char *type, struct sw_json *obj)
 {
     static const struct {
@@ -400,7 +400,7 @@ static void admit_workload(struct sw_arena *a, const char *type, struct sw_json 
     sw_json_put(a, obj, "status", status);
 }
 
-/* Volumes and claims wait for somebody to bind them. */
+/* Volumes and claims wait for a controller to bind them. */
 static void admit_volume(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *status = sw_json_new_object(a);

@@ -48,7 +48,7 @@ static void check_disguise(const struct sw_at *at)
         sw_ip_is_loopback(&ip) || (ip.family == 4 && ip.b[0] != 0))
         return;
     c = sw_egress_classify(&ip);
-    if (ip.family == 6 && ip.b[0] >= 0xfe) /* said above */
+    if (ip.family == 6 && ip.b[0] >= 0xfe) /* reported above */
         return;
     if (c == SW_EGRESS_LOOPBACK || c == SW_EGRESS_LINK_LOCAL || c == SW_EGRESS_UNSPECIFIED)
         sw_at_invalid_text(at,
@@ -107,7 +107,7 @@ void sw_b_no_ip(const struct sw_at *host)
 
 /* ---- Endpoints ---- */
 
-/* The node an address was said to be on; NULL when nothing was said. */
+/* The nodeName of an address in the old object; NULL: none. */
 static const struct sw_json *old_node(const struct sw_json *old, struct sw_slice ip)
 {
     static const char *const lists[] = {"addresses", "notReadyAddresses"};

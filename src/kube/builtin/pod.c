@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods: defaults and the rules that matter to those who keep pods without running them. Their spec
- * is free JSON here, so every step looks before it trusts a type.
+ * Pods: defaults and the rules that matter to a server that stores pods without running them. Their
+ * spec is free JSON here, so every step checks a type before it trusts it.
  */
 #include <string.h>
 

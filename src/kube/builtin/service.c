@@ -7,7 +7,7 @@
 
 #include "kube/builtin/service_int.h"
 
-/* 10.96.0.0/12; the first 256 addresses are left to those who ask for one by name. */
+/* 10.96.0.0/12; the first 256 addresses are left to Services that request a certain one. */
 static const uint32_t net_base = 0x0a600000;
 enum { NET_SIZE = 1 << 20, NET_STATIC = 256 };
 

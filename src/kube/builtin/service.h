@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a Service gets from the server beyond defaults: cluster addresses, families and node ports,
- * and what goes when its type changes. Pure: who uses which address is asked of the pool.
+ * and what goes when its type changes. Pure: the pool knows which addresses are in use.
  */
 #pragma once
 

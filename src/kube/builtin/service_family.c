@@ -142,7 +142,7 @@ void svc_settle_families(struct svc_settle *s)
     infer_families(s);
     if (s->e->n)
         return;
-    /* Nobody serves a headless service without selector: it may claim any family. */
+    /* No proxy serves a headless service without selector: it may claim any family. */
     if (asks_headless(s->spec) && !sw_json_len(sw_json_find(s->spec, "selector")))
         add_other_family(s);
     else

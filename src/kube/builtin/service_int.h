@@ -82,7 +82,7 @@ void svc_keep_own_ports(struct svc_settle *s);
 int svc_take_new_ports(struct svc_settle *s);
 int svc_take_changed_ports(struct svc_settle *s);
 int svc_take_health_check(struct svc_settle *s);
-/* Every node port that is asked for is one of the stored spec. */
+/* Every requested node port is one of the stored spec. */
 bool svc_no_new_node_port(const struct svc_settle *s);
 
 /* ---- builtin_service_check_ip.c ---- */

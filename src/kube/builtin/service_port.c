@@ -97,7 +97,7 @@ static bool gives_ports(const struct sw_json *spec)
            sw_json_true(sw_json_find(spec, "allocateLoadBalancerNodePorts"));
 }
 
-/* The node port of an earlier entry with the same port (up to 'before'), or one asked for. */
+/* The node port of an earlier entry with the same port (up to 'before'), or a requested one. */
 static int64_t shared_port(const struct sw_json *ports, size_t before, int64_t port)
 {
     for (size_t i = 0; i < before && i < sw_json_len(ports); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about Services that are valid. */
+/* Warnings about Services that are valid. */
 #include <arpa/inet.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The types below Pods, Nodes and those who make pods, in the notation of builtin_types.c. Field
- * numbers are those of the published API.
+ * The types below Pods, Nodes and workloads, in the notation of builtin_types.c. Field numbers are
+ * those of the published API.
  */
 #include "kube/builtin/builtin_int.h"
 

@@ -124,7 +124,7 @@ static void need_key(const struct sw_at *data, const char *key)
         sw_at_required(at, NULL);
 }
 
-/* A key that holds a JSON object. What it holds is secret: only what is wrong is told. */
+/* A key that holds a JSON object. Its value is secret: errors name the defect only. */
 static void need_json(const struct sw_at *data, const char *key)
 {
     const struct sw_at *at = SW_KEY(data, sw_slice_str(key));

@@ -66,7 +66,7 @@ static bool equal_but(struct sw_arena *a, const struct sw_json *x, const struct 
 
 void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old)
 {
-    /* Whoever binds a claim names the volume. */
+    /* The controller that binds a claim sets volumeName. */
     static const char *const bind[] = {"volumeName", NULL};
     static const char *const grow[] = {"resources", "volumeAttributesClassName", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
@@ -86,7 +86,7 @@ void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old)
                               "volumeAttributesClassName for bound claims");
 }
 
-/* Every member of a volume's spec that is not one of these says where its data is. */
+/* Every member of a volume's spec that is not one of these is a volume source. */
 static bool is_source(struct sw_slice key)
 {
     static const char *const others[] = {"capacity",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers: kept for those who
- * run them somewhere else. Defaults and the rules between selector and template; nothing here makes
+ * Deployments, ReplicaSets, DaemonSets, StatefulSets and ReplicationControllers: stored for
+ * controllers elsewhere. Defaults and the rules between selector and template; nothing here makes
  * pods.
  */
 #include <string.h>

@@ -566,7 +566,7 @@ void cel_check(struct sw_cel *c)
 
     c->slots = SLOT_FIRST + (c->scope ? VAR_FIXED + (int)c->nvars : 0);
     t = check(&k, c->root);
-    if (!t || c->scope) /* what admission expressions must be is judged by whoever compiles them */
+    if (!t || c->scope) /* compilers of admission expressions check the type */
         return;
     if ((c->flags & SW_CEL_WANT_STRING) ? t->k != CEL_STRING : t->k != CEL_BOOL) {
         c->unplaced = t->k != CEL_DYN;

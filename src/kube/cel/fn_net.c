@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* URLs, addresses and prefixes. Values keep their text; parts are found when they are asked for. */
+/* URLs, addresses and prefixes. Values keep their text; parts are parsed on access. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>

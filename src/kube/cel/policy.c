@@ -232,7 +232,7 @@ struct cel_val cel_run_variable(struct cel_env *env, int slot)
     return *v;
 }
 
-/* authorizer.requestResource: what the request itself asks for. */
+/* authorizer.requestResource: the resource of the request itself. */
 struct cel_val cel_run_request_resource(struct cel_env *env)
 {
     const struct sw_json *q = env->run->in->request;

@@ -36,7 +36,7 @@ SW_NODISCARD int sw_cel_compile_policy(struct sw_arena *a, struct sw_slice src,
                                        const struct sw_cel_scope *scope, enum sw_cel_want want,
                                        struct sw_cel **ret, const char **ret_why);
 
-/* An access that an expression asks about. Slices live in the arena of the run. */
+/* An access that an expression checks. Slices live in the arena of the run. */
 struct sw_cel_access {
     struct sw_slice path; /* not a resource when given */
     bool is_path;

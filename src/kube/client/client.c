@@ -167,7 +167,7 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
 
     (void)http;
     call->status = msg->status;
-    /* A date is allowed too; nobody sends one here. */
+    /* A date is allowed too; API servers do not send one. */
     if (after && sw_slice_to_u64(*after, 3600, &s))
         call->retry_after_ns = s ? s * SW_NS_PER_S : 1;
     if (!date || !sw_http_date_parse(*date, &call->date_s))

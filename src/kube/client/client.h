@@ -40,7 +40,7 @@ SW_NODISCARD struct sw_kube_client *sw_kube_client_new(struct sw_loop *l,
                                                        struct sw_kube_config *cfg,
                                                        const struct sw_kube_client_opts *o,
                                                        struct sw_err *err);
-/* Ends everything under way: calls and watches hear SW_ECLOSED. Not from inside a callback. */
+/* Ends everything under way: calls and watches fail with SW_ECLOSED. Not from inside a callback. */
 void sw_kube_client_free(struct sw_kube_client *c);
 struct sw_loop *sw_kube_client_loop(const struct sw_kube_client *c);
 /* Namespace of the configuration's context. */
@@ -97,7 +97,7 @@ struct sw_kube_lister;
 struct sw_kube_list_cbs {
     /* One page; items and their list. The arena may be moved out. */
     void (*page)(void *arg, const struct sw_json *items, struct sw_arena *arena);
-    /* Pages before this are void: the server asked to begin anew. */
+    /* Pages before this are void: the server requires a new list. */
     void (*restart)(void *arg);
     /* The end: SW_OK with the list's resourceVersion, or what went wrong. */
     void (*done)(void *arg, const struct sw_kube_reply *r, struct sw_slice resource_version);

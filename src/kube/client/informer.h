@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A local copy of all objects of one kind, kept current by list and watch. Handlers hear of every
- * change exactly once and in order; a server that restarts, closes, expires revisions or is away
- * for a while only delays them. Everything runs on the loop's thread; the objects themselves are
- * immutable and may be read and released anywhere.
+ * A local copy of all objects of one kind, kept current by list and watch. Handlers get every
+ * change exactly once and in order; a server that restarts, closes, expires revisions or is
+ * unreachable for a while only delays them. Everything runs on the loop's thread; the objects
+ * themselves are immutable and may be read and released anywhere.
  */
 #pragma once
 
@@ -64,9 +64,9 @@ struct sw_informer_opts {
     const char *label_selector;
     const char *field_selector;
     uint32_t page;   /* objects per page of a list [500] */
-    bool plain_list; /* do not ask for a streaming list first */
-    bool optional;   /* a kind the server does not have (404) counts as empty, and is asked for
-                        again from time to time */
+    bool plain_list; /* do not request a streaming list first */
+    bool optional;   /* a kind the server does not have (404) counts as empty, and is listed again
+                        from time to time */
     bool needed;     /* the same, but see sw_kube_synced */
     bool slim;       /* keep objects without managedFields */
     bool eager;      /* while the API does not answer, try every second or two; for clients of which
@@ -75,8 +75,8 @@ struct sw_informer_opts {
     bool (*wanted)(const struct sw_kube_obj *o);
     /*
      * Objects are handed out and not kept, for kinds of which there may be a million: the store
-     * knows names and revisions only. Handlers hear of each object as soon as it is read, also
-     * while a list is under way; update's old is NULL, del's last may have nothing but a name. No
+     * knows names and revisions only. Handlers get each object as soon as it is read, also while a
+     * list is under way; update's old is NULL, del's last may have nothing but a name. No
      * sw_informer_get, no sw_informer_list, no resync.
      */
     bool hollow;

@@ -51,7 +51,7 @@ static struct inf_known *known_new(const struct sw_kube_obj *o)
     return k;
 }
 
-/* What handlers get of an object that went while nobody looked. */
+/* What handlers get of an object that was deleted while no watch was open. */
 static struct sw_kube_obj *remains_of(const struct inf_known *k)
 {
     SW_ARENA_AUTO a = {0};

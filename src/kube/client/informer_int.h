@@ -46,7 +46,7 @@ struct sw_informer {
 };
 
 /* ---- informer_store.c ---- */
-/* An object of the store or a new one; takes over the reference. Handlers hear of it. */
+/* An object of the store or a new one; takes over the reference. Calls the handlers. */
 void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o);
 /* last: the state the server deleted; a reference that is taken over, may be NULL. */
 void inf_store_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_obj *last);
@@ -58,7 +58,7 @@ void inf_fresh_clear(struct sw_informer *i);
 /* Takes over the reference. An object we know already in this state is not kept twice. */
 void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o);
 void inf_fresh_del(struct sw_informer *i, struct sw_slice key);
-/* What was read becomes the store; handlers hear the difference. */
+/* What was read becomes the store; handlers get the difference. */
 void inf_replace(struct sw_informer *i);
 
 /* ---- informer_hollow.c ---- */

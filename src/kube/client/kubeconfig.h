@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How to reach a Kubernetes API and who we are there: from kubeconfig files, or from the files a
- * pod finds in its place. What we cannot do (exec plugins, proxies) is refused here, with its name,
- * and not found out later by a connection that goes elsewhere.
+ * How to reach a Kubernetes API and the credentials for it: from kubeconfig files, or from the
+ * service account files of a pod. What we cannot do (exec plugins, proxies) is refused here, with
+ * its name, and not found out later by a connection that goes elsewhere.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ struct sw_kube_config {
     uint16_t port;
     struct sw_slice base;     /* path in front of all others, "" or "/a/b" */
     struct sw_slice tls_name; /* other name to expect in the certificate; empty: the host's */
-    bool insecure;            /* the user asked for no verification */
+    bool insecure;            /* insecure-skip-tls-verify */
     struct sw_kube_blob ca;   /* neither: the system's roots */
     struct sw_kube_blob cert;
     struct sw_kube_blob key;

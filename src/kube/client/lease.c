@@ -78,7 +78,7 @@ static void on_deadline(struct sw_timer *t)
     stop_leading(SW_CONTAINER_OF(t, struct sw_lease, deadline), "could not renew in time");
 }
 
-/* The server confirmed us; the time counts from when we asked, not from when we heard. */
+/* The server confirmed us; the time counts from when the request was sent, not from its answer. */
 static void confirmed(struct sw_lease *l)
 {
     uint64_t now = sw_loop_now(l->loop);
@@ -122,7 +122,7 @@ static void observe(struct sw_lease *l, struct sw_kube_reply *r)
         l->o.other(l->o.arg, sw_lease_holder(l));
 }
 
-/* Somebody else's and not expired, judged by how long we have seen it unchanged. */
+/* Another process holds it and it is not expired, judged by how long we have seen it unchanged. */
 static bool held_by_other(const struct sw_lease *l)
 {
     int64_t s = 0;
@@ -203,8 +203,8 @@ static void write_record(struct sw_lease *l, sw_kube_cb cb, bool release)
 }
 
 /*
- * What will not pass by itself is said once: nobody leads until somebody repairs it. A record that
- * has gone meanwhile is made anew; one that cannot be made has no namespace.
+ * Lasting errors are logged once: no process leads until an operator repairs them. A Lease that was
+ * deleted meanwhile is created anew; one that cannot be created has no namespace.
  */
 static void complain(struct sw_lease *l, const struct sw_kube_reply *r)
 {
@@ -242,7 +242,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 static void judge(struct sw_lease *l)
 {
     if (held_by_other(l)) {
-        l->told = false; /* somebody can */
+        l->told = false; /* another process can lead */
         stop_leading(l, "somebody else leads");
         next_tick(l);
         return;
@@ -359,7 +359,7 @@ static void release_over(struct sw_lease *l)
 
 static void on_released(void *arg, struct sw_kube_reply *r);
 
-/* A renewal was under way when we let go: once more with what came of it. */
+/* A renewal was under way at the release: release once more with its result. */
 static void on_release_read(void *arg, struct sw_kube_reply *r)
 {
     struct sw_lease *l = arg;

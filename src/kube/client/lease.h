@@ -24,24 +24,25 @@ struct sw_lease_opts {
     /* From the loop. lost comes after led only; neither comes from inside sw_lease_release. */
     void (*led)(void *arg);
     void (*lost)(void *arg);
-    void (*other)(void *arg, struct sw_slice identity); /* somebody else leads; may be NULL */
+    void (*other)(void *arg, struct sw_slice identity); /* another process leads; may be NULL */
     void *arg;
 };
 
 /* NULL with SW_EINVAL unless duration > renew_deadline > 1.2 retry. */
 SW_NODISCARD struct sw_lease *sw_lease_new(struct sw_kube_client *c, const struct sw_lease_opts *o,
                                            struct sw_err *err);
-/* Stops without a word: others wait until it expires. Before the client. */
+/* Stops without releasing the Lease: others wait until it expires. Before the client. */
 void sw_lease_free(struct sw_lease *l);
 void sw_lease_start(struct sw_lease *l);
 /*
  * Stops trying and, when leading, gives the lease back so that others need not wait. Leading ends
- * at once; done (may be NULL) comes from the loop when the server knows, or could not be told.
+ * at once; done (may be NULL) comes from the loop when the server has stored that, or the write
+ * failed.
  */
 void sw_lease_release(struct sw_lease *l, void (*done)(void *arg), void *arg);
 
 bool sw_lease_is_leader(const struct sw_lease *l);
-/* Who holds it as far as we know; empty: nobody. */
+/* The holder as last seen; empty: none. */
 struct sw_slice sw_lease_holder(const struct sw_lease *l);
 struct sw_slice sw_lease_identity(const struct sw_lease *l);
 /* Of the object as last seen; empty: not seen yet. */

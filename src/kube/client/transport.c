@@ -148,7 +148,7 @@ static bool load_token(struct sw_kube_transport *t)
     else if (c->username.p)
         auth = basic_auth(c);
     if (auth && !c->tls) {
-        /* Everybody on the way could read it. */
+        /* Every hop on the path could read it. */
         if (!t->http)
             sw_log_warn("kube", "credentials are not sent to a server without TLS");
         sw_free(auth);

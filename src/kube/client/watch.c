@@ -229,7 +229,7 @@ struct sw_kube_watch *sw_kube_watch(struct sw_kube_client *c, const struct sw_ku
     sw_kube_frames_init(&w->frames, c->event_max);
     sw_list_push_back(&c->watches, &w->link);
     list.verb = SW_KUBE_LIST;
-    /* The server closes at the time asked for; one that does not is gone. */
+    /* The server closes at the requested time; one that does not is gone. */
     ho.silence_ns = (p.timeout_s + SLACK_S) * SW_NS_PER_S;
     if (c->closing) {
         (void)sw_err_set(&w->early, SW_ECLOSED, "client closed");

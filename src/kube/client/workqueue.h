@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A queue of keys to look at. A key waits once however often it is added; one that is added while
- * it is being worked on comes again afterwards; failures come back later and later. For one loop.
+ * it is being worked on is queued again afterwards; failures are retried with growing delays. For
+ * one loop.
  */
 #pragma once
 
@@ -19,7 +20,7 @@ struct sw_workqueue_opts {
     uint64_t backoff_most_ns;  /* [1000 s] */
     double rate;               /* repetitions per second, all keys together [10] */
     double burst;              /* [100] */
-    /* Called from the loop when there are keys to take and nobody was told yet. */
+    /* Called from the loop when there are keys to take and it was not called for them yet. */
     void (*ready)(struct sw_workqueue *q, void *arg);
     void *arg;
 };

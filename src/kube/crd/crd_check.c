@@ -198,7 +198,7 @@ static struct sw_slice other_stored(const struct sw_json *obj)
     return sw_slice("", 0);
 }
 
-/* Said once, when the CRD is written: reads and writes of these versions will fail. */
+/* A warning when the CRD is written: reads and writes of these versions will fail. */
 static void warn_unserved(const struct sw_json *obj, struct sw_field_errs *e)
 {
     const struct sw_json *versions = sw_json_walk(obj, "spec", "versions", NULL);

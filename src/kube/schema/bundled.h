@@ -16,7 +16,7 @@
 /* "false": the role is the user's alone. Kubernetes' own annotation. */
 #define SW_BUNDLED_AUTOUPDATE "rbac.authorization.kubernetes.io/autoupdate"
 
-/* The user asked for the object to be left as it is. */
+/* The user opted the object out of updates. */
 bool sw_bundled_hands_off(const struct sw_json *obj);
 /*
  * The rules a role should have: 'bundled' is delivered now. 'before' was delivered by releases that

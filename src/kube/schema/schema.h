@@ -103,7 +103,7 @@ struct sw_schema_set {
     SW_VEC(struct sw_regex *) regexes;
     size_t regex_size; /* of all of them */
     SW_VEC(struct sw_cel *) cels;
-    void (*cel_free)(struct sw_cel *c); /* of the cels; set by whoever compiles rules */
+    void (*cel_free)(struct sw_cel *c); /* of the cels; set by the compiler of rules */
     struct sw_schema *root;
 };
 

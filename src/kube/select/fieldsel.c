@@ -107,7 +107,7 @@ int sw_field_selector_parse(struct sw_arena *a, struct sw_slice in, struct sw_fi
     return SW_OK;
 }
 
-/* Events: who reported them, in the old field or the new one. */
+/* The reporter of an event, in the old field or the new one. */
 static struct sw_slice event_source(const struct sw_json *obj)
 {
     struct sw_slice s = sw_json_str(sw_json_walk(obj, "source", "component", NULL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cells of those who make pods. */
+/* Cells of workloads. */
 #include "kube/select/selector.h"
 #include "kube/table/table_int.h"
 #include "kube/text.h"

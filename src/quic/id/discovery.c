@@ -155,7 +155,7 @@ struct sw_discovery *sw_discovery_start(struct sw_dns_stub *s, const struct sw_n
     d->cb = cb;
     d->arg = arg;
     (void)sw_nodeid_z32(id, head + 6);
-    /* An origin too long to carry a node: the name below it is asked for and not found. */
+    /* An origin too long to prefix with a node's label: query the origin, which finds nothing. */
     if (sw_dns_name_join(sw_slice_str(head), origin, &d->name, NULL) != SW_OK)
         d->name = *origin;
     d->lookup = sw_dns_stub_txt(s, &d->name, on_txt, d);

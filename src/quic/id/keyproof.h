@@ -4,10 +4,10 @@
  *
  * The challenge is what the API server chose for the object: its uid, random and used once, and the
  * resourceVersion the device saw, which only grows. The device signs both with the object's
- * namespace and name and its own NodeID, and puts the signature into an annotation. Anybody who can
- * read the object can check it, and nobody has to keep a nonce: a proof copied to another object
- * has the wrong uid, one of an earlier key the wrong NodeID. Of two Connectors with proofs of one
- * key the one signed later, by resourceVersion, is where the device is now.
+ * namespace and name and its own NodeID, and puts the signature into an annotation. Every reader of
+ * the object can verify it, and no nonce has to be stored: a proof copied to another object has the
+ * wrong uid, one of an earlier key the wrong NodeID. Of two Connectors with proofs of one key the
+ * one signed later, by resourceVersion, is where the device is now.
  *
  * The message begins with a text of its own and is longer than 100 bytes, so that nothing that TLS
  * (64 blanks first), a relay (a digest of 32 bytes) or pkarr ("3:seqi") makes a device sign is one.

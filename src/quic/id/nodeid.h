@@ -28,7 +28,7 @@ SW_NODISCARD int sw_nodeid_parse(struct sw_slice in, struct sw_nodeid *ret, stru
 /* 52 characters of z-base-32. SW_EINVAL. */
 SW_NODISCARD int sw_nodeid_parse_z32(struct sw_slice in, struct sw_nodeid *ret, struct sw_err *err);
 
-/* Where a node may be reached. Borrowed from an arena or from whoever made it. */
+/* Addresses of a node. Borrowed from an arena or from the maker. */
 struct sw_quic_target {
     struct sw_nodeid id;
     struct sw_slice relay; /* URL of its home relay; empty: none */

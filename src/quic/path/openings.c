@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Before anybody dials: a node behind a NAT sends small datagrams to the gateways that may dial it,
- * at the pace NATs need to keep a mapping. That lets the gateways' packets in, and the answers say
- * which address the NAT made of ours. Gateways answer whoever knows their NodeID, with as many
- * bytes as were asked with and nothing but the asker's own address.
+ * Before a dial: a node behind a NAT sends small datagrams to the gateways that may dial it, at the
+ * pace NATs need to keep a mapping. That lets the gateways' packets in, and the answers carry the
+ * address the NAT made of ours. Gateways answer every node that knows their NodeID, with as many
+ * bytes as the question had and nothing but the sender's own address.
  */
 #include <string.h>
 
@@ -17,8 +17,8 @@
 enum {
     SEEN_MAX = 4, /* observed by relays */
     ANSWERS_PER_SECOND = 5000,
-    ASKS_PER_SECOND = 100, /* who writes annotations names the places, as often as it likes */
-    NEWS_PER_SECOND = 10,  /* relays and gateways say what they like, too */
+    ASKS_PER_SECOND = 100, /* writers of annotations choose the addresses and the rate of changes */
+    NEWS_PER_SECOND = 10,  /* relays and gateways report addresses at any rate, too */
     QUICK = 4,             /* questions in a row before the pace of the NAT */
 };
 
@@ -35,7 +35,7 @@ struct opening {
     uint64_t next_ns;
     bool waiting; /* for the answer: a second one is not looked at */
     uint8_t unanswered;
-    struct sw_addr seen; /* family 0: not told */
+    struct sw_addr seen; /* family 0: not reported */
     uint64_t seen_ns;
 };
 
@@ -137,7 +137,7 @@ bool sw_quic_mapping_varies(const struct sw_quic *q, uint8_t family)
     return false;
 }
 
-/* Everybody who is told where we are should hear of it. */
+/* Sends the new candidates to the peers of all connections. */
 static void spread(struct sw_qopenings *s)
 {
     struct sw_quic *q = s->q;
@@ -155,7 +155,7 @@ static void on_later(struct sw_timer *t)
     spread(SW_CONTAINER_OF(t, struct sw_qopenings, later));
 }
 
-/* At once, but what changes all the time is told once a second. */
+/* At once, but frequent changes are sent once a second. */
 static void changed(struct sw_quic *q, bool mapped)
 {
     struct sw_qopenings *s = q->openings;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The paths of a connection (path_table.c), and which is taken. A dial sends everywhere until
- * the first answer; a connection on a relay keeps trying direct addresses, one on a direct path
- * that falls silent goes back to the relay. Only who dialled can move (RFC 9000, 9); an accepted
- * connection follows its peer.
+ * The paths of a connection (table.c), and which is taken. A dial sends everywhere until the
+ * first answer; a connection on a relay keeps trying direct addresses, one on a direct path that
+ * falls silent goes back to the relay. Only the dialling side can migrate (RFC 9000, 9); an
+ * accepted connection follows its peer.
  */
 #include <ngtcp2/ngtcp2.h>
 
@@ -40,8 +40,8 @@ static bool is_candidate(const struct sw_qroutes *d, const struct sw_qroute *r)
 
 /*
  * A peer behind a NAT that got another address, or forgot its flows: its packets come from
- * elsewhere, and ours do not arrive. Where they came from is tried like any other path: who only
- * copied a packet cannot answer there.
+ * elsewhere, and ours do not arrive. Their source is tried like any other path: an attacker that
+ * only copied a packet cannot answer there.
  */
 static void note_stray(struct sw_qconn *c, const struct sw_qroute *from)
 {
@@ -73,8 +73,8 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
     if (p && !c->dial)
         p->route.local = from->local;
     /*
-     * Who dialled decides the paths: a stray packet, above all one that comes by a relay that was
-     * left, may carry a stateless reset for an ID that was retired with that path.
+     * The dialling side decides the paths: a stray packet, above all one that comes by a relay that
+     * was left, may carry a stateless reset for an ID that was retired with that path.
      */
     if (p)
         return p;
@@ -262,8 +262,8 @@ static bool has_relay(const struct sw_qroutes *d)
 }
 
 /*
- * While something is under way silence must be noticed quickly: who only reads sends nothing whose
- * answer would be missed.
+ * While a stream is open silence must be noticed quickly: a side that only reads sends nothing
+ * whose acknowledgement could be missed.
  */
 static void choose_keepalive(struct sw_qconn *c)
 {
@@ -480,8 +480,8 @@ void sw_qpath_network_changed(struct sw_qconn *c)
 }
 
 /*
- * Who dialled moves at once. Who accepted takes the peer's next packet for one of another path,
- * which ngtcp2 answers with a challenge on the new path.
+ * The dialling side migrates at once. The accepting side takes the peer's next packet for one of
+ * another path, which ngtcp2 answers with a PATH_CHALLENGE on the new path.
  */
 bool sw_qpath_renew(struct sw_qconn *c)
 {

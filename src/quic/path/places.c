@@ -40,7 +40,7 @@ void sw_qplaces_name(struct sw_qplaces *s, const struct sw_qroute *routes, size_
     s->named = k;
 }
 
-/* Whoever copies pings and sends them from anywhere must not keep the peer's own ones out. */
+/* Pings that an attacker replays from other addresses must not keep the peer's own ones out. */
 static struct sw_qplace *oldest_unanswered(struct sw_qplaces *s)
 {
     struct sw_qplace *oldest = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Direct paths of a connection that runs through a relay. Both ends tell each other where they may
- * be, inside the connection; both send small datagrams to all of these places at once, which opens
- * the NATs in front of them; who dialled moves to the place that answers (path.c). A peer that
- * never answers the first message is not one of ours: nothing more is sent to it.
+ * Direct paths of a connection that runs through a relay. Both ends send each other their
+ * candidates inside the connection; both probe all of these at once, which opens the NATs in front
+ * of them; the dialling side migrates to the one that answers (path.c). A peer that never answers
+ * the first message does not speak this protocol: nothing more is sent to it.
  */
 #include <string.h>
 
@@ -49,14 +49,14 @@ struct sw_qreach {
     struct sw_qbucket strangers; /* pongs to where no place is known */
     uint64_t seen[SEEN_PINGS];   /* pings that were answered: the first bytes of their sums */
     size_t n_seen;
-    struct sw_reach peer; /* as last heard; seq 0: not yet */
+    struct sw_reach peer; /* as last received; seq 0: not yet */
     struct sw_qplaces places;
     uint64_t began_ns;
-    uint64_t round_ns; /* next one, of who dialled, while on the relay */
+    uint64_t round_ns; /* next one, on the dialling side, while on the relay */
     uint8_t rounds;
     uint64_t look_ns; /* next one */
     uint64_t looked_ns;
-    bool failed; /* said that no direct path was found */
+    bool failed; /* logged that no direct path was found */
 };
 
 static void step(struct sw_qreach *r);
@@ -78,7 +78,7 @@ static bool by_relay(const struct sw_qreach *r)
 
 /* ---- places ---- */
 
-/* A peer names any address it likes: the filter of the endpoint has the last word. */
+/* A peer may name any address: the filter of the endpoint decides. */
 bool sw_qprobe_allowed(const struct sw_quic *q, const struct sw_addr *a)
 {
     enum sw_addr_reach reach = sw_addr_reach(&a->ip);
@@ -121,7 +121,7 @@ static void tell(struct sw_qreach *r)
     m.n = sw_quic_candidates(q, m.addrs);
     m.varies[0] = sw_quic_mapping_varies(q, 4);
     m.varies[1] = sw_quic_mapping_varies(q, 6);
-    (void)!sw_qconn_datagram(r->c, buf, sw_reach_write(&m, buf)); /* lost: told again */
+    (void)!sw_qconn_datagram(r->c, buf, sw_reach_write(&m, buf)); /* lost: sent again */
 }
 
 /* A new number makes the peer probe, too. */
@@ -204,7 +204,7 @@ static void ping_back(struct sw_qreach *r, struct sw_qplace *k, const struct sw_
         sw_qplace_begin(k, now); /* one that was sent before would count as a copy */
 }
 
-/* Who can read pings can send them again, from any address. p: the bytes. */
+/* An observer of pings can replay them, from any address. p: the bytes. */
 static bool is_copy(struct sw_qreach *r, const uint8_t *p)
 {
     uint64_t sum;
@@ -283,7 +283,7 @@ static uint64_t over_ns(const struct sw_qreach *r)
     return r->began_ns + ping_at_ms[PLACE_PINGS] * SW_NS_PER_MS;
 }
 
-/* Once a connection: what an operator asks who wonders why everything passes the relay. */
+/* Logged once a connection, for operators who wonder why traffic stays on the relay. */
 static void say_failed(struct sw_qreach *r)
 {
     char id[SW_NODEID_SHORT];
@@ -440,7 +440,7 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
         return true;
     }
     if (!c->reach && c->dialled)
-        return true; /* nobody was asked */
+        return true; /* unsolicited: we sent no candidates */
     if (!c->reach) {
         reach_new(c);
         c->reach->seq = 1;
@@ -471,7 +471,7 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
     return true;
 }
 
-/* ---- what path.c asks ---- */
+/* ---- for path.c ---- */
 
 bool sw_qreach_pending(const struct sw_qconn *c)
 {

@@ -11,7 +11,7 @@
 #define RELAY_IDLE_NS     (60 * SW_NS_PER_S)
 #define RELAY_LINES_PER_S 2
 
-/* ---- what a relay says ---- */
+/* ---- callbacks of a relay ---- */
 
 static void on_packets(void *arg, const struct sw_nodeid *from, uint8_t ecn, uint8_t *p, size_t n,
                        size_t segment)
@@ -102,7 +102,7 @@ static struct sw_qrelay *find_relay(struct sw_quic *q, const struct sw_relay_url
     return NULL;
 }
 
-/* The token, if this is the relay it is for. Whoever else sees it can use the relay as we can. */
+/* The token, if this is the relay it is for. Any other server that sees it could use the relay. */
 static struct sw_slice token_for(struct sw_quic *q, struct sw_slice url,
                                  const struct sw_relay_url *u)
 {
@@ -185,7 +185,7 @@ void sw_qrelays_sweep(struct sw_quic *q, bool all)
     SW_LIST_FOREACH (it, &q->relays) {
         struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
 
-        /* One that was taken off the list goes at once, whoever uses it. */
+        /* A relay that was taken off the list is closed at once, even in use. */
         if (all || (!r->home && q->cfg.relay_allowed && !allowed(q, r->url, r)) ||
             (!r->home && now - sw_relay_client_last_used(r->client) > RELAY_IDLE_NS && !in_use(r)))
             relay_free(r);

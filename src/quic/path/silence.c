@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A peer that owes an answer and is not heard. QUIC asks again ever more seldom: after a silence of
- * ten seconds the next probe may be ten more away, and by then the peer has given up. So the last
- * probe is sent again, byte for byte, every second. Where the network was away it arrives as new
- * and is acknowledged, which brings everything else; where it did arrive before, it is dropped as
- * the copy it is.
+ * A peer that owes an acknowledgement and does not send. QUIC probes ever more seldom (PTO
+ * doubles): after a silence of ten seconds the next probe may be ten more away, and by then the
+ * peer has given up. So the last probe is sent again, byte for byte, every second. After an outage
+ * it arrives as new and is acknowledged, which brings everything else; where it did arrive before,
+ * it is dropped as a duplicate.
  */
 #include <ngtcp2/ngtcp2.h>
 
@@ -13,10 +13,10 @@
 #include "quic/core.h"
 
 #define REPEAT_NS SW_NS_PER_S
-#define ASK_NS    (3 * SW_NS_PER_S)  /* then relays have to show that they are there */
-#define GONE_NS   (25 * SW_NS_PER_S) /* after this nobody is waited for */
+#define ASK_NS    (3 * SW_NS_PER_S)  /* then relays have to answer a ping */
+#define GONE_NS   (25 * SW_NS_PER_S) /* after this the peer is given up */
 
-/* The peer was asked for an answer again and again, for a second at least. */
+/* The peer left probes (PTO) unanswered, for a second at least. */
 static bool owes_answer(const struct sw_qconn *c)
 {
     ngtcp2_conn_stat st;
@@ -27,7 +27,7 @@ static bool owes_answer(const struct sw_qconn *c)
     return st.pto_count > 0;
 }
 
-/* What is sent to an address nobody has proved to be the peer's is ngtcp2's to limit. */
+/* ngtcp2 limits what is sent to an address that is not validated. */
 static bool may_repeat(const struct sw_qconn *c)
 {
     return c->probe.p && c->probe.path == c->paths.now &&
@@ -54,8 +54,8 @@ void sw_qsilence_end(struct sw_qconn *c)
 }
 
 /*
- * Who dialled falls back to our relay: a connection to it that died with the address of a NAT would
- * be noticed only when we send something, or at the next ping.
+ * The dialling side falls back to our relay: a connection to it that died with the address of a NAT
+ * would be noticed only when we send something, or at the next ping.
  */
 static uint64_t ask_due(const struct sw_qconn *c)
 {
@@ -72,7 +72,7 @@ static void ask_relays(struct sw_qconn *c)
         sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
 }
 
-/* When the peer is asked again, or given up. */
+/* When the probe is repeated, or the peer given up. */
 static uint64_t repeat_due(const struct sw_qconn *c)
 {
     uint64_t gone = c->heard_at_ns + GONE_NS;

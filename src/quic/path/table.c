@@ -42,8 +42,9 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
 
 /*
  * Several paths may have one route, when the network changed or became slower: then the present one
- * is meant. Who accepted moves to a renewed path by taking the peer's next packet for one of it;
- * who dialled is there already, or has left it again: ngtcp2 drops packets of a path that was left.
+ * matches. The accepting side moves to a renewed path by taking the peer's next packet for one of
+ * it; the dialling side is there already, or has left it again: ngtcp2 drops packets of a path that
+ * was left.
  */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
@@ -111,10 +112,10 @@ struct sw_qpathlib {
 
 /*
  * A unique local address (RFC 4193) that exists nowhere, another one for every path at both ends.
- * Who dials needs that to move. Who accepts needs it, too: ngtcp2 0.12 otherwise keeps the
- * connection ID of the old path for the new one, and when a third path follows before the second is
- * validated, retires that ID while it still holds it as the fallback. From then on it counts the ID
- * and accuses the peer of giving too many, or goes back to it.
+ * The dialling side needs that to migrate. The accepting side needs it, too: ngtcp2 0.12 otherwise
+ * keeps the connection ID of the old path for the new one, and when a third path follows before the
+ * second is validated, retires that ID while it still holds it as the fallback. From then on it
+ * counts the ID and accuses the peer of giving too many, or goes back to it.
  */
 static void put_addr(struct sockaddr_in6 *sa, uint8_t side, uint16_t id)
 {

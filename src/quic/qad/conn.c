@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turns of a connection of address discovery: packets, timers, what is said, and the end. */
+/* The turns of a connection of address discovery: packets, timers, reports, and the end. */
 #include <ngtcp2/ngtcp2.h>
 #include <stdio.h>
 #include <string.h>

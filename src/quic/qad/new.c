@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a connection of address discovery begins: what ngtcp2 is told, and what it tells. */
+/* How a connection of address discovery begins: settings and callbacks of ngtcp2. */
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
 #include <string.h>
@@ -177,7 +177,7 @@ static void fill_settings(const struct sw_qadc *c, ngtcp2_settings *s, ngtcp2_tr
     ngtcp2_transport_params_default(p);
     p->max_idle_timeout = IDLE_S * NGTCP2_SECONDS;
     p->active_connection_id_limit = 4;
-    /* Not said to the peer (handshake_qad.c): ngtcp2 takes reports as DATAGRAM frames. */
+    /* Not sent to the peer (handshake_qad.c): ngtcp2 takes reports as DATAGRAM frames. */
     p->max_datagram_frame_size = c->server ? 0 : SW_QAD_DATAGRAM_FRAME;
 }
 

@@ -34,7 +34,7 @@
 struct sw_tls_cred;
 
 enum {
-    SW_QAD_PORT = 7842, /* UDP, unless a relay says otherwise */
+    SW_QAD_PORT = 7842, /* UDP, unless a relay names another */
 };
 
 /* The pin of the certificate a credential shows. SW_EINVAL: it has none. */
@@ -67,7 +67,7 @@ struct sw_qad_client_config {
 /* The first packet is sent from the loop. NULL: SW_EINVAL, no TLS session can be made. */
 SW_NODISCARD struct sw_qad_client *
 sw_qad_client_new(struct sw_loop *l, const struct sw_qad_client_config *cfg, struct sw_err *err);
-/* Says goodbye as iroh does (application code 1, "finished"). Not ended. Accepts NULL. */
+/* Closes as iroh does (application code 1, "finished"). Not ended. Accepts NULL. */
 void sw_qad_client_free(struct sw_qad_client *c);
 /*
  * A datagram the endpoint received. True: it was for this client and is used up; false: it is from
@@ -75,7 +75,7 @@ void sw_qad_client_free(struct sw_qad_client *c);
  */
 bool sw_qad_client_packet(struct sw_qad_client *c, const struct sw_addr *from, uint8_t *p,
                           size_t n);
-/* The network changed: asks again at once. */
+/* The network changed: queries again at once. */
 void sw_qad_client_probe(struct sw_qad_client *c);
 /* Smoothed round trip to the relay; 0: not known yet. */
 uint64_t sw_qad_client_rtt_ns(const struct sw_qad_client *c);
@@ -84,7 +84,7 @@ uint64_t sw_qad_client_rtt_ns(const struct sw_qad_client *c);
 
 struct sw_qad_server;
 
-/* Words for counters; refusals have a word each. */
+/* Counter labels; each kind of refusal has its own. */
 enum sw_qad_event {
     SW_QAD_INCOMING,    /* a handshake began */
     SW_QAD_ESTABLISHED, /* and is done */
@@ -109,7 +109,7 @@ struct sw_qad_server_config {
 /* NULL: SW_ESYS, the port cannot be bound. Handshakes are dropped until a credential is set. */
 SW_NODISCARD struct sw_qad_server *
 sw_qad_server_new(struct sw_loop *l, const struct sw_qad_server_config *cfg, struct sw_err *err);
-/* Says goodbye to all clients. Accepts NULL. */
+/* Closes the connections of all clients. Accepts NULL. */
 void sw_qad_server_free(struct sw_qad_server *s);
 /* What is shown from now on; the reference is taken over. */
 void sw_qad_server_set_cred(struct sw_qad_server *s, struct sw_tls_cred *cred);

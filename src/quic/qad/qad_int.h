@@ -47,14 +47,14 @@ struct sw_qadc {
     /* news */
     bool established;
     bool ended;  /* nothing follows; why says what happened */
-    bool failed; /* ended, and not by a goodbye of the peer or by silence */
+    bool failed; /* ended, and not by CONNECTION_CLOSE of the peer or by silence */
     bool fresh;  /* client: 'observed' is new */
     struct sw_addr observed;
     uint64_t observed_seq; /* plus one; 0: none yet */
     char why[QAD_WHY];
     /*
-     * What is to be said: the newest report of a server, a PING of a client. ngtcp2 sends neither
-     * again when it gets lost, as DATAGRAM frames are.
+     * What is to be sent: the newest report of a server, a PING of a client. ngtcp2 retransmits
+     * neither, like DATAGRAM frames.
      */
     uint32_t seq; /* of the newest; 0: none yet */
     bool due;     /* to be sent, or sent again */
@@ -101,7 +101,7 @@ void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct s
 void sw_qadc_write(struct sw_qadc *c);
 /* A PING now. */
 void sw_qadc_ping(struct sw_qadc *c);
-/* Says goodbye, unless it ended already. */
+/* Sends CONNECTION_CLOSE, unless it ended already. */
 void sw_qadc_close(struct sw_qadc *c);
 void sw_qadc_done(struct sw_qadc *c);
 uint64_t sw_qadc_rtt_ns(const struct sw_qadc *c);

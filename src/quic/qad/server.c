@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server of address discovery: sockets, connections by their IDs, and what keeps strangers from
- * using it up: a bound on connections, a rate per address, and a Retry when much is under way, so
- * that only who owns an address can spend what it may.
+ * The server of address discovery: sockets, connections by their IDs, and the limits against
+ * exhaustion: a bound on connections, a rate per address, and a Retry when many handshakes are
+ * under way, so that only the owner of an address can use up its rate.
  */
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
@@ -350,7 +350,7 @@ static void on_packet(struct sw_qad_server *s, const struct in *in)
         sw_qadc_read(&id->conn->c, &in->local, &in->from, in->p, in->n);
         return;
     }
-    /* Whoever wants an answer sends at least as much as it will be. */
+    /* No amplification: a packet must be at least as large as the answer to it. */
     if (in->n < NGTCP2_MAX_UDP_PAYLOAD_SIZE || !(in->p[0] & 0x80) || !s->cred)
         return;
     if ((rc == 0 || rc == NGTCP2_ERR_VERSION_NEGOTIATION) && vc.version != 0 &&

@@ -15,7 +15,7 @@
 enum {
     BACKOFF_MIN_MS = 10,
     BACKOFF_MAX_MS = 16000,
-    RESTART_MAX_MS = 30000, /* patience a relay may ask for */
+    RESTART_MAX_MS = 30000, /* longest restart delay that a relay may request */
     USEFUL_MS = 1000,       /* a connection that lasted is followed by another at once */
     PONG_MIN_MS = 500,
     PONG_MAX_MS = 5000,
@@ -222,7 +222,7 @@ static void denied(struct sw_relay_client *c, const struct sw_relay_frame *f)
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_EDENIED, "relay refused us: %.*s", (int)sw_min(f->n, 100), f->p);
-    /* Said once per run of refusals: attempts go on. */
+    /* Logged once per run of refusals: attempts go on. */
     if (c->attempts == 0)
         sw_log_warn("relay", "'%s': %s", c->url.authority, err.msg);
     rc_lost(c, err.msg);

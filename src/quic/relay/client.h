@@ -24,13 +24,13 @@ struct sw_relay_client_ops {
                     size_t segment);
     /* Authenticated and usable, or not any more; why is for the log. */
     void (*state)(void *arg, bool up, const char *why);
-    /* The relay says this node is not there any more. May be NULL. */
+    /* The relay reports that this node is gone. May be NULL. */
     void (*gone)(void *arg, const struct sw_nodeid *id);
-    /* Something was refused, and logged: a word for a counter. May be NULL. */
+    /* Something was refused, and logged: reason is a counter label. May be NULL. */
     void (*refused)(void *arg, const char *reason);
 };
 
-/* Words for counters. */
+/* Counter labels. */
 #define SW_RELAY_REFUSED_LIST      "relay_not_listed"
 #define SW_RELAY_REFUSED_TOKEN     "relay_token_withheld"
 #define SW_RELAY_REFUSED_CHALLENGE "relay_challenge"
@@ -73,7 +73,7 @@ struct sw_relay_qad {
     const uint8_t *pin;       /* NULL: the certificate must be of 'cred' and for 'host' */
 };
 /*
- * False: not connected, or it offers none. A relay of ours says port and pin in its answer to the
+ * False: not connected, or it offers none. A relay of ours sends port and pin in its answer to the
  * upgrade; of others with https, iroh's port is tried.
  */
 bool sw_relay_client_qad(const struct sw_relay_client *c, struct sw_relay_qad *ret);

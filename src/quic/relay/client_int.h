@@ -33,9 +33,9 @@ struct sw_relay_client {
     bool sign_over_tls;  /* see sw_relay_client_config */
     bool challenge_told; /* the refusal of a challenge was logged */
     struct sw_tls_cred *cred;
-    uint16_t qad_port; /* said in the upgrade; 0: not, or not understood */
+    uint16_t qad_port; /* from the upgrade's response; 0: absent or invalid */
     bool qad_pinned;
-    bool qad_told; /* something about it was said */
+    bool qad_told; /* the upgrade's response had the field */
     uint8_t qad_pin[SW_QAD_PIN];
     uint64_t connect_timeout_ns;
 
@@ -53,7 +53,7 @@ struct sw_relay_client {
     uint64_t used_ns;         /* last packet either way */
     uint64_t ping_ns;         /* when the ping that is not answered yet was sent; 0: none */
     uint64_t rtt_ns;          /* 0: not known */
-    uint64_t restart_ns;      /* the relay asked for that much patience; 0: no */
+    uint64_t restart_ns;      /* restart delay that the relay requested; 0: none */
     uint8_t ping[SW_RELAY_PING_LEN];
     bool pinged; /* a pong came on this connection */
 };

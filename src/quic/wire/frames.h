@@ -27,7 +27,7 @@ bool sw_qread_skip_frame(struct sw_qreader *r, uint64_t type);
  *
  * - an ID below a Retire Prior To is retired each time it is named, the second time is fatal;
  * - a 17th retirement that is not acknowledged, caused by a packet of a new path, is fatal. Only
- *   who accepts is in danger.
+ *   the accepting side is at risk.
  */
 struct sw_qids {
     uint64_t prior; /* the highest Retire Prior To */
@@ -37,7 +37,7 @@ struct sw_qids {
     uint8_t budget; /* bounded: new ones that may come until all is acknowledged */
 };
 
-/* bounded: of who accepts. */
+/* bounded: on the accepting side. */
 void sw_qids_init(struct sw_qids *s, bool bounded);
 /* The budget should be restored as soon as nothing is under way. */
 bool sw_qids_short(const struct sw_qids *s);

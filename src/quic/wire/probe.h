@@ -54,13 +54,13 @@ SW_NODISCARD int sw_probe_read(const uint8_t *p, size_t n, struct sw_probe *ret,
                                struct sw_err *err);
 /* Was p, which sw_probe_read took, made with this key? */
 bool sw_probe_genuine(const uint8_t *p, const uint8_t key[PROBE_KEY]);
-/* The key for questions to a node that nothing is agreed on with: who knows its NodeID has it. */
+/* The key for probes to a node without a connection: derived from its NodeID. */
 void sw_probe_ask_key(const struct sw_nodeid *to, uint8_t ret[PROBE_KEY]);
 
 /*
- * Where one end of a connection may be reached, told to the other end in a DATAGRAM frame. It
- * begins with a quarter stream ID that no stream can have, so a peer that does not know it drops
- * it as a datagram of no flow (RFC 9297, 2.1).
+ * The candidates of one end of a connection, sent to the other end in a DATAGRAM frame. It begins
+ * with a quarter stream ID that no stream can have, so a peer that does not know it drops it as a
+ * datagram of no flow (RFC 9297, 2.1).
  */
 struct sw_reach {
     bool want;      /* the sender has no acknowledgement of its 'seq' yet: answer */

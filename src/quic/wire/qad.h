@@ -28,7 +28,7 @@ enum sw_qad_role {
     SW_QAD_SENDS = 0,
     SW_QAD_RECEIVES = 1,
     SW_QAD_BOTH = 2,
-    SW_QAD_NONE = 3, /* not said */
+    SW_QAD_NONE = 3, /* absent */
 };
 
 enum {
@@ -64,9 +64,9 @@ size_t sw_qad_put_report(uint8_t out[SW_QAD_REPORT_MAX], const struct sw_addr *a
 bool sw_qad_get_report(const uint8_t *p, size_t n, struct sw_addr *ret_at, uint64_t *ret_seq);
 
 /*
- * Both change the frames of an opened 1-RTT packet in place. False: the packet must not go on: a
- * report of ours has the wrong shape; a peer sent DATAGRAM, which nobody offered. Frames that do
- * not parse end the work; judging them is ngtcp2's.
+ * Both change the frames of an opened 1-RTT packet in place. False: the packet must be dropped: a
+ * report of ours has the wrong shape; a peer sent DATAGRAM, which we did not offer. Frames that do
+ * not parse end the work; judging them is left to ngtcp2.
  */
 bool sw_qad_to_wire(uint8_t *p, size_t n);
 bool sw_qad_from_wire(uint8_t *p, size_t n);

@@ -18,7 +18,7 @@ static void store_be32(uint8_t *p, uint32_t v)
 
 enum { TO_RELAY = 1, TO_CLIENT = 2 };
 
-/* What each type is like: who may send it, and how long its body is at least and at most. */
+/* Each frame type: which side may send it, and the minimum and maximum length of its body. */
 static const struct {
     uint8_t way;
     uint8_t version; /* the only one that has it; 0: both */

@@ -54,7 +54,7 @@ bool sw_x509_name_covers(struct sw_slice pattern, struct sw_slice name)
         return sw_slice_ieq(pattern, name);
     dot = sw_slice_find(name, '.');
     pattern = sw_slice_from(pattern, 1);
-    /* "*.com" would speak for everybody, and a second "*" has no meaning. */
+    /* "*.com" would match every domain, and a second "*" has no meaning. */
     if (dot <= 0 || sw_slice_find(sw_slice_from(pattern, 1), '.') < 0 ||
         sw_slice_find(pattern, '*') >= 0)
         return false;
@@ -152,7 +152,7 @@ static gnutls_x509_crt_t import(struct sw_slice der)
     return NULL;
 }
 
-/* False: of a kind nobody asks for, or not fit to be compared. */
+/* False: of a kind that is not supported, or not fit to be compared. */
 static bool to_text(unsigned type, struct sw_slice raw, char ip[INET6_ADDRSTRLEN],
                     struct sw_x509_san *ret)
 {

@@ -35,7 +35,7 @@ SW_NODISCARD struct sw_rawkey *sw_rawkey_generate(struct sw_err *err);
  * another size, or one that others may read, is refused: SW_EINVAL, SW_ESYS.
  */
 SW_NODISCARD struct sw_rawkey *sw_rawkey_open(const char *path, struct sw_err *err);
-/* Wipes it. Harmless on NULL. */
+/* Wipes it. Accepts NULL. */
 void sw_rawkey_free(struct sw_rawkey *k);
 const struct sw_nodeid *sw_rawkey_id(const struct sw_rawkey *k);
 const uint8_t *sw_rawkey_seed(const struct sw_rawkey *k);

@@ -80,9 +80,9 @@ struct sw_x509_san {
 enum { SW_X509_SANS_MAX = 1024 };
 
 /*
- * Calls fn for every subject alternative name of a certificate (DER) of these kinds, until it says
- * true; names with a NUL inside are passed over. True when fn said so; false too when the
- * certificate does not parse.
+ * Calls fn for every subject alternative name of a certificate (DER) of these kinds, until it
+ * returns true; names with a NUL inside are passed over. True when fn returned true; false too when
+ * the certificate does not parse.
  */
 bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *san, void *arg),
                      void *arg);

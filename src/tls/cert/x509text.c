@@ -34,7 +34,7 @@ static void put(struct printer *p, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Bytes of a stranger: everything but printable ASCII as \xNN. */
+/* Untrusted bytes: everything but printable ASCII as \xNN. */
 static void put_text(struct printer *p, struct sw_slice s)
 {
     for (size_t i = 0; i < s.n; i++) {

@@ -47,8 +47,8 @@ struct sw_aead_sched {
  * waits for the first key); IMB loads and tests the library now, so that a start-up can fail.
  * Without any call the choice is AUTO. Thread-safe.
  *
- * Returns SW_OK, or SW_EINVAL when imb was asked for and does not work here, or when another
- * choice is already in use.
+ * Returns SW_OK, or SW_EINVAL when imb was requested and does not work here, or when another choice
+ * is already in use.
  */
 SW_NODISCARD int sw_aead_init(enum sw_aead_choice choice, struct sw_err *err);
 
@@ -62,7 +62,7 @@ size_t sw_aead_key_len(enum sw_aead_alg alg);
 /* Prepares *ret_sched from a raw key. Must be undone with sw_aead_wipe. */
 void sw_aead_expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sched *ret_sched);
 
-/* Overwrites and releases; harmless on a zeroed or wiped one. */
+/* Overwrites and releases; no effect on a zeroed or wiped one. */
 void sw_aead_wipe(struct sw_aead_sched *s);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * AEAD by intel-ipsec-mb, opened at run time so that the same binary works without it and nothing
- * of it is mapped until somebody needs a key. Only the direct calls are used; they do not touch the
+ * of it is mapped until the first key. Only the direct calls are used; they do not touch the
  * library's manager, so their addresses are kept and the manager (200 KB) is given back.
  */
 #include "tls/crypto/aead_int.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What aead.c expects of its back ends; nobody else includes this. */
+/* What aead.c expects of its back ends; no other file includes this. */
 #pragma once
 
 #include "tls/crypto/aead.h"

@@ -26,8 +26,8 @@ void sw_p256_base(const struct sw_n256 *k, struct sw_p256_point *ret);
 void sw_p256_mul(const struct sw_n256 *k, const struct sw_p256_point *p, struct sw_p256_point *ret);
 
 /*
- * Signs a digest of any length (FIPS 186-4) with a nonce k that nobody can guess and that is used
- * once. key and k are from 1 to n - 1. False when r or s is 0: the caller takes another k.
+ * Signs a digest of any length (FIPS 186-4) with a nonce k that is unpredictable and used once. key
+ * and k are from 1 to n - 1. False when r or s is 0: the caller takes another k.
  */
 bool sw_p256_sign(const struct sw_n256 *key, const struct sw_n256 *k, const uint8_t *digest,
                   size_t n, struct sw_n256 *ret_r, struct sw_n256 *ret_s);

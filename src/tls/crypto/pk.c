@@ -4,7 +4,7 @@
  * (decision 11). An executable's symbols come before those of libraries, as with malloc
  * replacements; where that does not happen, the library's functions serve as they did.
  *
- * Each does exactly what nettle documents for it, so whoever calls it cannot tell the difference.
+ * Each does exactly what nettle documents for it, so callers cannot tell the difference.
  */
 #include "tls/crypto/pk.h"
 

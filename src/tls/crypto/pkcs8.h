@@ -9,8 +9,8 @@ struct gnutls_x509_privkey_int;
 
 /*
  * Appends the key as a PEM block "PRIVATE KEY". The private value of an elliptic curve key has the
- * length of the curve's order, as RFC 5915 section 3 asks; GnuTLS alone writes it as an integer,
- * one byte longer or some bytes shorter. Callers overwrite the buffer after use.
+ * length of the curve's order, as RFC 5915 section 3 requires; GnuTLS alone writes it as an
+ * integer, one byte longer or some bytes shorter. Callers overwrite the buffer after use.
  *
  * Returns SW_OK, SW_ELIMIT when the buffer is too small, SW_EINVAL for a key GnuTLS cannot write.
  */
