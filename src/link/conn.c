@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access log and metrics of a connection. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/time.h"
+#include "link/link_int.h"
+#include "telemetry/accesslog.h"
+
+enum { LINES_PER_S = 10 };
+
+static const char *side(const struct link_conn *c)
+{
+    return c->import ? "import" : "export";
+}
+
+void link_conn_init(struct link_conn *c, struct link_worker *w, bool import,
+                    const struct sw_addr *src)
+{
+    *c = (struct link_conn){.w = w,
+                            .id = ++w->next_id,
+                            .import = import,
+                            .start_ns = sw_loop_now(w->loop),
+                            .src = *src};
+    sw_list_push_back(&w->conns, &c->link);
+    w->n_conns++;
+    atomic_fetch_add_explicit(&w->link->n_conns, 1, memory_order_relaxed);
+}
+
+void link_conn_set(struct sw_slice *to, struct sw_slice value)
+{
+    sw_slice_free(to);
+    if (value.n)
+        *to = sw_slice(sw_slice_dup(value), value.n);
+}
+
+static struct sw_metric *bytes_metric(struct link_conn *c, const char *direction)
+{
+    const struct sw_slice labels[3] = {sw_slice_str(side(c)), c->peer, sw_slice_str(direction)};
+
+    return sw_metric_get(c->w->shard, SW_METRIC_LINK_BYTES, labels);
+}
+
+void link_conn_opened(struct link_conn *c)
+{
+    c->open = true;
+    c->m_received = bytes_metric(c, "received");
+    c->m_sent = bytes_metric(c, "sent");
+    sw_metric_add(sw_metric_get1(c->w->shard, SW_METRIC_LINK_OPEN, side(c)), 1);
+}
+
+void link_conn_moved(struct link_conn *c, size_t received, size_t sent)
+{
+    c->received += received;
+    c->sent += sent;
+    if (received && c->m_received)
+        sw_metric_add(c->m_received, received);
+    if (sent && c->m_sent)
+        sw_metric_add(c->m_sent, sent);
+}
+
+static void log_end(const struct link_conn *c, const char *why)
+{
+    struct sw_access a = {
+        .direction = c->import ? SW_OUTBOUND : SW_INBOUND,
+        .src = {.addr = c->src, .workload = c->source},
+        .dst = {.addr = c->dst},
+        .dst_service = c->service,
+        .link = c->peer,
+        .policy = c->policy,
+        .received = c->received,
+        .sent = c->sent,
+        .duration_ns = sw_loop_now(c->w->loop) - c->start_ns,
+        .error = why,
+    };
+
+    sw_accesslog_complete(&a);
+}
+
+void link_conn_end(struct link_conn *c, const char *result, const char *why)
+{
+    struct link_worker *w = c->w;
+    const struct sw_slice labels[3] = {sw_slice_str(side(c)), c->peer, sw_slice_str(result)};
+
+    if (!sw_list_linked(&c->link))
+        return;
+    log_end(c, why);
+    sw_metric_add(sw_metric_get(w->shard, SW_METRIC_LINK_CONNECTIONS, labels), 1);
+    if (c->open)
+        sw_metric_sub(sw_metric_get1(w->shard, SW_METRIC_LINK_OPEN, side(c)), 1);
+    sw_list_unlink(&c->link);
+    w->n_conns--;
+    atomic_fetch_sub_explicit(&w->link->n_conns, 1, memory_order_relaxed);
+    sw_slice_free(&c->peer);
+    sw_slice_free(&c->service);
+    sw_slice_free(&c->source);
+    sw_slice_free(&c->policy);
+    sw_free(SW_TAKE(c->grant));
+}
+
+void link_refused(struct link_worker *w, const char *reason, const struct sw_addr *from,
+                  const char *detail)
+{
+    uint64_t now = sw_loop_now(w->loop);
+    char at[SW_ADDR_TEXT];
+
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_LINK_REFUSED, reason), 1);
+    if (now >= w->refused_quiet_ns) {
+        w->refused_quiet_ns = now + SW_NS_PER_S;
+        w->refused_told = 0;
+    }
+    if (w->refused_told++ < LINES_PER_S)
+        sw_log_warn("link", "connection of %s refused: %s: %s", sw_addr_text(from, at), reason,
+                    detail);
+}
