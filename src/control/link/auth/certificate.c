@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/link/auth/certificate.h"
+
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/hex.h"
+#include "tls/cert/pemfile.h"
+#include "tls/cert/x509.h"
+#include "tls/crypto/jws.h"
+
+enum { CERT_MAX = 64 << 10 };
+
+struct first_name {
+    struct sw_arena *arena;
+    struct sw_slice name;
+};
+
+static bool take_dns(const struct sw_x509_san *san, void *arg)
+{
+    struct first_name *f = arg;
+
+    if (san->kind != SW_X509_SAN_DNS)
+        return false;
+    f->name = sw_arena_slice(f->arena, san->text);
+    return true;
+}
+
+struct sw_slice sw_link_first_dns(struct sw_arena *a, struct sw_slice der)
+{
+    struct first_name f = {.arena = a, .name = sw_slice("", 0)};
+
+    (void)sw_x509_any_san(der, take_dns, &f);
+    return f.name;
+}
+
+/* '%' escapes undone; a broken one ends it. */
+static struct sw_slice unescape(struct sw_arena *a, struct sw_slice in)
+{
+    char *out = sw_arena_alloc(a, in.n + 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < in.n; i++) {
+        int hi = in.p[i] == '%' && i + 2 < in.n ? sw_hex_digit(in.p[i + 1]) : -1;
+        int lo = hi >= 0 ? sw_hex_digit(in.p[i + 2]) : -1;
+
+        if (in.p[i] == '%' && lo < 0)
+            break;
+        out[n++] = in.p[i] == '%' ? (char)(hi << 4 | lo) : in.p[i];
+        i += in.p[i] == '%' ? 2 : 0;
+    }
+    return sw_slice(out, n);
+}
+
+struct sw_slice sw_link_pem_der(struct sw_arena *a, struct sw_slice pem)
+{
+    static const struct sw_slice begin = SW_SLICE_LIT("-----BEGIN CERTIFICATE-----");
+    struct sw_slice rest = pem;
+    struct sw_slice cert;
+    SW_BUF_AUTO text = {.max = CERT_MAX};
+    SW_BUF_AUTO der = {.max = CERT_MAX};
+
+    if (sw_pem_next_cert(&rest, &cert) != SW_OK || !sw_slice_has_prefix(cert, begin))
+        return sw_slice("", 0);
+    cert = sw_slice_from(cert, begin.n);
+    for (size_t i = 0; i < cert.n && cert.p[i] != '-'; i++) {
+        if (cert.p[i] > ' ' && sw_buf_putc(&text, cert.p[i]) != SW_OK)
+            return sw_slice("", 0);
+    }
+    if (sw_base64_decode(&der, sw_buf_slice(&text)) != SW_OK)
+        return sw_slice("", 0);
+    return sw_arena_slice(a, sw_buf_slice(&der));
+}
+
+static struct sw_slice hex(struct sw_arena *a, const uint8_t *p, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *out = sw_arena_alloc(a, 2 * n + 1);
+
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = digits[p[i] >> 4];
+        out[2 * i + 1] = digits[p[i] & 15];
+    }
+    return sw_slice(out, 2 * n);
+}
+
+struct sw_link_caller sw_link_caller_of(struct sw_arena *a, struct sw_slice principal,
+                                        struct sw_slice certificate)
+{
+    struct sw_link_caller who = {.name = principal, .thumb = sw_slice("", 0)};
+    struct sw_slice der;
+    uint8_t digest[32];
+
+    if (certificate.n == 0 || certificate.n > CERT_MAX)
+        return who;
+    der = sw_link_pem_der(a, unescape(a, certificate));
+    if (der.n == 0)
+        return who;
+    sw_digest_sha256(der, digest);
+    who.thumb = hex(a, digest, sizeof(digest));
+    who.name = sw_link_first_dns(a, der);
+    return who;
+}
