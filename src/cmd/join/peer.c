@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/join/peer.h"
+
+#include "base/mem.h"
+#include "cmd/join/state.h"
+#include "io/addr.h"
+#include "io/loop.h"
+#include "io/resolver.h"
+#include "kube/client/client.h"
+#include "tls/cert/pemfile.h"
+
+const struct sw_kube_gvr sw_peer_gvr = {"clusterlink.net", "v1alpha1", "peers", "Peer", true};
+
+int sw_peer_gateways(const struct sw_opt_list *l, const char *option, struct sw_join_gateways *ret,
+                     struct sw_err *err)
+{
+    if (l->n > SW_JOIN_GATEWAYS_MAX)
+        return sw_err_set(err, SW_EINVAL, "%s: more than %d", option, SW_JOIN_GATEWAYS_MAX);
+    for (size_t i = 0; i < l->n; i++) {
+        ret->at[i] = sw_slice_str(l->p[i]);
+        if (!sw_join_gateway_ok(ret->at[i]))
+            return sw_err_set(err, SW_EINVAL, "%s: '%.100s' is not HOST:PORT", option, l->p[i]);
+    }
+    ret->n = l->n;
+    return SW_OK;
+}
+
+struct sw_json *sw_peer_object(struct sw_arena *a, const char *ns, struct sw_slice name,
+                               const struct sw_join_gateways *at)
+{
+    struct sw_json *o = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *spec = sw_json_new_object(a);
+    struct sw_json *list = sw_json_new_array(a);
+
+    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, "clusterlink.net/v1alpha1"));
+    sw_json_put(a, o, "kind", sw_json_new_str(a, sw_peer_gvr.kind));
+    sw_json_put_str(a, meta, "name", name);
+    sw_json_put(a, meta, "namespace", sw_json_new_str(a, ns));
+    sw_json_put(a, o, "metadata", meta);
+    for (size_t i = 0; i < at->n; i++) {
+        struct sw_json *g = sw_json_new_object(a);
+        struct sw_slice host;
+        uint16_t port;
+
+        if (sw_authority_split(at->at[i], &host, &port, NULL) != SW_OK)
+            continue;
+        sw_json_put_str(a, g, "host", host);
+        sw_json_put(a, g, "port", sw_json_new_u64(a, port));
+        sw_json_push(a, list, g);
+    }
+    sw_json_put(a, spec, "gateways", list);
+    sw_json_put(a, o, "spec", spec);
+    return o;
+}
+
+/* ---- writing it ---- */
+
+struct apply {
+    struct sw_loop *loop;
+    struct sw_err *err;
+    int rc;
+};
+
+static void on_applied(void *arg, struct sw_kube_reply *r)
+{
+    struct apply *p = arg;
+
+    p->rc = r->rc;
+    if (r->rc != SW_OK)
+        (void)sw_err_set(p->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
+    sw_loop_stop(p->loop);
+}
+
+static int apply(const char *kubeconfig, const struct sw_json *o, struct sw_err *err)
+{
+    struct sw_kube_config config = {0};
+    struct apply p = {.err = err};
+    struct sw_kube_client *client = NULL;
+    int rc = sw_kube_config_find(kubeconfig, NULL, &config, err);
+
+    if (rc != SW_OK)
+        return rc;
+    p.loop = sw_loop_new(err);
+    if (p.loop)
+        client = sw_kube_client_new(p.loop, &config, NULL, err);
+    else
+        sw_kube_config_done(&config);
+    if (client) {
+        (void)sw_kube_apply(client, &sw_peer_gvr, o, NULL, "spanwire-join", false, on_applied, &p);
+        sw_loop_run(p.loop);
+    }
+    rc = client ? p.rc : err->rc;
+    sw_kube_client_free(client);
+    sw_resolver_stop();
+    if (p.loop)
+        sw_loop_free(p.loop);
+    return rc;
+}
+
+int sw_peer_meet(const struct sw_peer_api *api, const char *dir, const struct sw_join_bundle *b,
+                 struct sw_err *err)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *o = sw_peer_object(&a, api->ns, b->site, &b->gateways);
+    int rc = sw_pemfile_write(sw_machine_path(&a, dir, SW_MACHINE_PEER), sw_json_text(&a, o, NULL),
+                              0600, true, err);
+
+    return rc == SW_OK && api->kubeconfig ? apply(api->kubeconfig, o, err) : rc;
+}

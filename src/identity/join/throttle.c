@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "identity/join/throttle.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+
+enum { KEY_LEN = 17, IPV6_NET = 8 };
+
+static const uint64_t forgiven_ns = SW_NS_PER_S;    /* each refusal of an address, after so long */
+static const uint64_t line_ns = 100 * SW_NS_PER_MS; /* lines: ten a second */
+
+struct throttled {
+    char key[KEY_LEN];
+    struct sw_rate rate;
+};
+
+static struct sw_slice key_of(const struct sw_ip *ip, char out[KEY_LEN])
+{
+    memset(out, 0, KEY_LEN);
+    out[0] = (char)ip->family;
+    memcpy(out + 1, ip->b, ip->family == 6 ? IPV6_NET : sw_ip_len(ip));
+    return sw_slice(out, KEY_LEN);
+}
+
+void sw_join_throttle_done(struct sw_join_throttle *t)
+{
+    SW_MAP_FOREACH (it, &t->by_address)
+        sw_free(it->value);
+    sw_map_done(&t->by_address);
+}
+
+bool sw_join_throttle_same(const struct sw_ip *a, const struct sw_ip *b)
+{
+    char x[KEY_LEN];
+    char y[KEY_LEN];
+
+    return sw_slice_eq(key_of(a, x), key_of(b, y));
+}
+
+bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
+{
+    char key[KEY_LEN];
+    const struct throttled *a = sw_map_get(&t->by_address, key_of(ip, key));
+
+    return !a || sw_rate_used(&a->rate, forgiven_ns, now_ns) < SW_JOIN_BURST;
+}
+
+/* The one that is forgiven first goes: it is remembered for the least reason. */
+static void make_room(struct sw_join_throttle *t)
+{
+    struct throttled *first = NULL;
+
+    if (t->by_address.n < SW_JOIN_ADDRESSES)
+        return;
+    SW_MAP_FOREACH (it, &t->by_address) {
+        struct throttled *a = it->value;
+
+        if (!first || a->rate.clear_ns < first->rate.clear_ns)
+            first = a;
+    }
+    (void)sw_map_del(&t->by_address, sw_slice(first->key, KEY_LEN));
+    sw_free(first);
+}
+
+void sw_join_throttle_refused(struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
+{
+    char key[KEY_LEN];
+    struct throttled *a = sw_map_get(&t->by_address, key_of(ip, key));
+
+    if (!a) {
+        make_room(t);
+        a = SW_NEW(struct throttled);
+        (void)key_of(ip, a->key);
+        (void)sw_map_put(&t->by_address, sw_slice(a->key, KEY_LEN), a);
+    }
+    (void)sw_rate_add(&a->rate, 1, SW_JOIN_BURST, forgiven_ns, now_ns);
+}
+
+bool sw_join_throttle_log(struct sw_join_throttle *t, uint64_t now_ns, uint64_t *ret_unlogged)
+{
+    if (sw_rate_used(&t->logged, line_ns, now_ns) >= SW_JOIN_LOGGED_BURST) {
+        t->unlogged++;
+        return false;
+    }
+    (void)sw_rate_add(&t->logged, 1, SW_JOIN_LOGGED_BURST, line_ns, now_ns);
+    *ret_unlogged = t->unlogged;
+    t->unlogged = 0;
+    return true;
+}
