@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `spanwire cert ca|issue|crl|show`. */
+/* `spanwire cert ca|issue|crl|rotate|show`. */
 #include "cmd/cert.h"
 
 #include <stdio.h>
@@ -8,11 +8,13 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "identity/material.h"
+#include "identity/rotation.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/pemfile.h"
 #include "tls/cert/x509text.h"
 
-/* One struct for all four: each table names the members it uses. */
+/* One struct for all: each table names the members it uses. */
 struct settings {
     const char *dir;
     const char *trust_domain;
@@ -22,6 +24,7 @@ struct settings {
     uint64_t backdate_ns;
     bool foreign;
     bool any_trust_domain;
+    bool now;
     struct sw_opt_list revoke;
 };
 
@@ -66,6 +69,15 @@ static const struct sw_opt crl_table[] = {
      .help = "Where to write the list, replacing an older one."},
 };
 
+static const struct sw_opt rotate_table[] = {
+    {"dir", NULL, SW_OPT_STR, AT(dir), .arg = "DIR", .flags = SW_OPT_NEEDED,
+     .help = "Directory of the CA."},
+    {"now", NULL, SW_OPT_BOOL, AT(now), .def = "false",
+     .help =
+         "Do the next step of a rotation that has begun without waiting: use the new root, then "
+         "forget the old one."},
+};
+
 static const struct sw_opts_cmd ca_cmd = {
     .name = "cert ca",
     .usage = "--dir DIR [options]",
@@ -90,6 +102,16 @@ static const struct sw_opts_cmd crl_cmd = {
     .opts = crl_table,
     .n = SW_ARRAY_LEN(crl_table),
     .max_args = SW_OPTS_ARGS_MAX,
+};
+
+static const struct sw_opts_cmd rotate_cmd = {
+    .name = "cert rotate",
+    .usage = "--dir DIR [--now]",
+    .summary =
+        "Makes a second root that follows the one of a mesh's CA: `spanwire control` trusts\n"
+        "both, signs with the new one when everybody has it, and then forgets the old one.",
+    .opts = rotate_table,
+    .n = SW_ARRAY_LEN(rotate_table),
 };
 
 static const struct sw_opts_cmd show_cmd = {
@@ -191,6 +213,28 @@ static int run_crl(const struct settings *s, const struct sw_opts_rest *rest, st
     return rc;
 }
 
+static int run_rotate(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+{
+    const struct sw_rotation_opts o = {0};
+    SW_ARENA_AUTO arena = {0};
+    struct sw_ca_material m;
+    struct sw_ca_material next;
+    int rc = sw_ca_material_read(&arena, s->dir, &m, err);
+    enum sw_rotation_step step = rc == SW_OK ? sw_rotation_next(&m) : SW_ROTATION_NONE;
+
+    (void)rest;
+    if (rc == SW_OK && !s->now && (step == SW_ROTATION_SWITCH || step == SW_ROTATION_FORGET))
+        rc = sw_err_set(err, SW_EINVAL, "a rotation is under way; its next step is '%s' (--now)",
+                        sw_rotation_name(step));
+    if (rc == SW_OK)
+        rc = sw_rotation_do(&arena, &m, &o, sw_wall_ns() / SW_NS_PER_S, &next, err);
+    if (rc == SW_OK)
+        rc = sw_ca_material_write(s->dir, &m, &next, err);
+    if (rc == SW_OK)
+        (void)printf("%s\n", sw_rotation_name(step));
+    return rc;
+}
+
 static int run_show(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
 {
     (void)s;
@@ -226,6 +270,7 @@ static const struct verb {
     {"ca", "make a certificate authority", &ca_cmd, run_ca},
     {"issue", "issue a workload certificate", &issue_cmd, run_issue},
     {"crl", "write a list of revoked certificates", &crl_cmd, run_crl},
+    {"rotate", "let another root follow the one of a mesh's CA", &rotate_cmd, run_rotate},
     {"show", "explain certificates, revocation lists and keys", &show_cmd, run_show},
 };
 
@@ -268,9 +313,9 @@ int sw_cmd_cert(int argc, char **argv)
             return run_verb(&verbs[i], argc - 1, argv + 1);
     }
     if (argc < 2)
-        (void)sw_err_set(&err, SW_EINVAL, "cert: which verb? One of ca, issue, crl, show");
+        (void)sw_err_set(&err, SW_EINVAL, "cert: which verb? One of ca, issue, crl, rotate, show");
     else
-        (void)sw_err_set(&err, SW_EINVAL, "cert: '%.60s': unknown verb (ca, issue, crl, show)",
-                         argv[1]);
+        (void)sw_err_set(&err, SW_EINVAL,
+                         "cert: '%.60s': unknown verb (ca, issue, crl, rotate, show)", argv[1]);
     return sw_cmd_fail(&err);
 }

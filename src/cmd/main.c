@@ -13,6 +13,7 @@
 #include "cni/plugin/plugin.h"
 #include "gateway/worker/gateway.h"
 #include "io/sandbox.h"
+#include "link/link.h"
 #include "node/config.h"
 #include "relay/relay.h"
 #include "sidecar/sidecar.h"
@@ -39,6 +40,8 @@ static const struct command {
      &sw_sidecar_options, 8, SW_SANDBOX_ROLE},
     {"relay", "forward packets between nodes that cannot reach each other", sw_cmd_relay,
      &sw_relay_options, 8, SW_SANDBOX_ROLE},
+    {"link", "carry authorised connections between clusters", sw_cmd_link, &sw_link_options, 8,
+     SW_SANDBOX_ROLE},
     {"cert", "make a certificate authority, issue and explain certificates", sw_cmd_cert, NULL, 1,
      SW_SANDBOX_NONE},
     {"cni", "CNI plugin and node agent: bring pods into the mesh", sw_cmd_cni,
@@ -51,6 +54,12 @@ static const struct command {
      &sw_connector_options, 8, SW_SANDBOX_ROLE},
     {"expose", "give a service of this machine a public name", sw_cmd_expose, &sw_expose_options, 1,
      SW_SANDBOX_ROLE},
+    {"fabric", "make the certificate authority of linked sites, sign for peers", sw_cmd_fabric,
+     &sw_fabric_options, 1, SW_SANDBOX_NONE},
+    {"token", "make, list and revoke codes by which machines join", sw_cmd_token, &sw_token_options,
+     1, SW_SANDBOX_NONE},
+    {"join", "bring this machine into a fabric with such a code", sw_cmd_join, &sw_join_options, 1,
+     SW_SANDBOX_NONE},
     {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options, 1,
      SW_SANDBOX_NONE},
     {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options, 1,

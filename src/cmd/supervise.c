@@ -161,14 +161,16 @@ static void became_ready(struct child *c)
         return;
     c->was_ready = true;
     sw_timer_stop(s->loop, &c->deadline);
-    if (s->stopping || s->up)
+    if (s->stopping)
         return;
-    if (s->next < s->o.n) {
+    if (!s->up && s->next == s->o.n_first) {
+        s->up = true;
+        s->o.up(s->o.arg);
+    } else if (s->next < s->o.n) {
         start_child(&s->children[s->next++]);
-        return;
+    } else {
+        s->o.rest_up(s->o.arg);
     }
-    s->up = true;
-    s->o.up(s->o.arg);
 }
 
 static void on_probe_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
@@ -320,7 +322,7 @@ static void start_child(struct child *c)
     c->out = ends[0];
     if (sw_watch_start(s->loop, &c->pipe, c->out, on_output, &err) != SW_OK)
         sw_log_warn("up", "%s: cannot write its log: %s", c->role->name, err.msg);
-    if (!s->up)
+    if (!s->up || !c->was_ready)
         sw_timer_start(s->loop, &c->deadline, s->o.ready_timeout_ns, on_not_ready);
     if (c->role->ready.ip.family)
         probe_later(c);
@@ -333,8 +335,7 @@ static void on_again(struct sw_timer *t)
     start_child(SW_CONTAINER_OF(t, struct child, again));
 }
 
-/* It ended: a mistake of its own before everything was up ends us too, later it is started again.
- */
+/* It ended: a mistake of its own while everything starts ends us too, later it is started again. */
 static void ended(struct child *c, int status)
 {
     struct sw_supervisor *s = c->sup;
@@ -355,7 +356,7 @@ static void ended(struct child *c, int status)
     else
         (void)snprintf(how, sizeof(how), "ended with status %d", WEXITSTATUS(status));
     log_path(c, "", path);
-    if (!s->up) {
+    if (!s->up || !c->was_ready) {
         (void)sw_err_set(&s->why, SW_ECLOSED, "%s %s (%s); its log is %s", c->role->name, how,
                          c->last, path);
         sw_supervisor_stop(s);
@@ -437,6 +438,8 @@ struct sw_supervisor *sw_supervisor_new(struct sw_loop *l, const struct sw_super
     s = SW_NEW(struct sw_supervisor);
     s->loop = l;
     s->o = *o;
+    if (!s->o.n_first)
+        s->o.n_first = o->n;
     for (size_t i = 0; i < o->n; i++) {
         struct child *c = &s->children[i];
 
@@ -453,6 +456,12 @@ struct sw_supervisor *sw_supervisor_new(struct sw_loop *l, const struct sw_super
 void sw_supervisor_start(struct sw_supervisor *s)
 {
     start_child(&s->children[s->next++]);
+}
+
+void sw_supervisor_start_rest(struct sw_supervisor *s)
+{
+    if (s->up && !s->stopping && s->next == s->o.n_first && s->next < s->o.n)
+        start_child(&s->children[s->next++]);
 }
 
 void sw_supervisor_free(struct sw_supervisor *s)

@@ -33,10 +33,13 @@ struct sw_supervisor_opts {
     bool verbose;        /* lines go to standard error as well, after the role's name */
     const struct sw_supervised *roles; /* started in this order */
     size_t n;
+    size_t n_first; /* 'up' follows these; the others wait for sw_supervisor_start_rest; 0: all */
     uint64_t ready_timeout_ns; /* of each role at the start */
     uint64_t stop_timeout_ns;  /* of each role at the end, then it is killed */
-    /* All are ready for the first time. */
+    /* All, or the first n_first, are ready for the first time. */
     void (*up)(void *arg);
+    /* With n_first: so are the others. */
+    void (*rest_up)(void *arg);
     /* All have ended. err says why unless sw_supervisor_stop was the reason. */
     void (*down)(void *arg, int rc, const struct sw_err *err);
     void *arg;
@@ -46,6 +49,8 @@ SW_NODISCARD struct sw_supervisor *
 sw_supervisor_new(struct sw_loop *l, const struct sw_supervisor_opts *o, struct sw_err *err);
 /* Starts the first role; the others follow. */
 void sw_supervisor_start(struct sw_supervisor *s);
+/* After 'up': starts the roles behind n_first. One that does not start ends all, as before. */
+void sw_supervisor_start_rest(struct sw_supervisor *s);
 /* Ends all, last first; 'down' follows. Called again: at once. */
 void sw_supervisor_stop(struct sw_supervisor *s);
 /* The caller owns the signals: to be told of every SIGCHLD. */

@@ -156,7 +156,7 @@ int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *
     SW_BUF_AUTO rules = {.max = SW_REDIRECT_TEXT_MAX};
     bool added[ROUTES_MAX] = {false};
     struct ipv6 v6 = {0};
-    int rc = refuse_host(netns_fd, err);
+    int rc = r->whole_machine ? SW_OK : refuse_host(netns_fd, err);
 
     if (rc == SW_OK)
         rc = sw_redirect_check(r, err);

@@ -17,6 +17,7 @@ enum { SW_REDIRECT_IFS_MAX = 16, SW_REDIRECT_TEXT_MAX = 16384 };
 struct sw_redirect {
     bool dns;            /* also capture DNS for a proxy on 15053 */
     bool ipv6;           /* rules and routes for IPv6 too */
+    bool whole_machine;  /* our own namespace is meant: the proxy runs in it */
     bool inbound;        /* capture what comes in, for 15006 */
     struct sw_ip probe4; /* health probes come from here and are left alone */
     struct sw_ip probe6;
@@ -41,8 +42,9 @@ SW_NODISCARD int sw_redirect_show(const struct sw_redirect *r, struct sw_buf *ou
 
 /*
  * Puts the redirection into the namespace. On failure the rules are as before and routes added
- * by this call are taken back. SW_EINVAL also for our own namespace and that of the first process:
- * it would cut the host off. SW_ENOENT: nft or ip is not installed; SW_ESYS: not permitted.
+ * by this call are taken back. SW_EINVAL also for our own namespace and that of the first process,
+ * unless whole_machine is set: it would cut the host off. SW_ENOENT: nft or ip is not installed;
+ * SW_ESYS: not permitted.
  */
 SW_NODISCARD int sw_redirect_apply(int netns_fd, const struct sw_redirect *r, struct sw_err *err);
 /* SW_OK when the redirection is there, SW_ENOENT with what is missing when it is not. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/objects.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 struct sw_slice js(const struct sw_json *v, const char *key)
 {
     return sw_json_str(sw_json_find(v, key));
@@ -64,4 +67,44 @@ const struct sw_json *cn_condition(const struct sw_json *conditions, const char 
 bool cn_is_true(const struct sw_json *conditions, const char *type)
 {
     return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "True");
+}
+
+struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return sw_arena_slice(a, sw_slice(text, n < 0 ? 0 : sw_min((size_t)n, sizeof(text) - 1)));
+}
+
+struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
+                          struct sw_slice name)
+{
+    struct sw_json *obj = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_new_object(a);
+
+    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, api));
+    sw_json_put(a, obj, "kind", sw_json_new_str(a, kind));
+    sw_json_put_str(a, meta, "name", name);
+    if (ns.n)
+        sw_json_put_str(a, meta, "namespace", ns);
+    sw_json_put(a, obj, "metadata", meta);
+    return obj;
+}
+
+void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
+             struct sw_slice value)
+{
+    struct sw_json *meta = sw_json_find(obj, "metadata");
+    struct sw_json *map = sw_json_find(meta, what);
+
+    if (!map) {
+        map = sw_json_new_object(a);
+        sw_json_put(a, meta, what, map);
+    }
+    sw_json_put_str(a, map, key, value);
 }

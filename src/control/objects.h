@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading objects of the API: members with defaults, ages, metadata, conditions. */
+/* Reading objects of the API: members with defaults, ages, metadata, conditions; making them. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/json.h"
 #include "base/slice.h"
 #include "kube/client/informer.h"
@@ -27,3 +28,14 @@ bool cn_deleting(const struct sw_kube_obj *o);
 /* True for a condition of this type with status True. */
 bool cn_is_true(const struct sw_json *conditions, const char *type);
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);
+
+/* ---- making ---- */
+
+/* A new object; ns may be empty. */
+struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
+                          struct sw_slice name);
+/* metadata.<what>.<key> = value, made where missing ("labels", "annotations"). */
+void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
+             struct sw_slice value);
+/* printf as a slice in the arena. */
+struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);

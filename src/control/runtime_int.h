@@ -120,6 +120,7 @@ struct write_state {
     struct sw_slice id; /* behind the struct */
     struct sw_control *control;
     struct sw_kube_call *call; /* under way */
+    enum out_op op;            /* of it */
     uint64_t hash;             /* of what was written */
     char *seen_rv;             /* revision of the object when it was; NULL: none was there */
     uint64_t at_ns;

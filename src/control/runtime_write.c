@@ -208,16 +208,18 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     struct write_state *s = arg;
     struct sw_control *c = s->control;
     bool conflict = r->code == 409;
+    /* What is gone needs nothing from us; of an apply it is the namespace that is not there yet. */
+    bool done = r->rc == SW_OK || (r->code == 404 && s->op != OUT_APPLY);
     /* health.c logs rights that are missing, once for all objects. */
-    bool detail = conflict || sw_kube_lacks_right(r);
+    bool detail = conflict || r->code == 404 || sw_kube_lacks_right(r);
 
     s->call = NULL;
     c->writing--;
     s->at_ns = sw_loop_now(c->loop);
-    s->settled = (r->rc == SW_OK || r->code == 404) && !s->echoed;
+    s->settled = done && !s->echoed;
     s->no_change = had_no_effect(s, r);
     s->hash = s->pending_hash;
-    if (r->rc == SW_OK || r->code == 404) {
+    if (done) {
         c->stats.writes += r->rc == SW_OK;
         sw_workqueue_forget(c->queue, s->id);
         /* Looked at once more when the echo is overdue. */
@@ -349,6 +351,7 @@ static bool look(struct sw_control *c, struct sw_slice id)
     s->pending_hash = hash;
     s->settled = false;
     s->echoed = false;
+    s->op = w->op;
     s->call = send(c, w, o, s);
     c->writing += s->call != NULL;
     return s->call != NULL;

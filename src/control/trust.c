@@ -14,19 +14,33 @@ static const struct sw_kube_gvr configmaps = {.group = "",
                                               .kind = "ConfigMap",
                                               .namespaced = true};
 
+#define ISTIO_ROOTS "istio-ca-root-cert"
+#define ISTIO_CRL   "istio-ca-crl"
+
 /* All other ConfigMaps would be read for nothing. */
-static const struct sw_control_kind kinds[] = {
-    [NAMESPACES] = {.gvr = &namespaces},
-    [CONFIGMAPS] = {.gvr = &configmaps, .field_selector = "metadata.name=" SW_TRUST_CONFIGMAP},
-};
-static const struct sw_control_kind istio_kinds[] = {
-    [NAMESPACES] = {.gvr = &namespaces},
-    [CONFIGMAPS] = {.gvr = &configmaps, .field_selector = "metadata.name=" SW_TRUST_ISTIO},
+#define KINDS(name)                                                                                \
+    {                                                                                              \
+        [NAMESPACES] = {.gvr = &namespaces},                                                       \
+        [CONFIGMAPS] = {.gvr = &configmaps, .field_selector = "metadata.name=" name},              \
+    }
+
+static const struct form {
+    const char *manager;
+    const char *name; /* of the ConfigMap */
+    const char *key;
+    bool istio; /* its label, and not in every system namespace */
+    struct sw_control_kind kinds[2];
+} forms[] = {
+    [SW_TRUST_ROOTS] = {"spanwire-trust", SW_TRUST_CONFIGMAP, SW_TRUST_KEY, false,
+                        KINDS(SW_TRUST_CONFIGMAP)},
+    [SW_TRUST_ISTIO_ROOTS] = {"spanwire-mesh-trust", ISTIO_ROOTS, SW_TRUST_KEY, true,
+                              KINDS(ISTIO_ROOTS)},
+    [SW_TRUST_ISTIO_CRL] = {"spanwire-mesh-crl", ISTIO_CRL, "ca-crl.pem", true, KINDS(ISTIO_CRL)},
 };
 
 struct sw_trust {
     struct sw_control *control;
-    bool istio;
+    const struct form *form;
 };
 
 /* Nothing may be created in a namespace that goes. */
@@ -48,8 +62,8 @@ static bool is_left_out(struct sw_slice ns)
     return false;
 }
 
-static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct sw_slice roots,
-                                 bool istio)
+static struct sw_json *configmap(struct sw_arena *a, const struct form *f, struct sw_slice ns,
+                                 struct sw_slice pem)
 {
     struct sw_json *obj = sw_json_new_object(a);
     struct sw_json *meta = sw_json_new_object(a);
@@ -59,13 +73,13 @@ static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct 
     sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, "v1"));
     sw_json_put(a, obj, "kind", sw_json_new_str(a, "ConfigMap"));
     sw_json_put(a, labels, "app.kubernetes.io/managed-by", sw_json_new_str(a, "spanwire"));
-    if (istio)
+    if (f->istio)
         sw_json_put(a, labels, "istio.io/config", sw_json_new_str(a, "true"));
-    sw_json_put(a, meta, "name", sw_json_new_str(a, istio ? SW_TRUST_ISTIO : SW_TRUST_CONFIGMAP));
+    sw_json_put(a, meta, "name", sw_json_new_str(a, f->name));
     sw_json_put_str(a, meta, "namespace", ns);
     sw_json_put(a, meta, "labels", labels);
     sw_json_put(a, obj, "metadata", meta);
-    sw_json_put_str(a, data, SW_TRUST_KEY, roots);
+    sw_json_put_str(a, data, f->key, pem);
     sw_json_put(a, obj, "data", data);
     return obj;
 }
@@ -73,15 +87,15 @@ static struct sw_json *configmap(struct sw_arena *a, struct sw_slice ns, struct 
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     const struct sw_trust *t = arg;
-    struct sw_slice roots = sw_view_input(v);
+    struct sw_slice pem = sw_view_input(v);
 
-    if (!roots.n)
+    if (!pem.n)
         return; /* an empty bundle would cut everybody off: say nothing instead */
     for (size_t i = 0; i < sw_view_count(v, NAMESPACES); i++) {
         const struct sw_kube_obj *ns = sw_view_at(v, NAMESPACES, i);
 
-        if (!terminating(ns) && !(t->istio && is_left_out(ns->name)))
-            sw_out_apply(out, CONFIGMAPS, configmap(sw_out_arena(out), ns->name, roots, t->istio));
+        if (!terminating(ns) && !(t->form->istio && is_left_out(ns->name)))
+            sw_out_apply(out, CONFIGMAPS, configmap(sw_out_arena(out), t->form, ns->name, pem));
     }
 }
 
@@ -89,9 +103,10 @@ struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_op
                               struct sw_err *err)
 {
     struct sw_trust *t = SW_NEW(struct sw_trust);
-    const struct sw_control_opts co = {.name = o->istio ? "spanwire-mesh-trust" : "spanwire-trust",
-                                       .kinds = o->istio ? istio_kinds : kinds,
-                                       .n_kinds = SW_ARRAY_LEN(kinds),
+    const struct form *f = &forms[o->what];
+    const struct sw_control_opts co = {.name = f->manager,
+                                       .kinds = f->kinds,
+                                       .n_kinds = SW_ARRAY_LEN(f->kinds),
                                        .build = build,
                                        .build_arg = t,
                                        .threaded = o->threaded,
@@ -99,13 +114,13 @@ struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_op
                                        .lease_name = o->lease_name,
                                        .identity = o->identity};
 
-    t->istio = o->istio;
+    t->form = f;
     t->control = sw_control_new(c, &co, err);
     if (!t->control) {
         sw_free(t);
         return NULL;
     }
-    sw_control_set_input(t->control, o->roots);
+    sw_control_set_input(t->control, o->pem);
     return t;
 }
 
@@ -127,7 +142,7 @@ void sw_trust_stop(struct sw_trust *t, void (*done)(void *arg), void *arg)
     sw_control_stop(t->control, done, arg);
 }
 
-void sw_trust_set_roots(struct sw_trust *t, struct sw_slice pem)
+void sw_trust_set(struct sw_trust *t, struct sw_slice pem)
 {
     sw_control_set_input(t->control, pem);
 }

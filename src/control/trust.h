@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trust controller: every namespace gets a ConfigMap with the fabric's root certificates, so
- * that workloads can verify what they talk to without asking anybody. Namespaces on their way out
- * are left alone; a ConfigMap somebody changed or deleted is put right again.
+ * that workloads can verify what they talk to without asking anybody; or with the revocation lists
+ * of a mesh. Namespaces on their way out are left alone; a ConfigMap somebody changed or deleted is
+ * put right again.
  */
 #pragma once
 
@@ -11,18 +12,23 @@
 
 struct sw_trust;
 
+/* What is handed out. Istio's have its names and label, and are not in every system namespace. */
+enum sw_trust_what {
+    SW_TRUST_ROOTS,       /* SW_TRUST_CONFIGMAP */
+    SW_TRUST_ISTIO_ROOTS, /* istio-ca-root-cert */
+    SW_TRUST_ISTIO_CRL,   /* istio-ca-crl */
+};
+
 struct sw_trust_opts {
-    struct sw_slice roots; /* PEM; may be changed later */
+    enum sw_trust_what what;
+    struct sw_slice pem; /* may be changed later */
     bool threaded;
     struct sw_slice lease_ns; /* leader election; an empty lease_name: none */
     struct sw_slice lease_name;
     struct sw_slice identity;
-    bool istio; /* SW_TRUST_ISTIO instead, as Istio has it: its label, not in every system namespace
-                 */
 };
 
 #define SW_TRUST_CONFIGMAP "spanwire-ca-root-cert"
-#define SW_TRUST_ISTIO     "istio-ca-root-cert"
 #define SW_TRUST_KEY       "root-cert.pem"
 
 SW_NODISCARD struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_opts *o,
@@ -31,8 +37,8 @@ void sw_trust_free(struct sw_trust *t);
 void sw_trust_start(struct sw_trust *t);
 /* Gives the lease back; done comes from the loop. */
 void sw_trust_stop(struct sw_trust *t, void (*done)(void *arg), void *arg);
-/* The roots changed: all ConfigMaps follow. */
-void sw_trust_set_roots(struct sw_trust *t, struct sw_slice pem);
+/* The text changed: all ConfigMaps follow. An empty one leaves them as they are. */
+void sw_trust_set(struct sw_trust *t, struct sw_slice pem);
 /* The runtime under it, for status and metrics. */
 struct sw_control;
 const struct sw_control *sw_trust_control(const struct sw_trust *t);

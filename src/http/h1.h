@@ -21,6 +21,7 @@ struct sw_h1_limits {
     size_t headers;   /* number of fields, also of a trailer [100] */
     uint64_t body;    /* bytes after decoding [unlimited] */
     size_t chunk_ext; /* bytes of chunk extensions in one message [1024] */
+    bool bare_host;   /* CONNECT may name a host without a port: it is not where bytes go */
 };
 
 enum sw_h1_kind {
@@ -73,7 +74,7 @@ struct sw_h1_msg {
     uint64_t content_length; /* valid for SW_H1_LENGTH */
     bool keep_alive;         /* the connection may carry another message after this one */
     bool expect_continue;
-    bool close;                    /* Connection: close was said */
+    bool close;                    /* "Connection: close" was received */
     struct sw_slice upgrade;       /* the Upgrade value when Connection lists it too, else empty */
     const struct sw_slice *listed; /* names of fields that Connection lists */
     size_t nlisted;

@@ -202,7 +202,7 @@ static int target_form(struct sw_h1 *p)
         m->form = SW_H1_AUTHORITY;
         m->authority = m->target;
         if (!sw_http_host_valid(m->target) ||
-            sw_authority_split(m->target, &host, &port, NULL) != SW_OK)
+            (!p->limits.bare_host && sw_authority_split(m->target, &host, &port, NULL) != SW_OK))
             return h1_fail(p, 400, SW_EPROTO, 0, "CONNECT needs 'host:port'");
     } else if (sw_slice_has_prefix(m->target, SW_SLICE_LIT("/"))) {
         m->form = SW_H1_ORIGIN;
@@ -242,7 +242,7 @@ static int check_host(struct sw_h1 *p, const struct head_facts *f)
         return h1_fail(p, 400, SW_EPROTO, 0, "bad Host");
     if (m->form == SW_H1_ORIGIN || m->form == SW_H1_ASTERISK)
         m->authority = f->host;
-    /* Two names for one request: whoever reads the other one routes it elsewhere. */
+    /* Two names for one request: a server that reads the other one routes it elsewhere. */
     if (m->form == SW_H1_ABSOLUTE && f->hosts &&
         !sw_slice_ieq(without_default_port(f->host, m->scheme),
                       without_default_port(m->authority, m->scheme)))

@@ -20,7 +20,7 @@ enum {
     HEADERS_MAX = 256,       /* fields of one block */
     HEAD_FACTOR = 4,         /* a block this many times too large ends the connection */
     EARLY_RESETS_MAX = 200,  /* streams cancelled before an answer, then calm down */
-    EARLY_RESETS_PER_S = 50, /* how fast that allowance comes back */
+    EARLY_RESETS_PER_S = 50, /* how fast that allowance refills */
     EMPTY_FRAMES_MAX = 1000, /* DATA frames in a row that carry nothing */
 };
 
@@ -119,7 +119,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     return 0;
 }
 
-/* Ends the connection at once with a GOAWAY that says why. */
+/* Ends the connection at once with a GOAWAY that carries the reason. */
 static int end_with(struct sw_h2 *h, uint32_t code, const char *why)
 {
     if (!h->fault)
@@ -310,6 +310,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 
     (void)ng;
     (void)flags;
+    h->unpassed += len;
     h->ops->on_data(h, id, stream_of(h, id), sw_slice(data, len));
     return 0;
 }

@@ -92,8 +92,8 @@ struct sw_h2_ops {
      */
     ssize_t (*pull)(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end);
     /*
-     * Optional: when pull said these are the last bytes, the fields to send behind them, at most
-     * max; returns how many, 0: none. They must live until the call returns.
+     * Optional: when pull returned the last bytes, the fields to send behind them, at most max;
+     * returns how many, 0: none. They must live until the call returns.
      */
     size_t (*trailers)(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
                        size_t max);
@@ -104,7 +104,7 @@ struct sw_h2_ops {
 
 struct sw_h2_config {
     bool server;
-    bool emit_takes_all;        /* emit never says SW_EAGAIN: saves 16 KiB per connection */
+    bool emit_takes_all;        /* emit never returns SW_EAGAIN: saves 16 KiB per connection */
     uint32_t stream_window;     /* bytes a peer may have in flight per stream */
     uint32_t connection_window; /* and over all streams; must exceed stream_window */
     uint32_t max_frame;         /* largest frame we accept */
@@ -126,7 +126,7 @@ SW_NODISCARD int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *
 /* Emits all that can go out now. SW_OK, SW_EAGAIN (emit had no room), SW_EPROTO. */
 SW_NODISCARD int sw_h2_flush(struct sw_h2 *h, struct sw_err *err);
 bool sw_h2_wants_write(const struct sw_h2 *h);
-/* True when both sides said goodbye and every stream ended: close the connection. */
+/* True when nghttp2 neither reads nor writes any more: close the connection. */
 bool sw_h2_finished(const struct sw_h2 *h);
 
 /* Why the connection ended, for people; never NULL. */
@@ -157,9 +157,12 @@ void sw_h2_reset(struct sw_h2 *h, int32_t id, enum sw_h2_code code);
 /* Received bytes were passed on: gives the peer that much credit. */
 void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n);
 void sw_h2_consume_connection(struct sw_h2 *h, size_t n);
+/* Bytes that may be sent on all streams together now, and that the peer may send. */
+size_t sw_h2_connection_window(const struct sw_h2 *h);
+size_t sw_h2_receive_window(const struct sw_h2 *h);
 /* Bytes that may be sent on a stream now: the smaller of its window and the connection's. */
 size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id);
-/* True once the peer said that it accepts :protocol (RFC 8441). */
+/* True once SETTINGS of the peer accept :protocol (RFC 8441). */
 /* What the peer allows us to have open; 100 until its SETTINGS arrive. */
 uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
 

@@ -47,10 +47,11 @@ struct sw_h2 {
     bool preface_due;  /* client: not sent yet */
     struct h2_ids ids; /* server */
     unsigned empty_frames;
+    size_t unpassed; /* bytes given to on_data that the owner has not consumed yet */
     struct sw_rate early_resets;
     const char *fault;     /* why we ended the connection ourselves */
     const char *broken;    /* what was wrong with the last frame the library refused */
-    const char *complaint; /* the same, until somebody asked */
+    const char *complaint; /* the same, until it is read */
 };
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a connection is asked to send: heads, bodies, trailers, resets, credit, PING and GOAWAY. All
- * of it is queued in nghttp2 and leaves with the next flush (h2.c).
+ * What the owner of a connection sends: heads, bodies, trailers, resets, credit, PING and GOAWAY.
+ * All of it is queued in nghttp2 and leaves with the next flush (h2.c).
  */
 #include "http/h2_int.h"
 
@@ -142,9 +142,35 @@ void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n)
     (void)nghttp2_session_consume_stream(h->ng, id, n);
 }
 
+/*
+ * nghttp2 would return credit by halves of the whole window, which never come together again once
+ * more than half of it is withheld. Here it is half of what the withheld bytes leave.
+ */
 void sw_h2_consume_connection(struct sw_h2 *h, size_t n)
 {
-    (void)nghttp2_session_consume_connection(h->ng, n);
+    int32_t untold = nghttp2_session_get_effective_recv_data_length(h->ng);
+    size_t credit;
+
+    h->unpassed -= sw_min(n, h->unpassed);
+    if (untold <= 0 || (size_t)untold <= h->unpassed)
+        return;
+    credit = (size_t)untold - h->unpassed;
+    if (credit >= sw_h2_receive_window(h))
+        (void)nghttp2_submit_window_update(h->ng, NGHTTP2_FLAG_NONE, 0, (int32_t)credit);
+}
+
+size_t sw_h2_receive_window(const struct sw_h2 *h)
+{
+    int32_t left = nghttp2_session_get_local_window_size(h->ng);
+
+    return left > 0 ? (size_t)left : 0;
+}
+
+size_t sw_h2_connection_window(const struct sw_h2 *h)
+{
+    int32_t left = nghttp2_session_get_remote_window_size(h->ng);
+
+    return left > 0 ? (size_t)left : 0;
 }
 
 size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id)

@@ -5,6 +5,8 @@
  */
 #include "http/h2conn.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -35,7 +37,7 @@ static void set_why(struct sw_h2conn *c, int rc, const char *why)
         (void)sw_err_set(&c->why, rc, "%s", why);
 }
 
-/* Timers go; streams are told. */
+/* Stops the timer and closes the streams. */
 static void shut(struct sw_h2conn *c)
 {
     c->state = H2C_DEAD;
@@ -348,6 +350,11 @@ struct sw_addr sw_h2conn_peer_addr(const struct sw_h2conn *c)
 const struct sw_tls_peer *sw_h2conn_peer(const struct sw_h2conn *c)
 {
     return c->io.filter && c->state == H2C_OPEN ? sw_tls_peer(sw_tls_of(c->io.filter)) : NULL;
+}
+
+bool sw_h2conn_agreed(const struct sw_h2conn *c)
+{
+    return c->io.filter && strcmp(sw_tls_alpn(sw_tls_of(c->io.filter)), "h2") == 0;
 }
 
 size_t sw_h2conn_streams(const struct sw_h2conn *c)

@@ -55,7 +55,7 @@ struct sw_h2conn_opts {
     const char *host;          /* TLS client: name or address the certificate must be for; copied */
     sw_tls_leaf_cb leaf_ok;    /* TLS client: judges the certificate instead of host; tls/tls.h */
     void *leaf_arg;            /* borrowed */
-    bool insecure_skip;        /* TLS client: believe any chain; leaf_ok is still asked */
+    bool insecure_skip;        /* TLS client: accept any chain; leaf_ok is still called */
     uint32_t stream_window;    /* [256 KiB] */
     uint32_t max_streams;      /* server: at once [128] */
     uint32_t max_header_list;  /* [64 KiB] */
@@ -76,7 +76,7 @@ struct sw_h2conn_opts {
  */
 SW_NODISCARD struct sw_h2conn *sw_h2conn_new(struct sw_loop *l, int fd,
                                              const struct sw_h2conn_opts *o, struct sw_err *err);
-/* Frees at once: streams hear on_close, on_closed does not come. Not from a callback. */
+/* Frees at once: streams get on_close, on_closed does not come. Not from a callback. */
 void sw_h2conn_free(struct sw_h2conn *c);
 /* Ends it without ceremony; on_closed comes from the loop. From anywhere. */
 void sw_h2conn_close(struct sw_h2conn *c, int rc, const char *why);
@@ -86,6 +86,8 @@ struct sw_addr sw_h2conn_peer_addr(const struct sw_h2conn *c);
 /* NULL without TLS or without a certificate. */
 const struct sw_tls_peer *sw_h2conn_peer(const struct sw_h2conn *c);
 size_t sw_h2conn_streams(const struct sw_h2conn *c);
+/* Was HTTP/2 agreed on in the handshake? False without TLS. */
+bool sw_h2conn_agreed(const struct sw_h2conn *c);
 
 /* Attaches the owner; before that all callbacks are dropped. */
 void sw_h2stream_own(struct sw_h2stream *s, const struct sw_h2stream_ops *ops, void *arg);

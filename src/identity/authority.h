@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The certificate authority of a mesh, read from a directory: a root of our own (root.crt,
- * root.key, made when the directory is empty; further trusted roots in roots.pem), or one plugged
- * in below another (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem; or tls.crt, tls.key,
- * ca.crt). Changed files are read again: a new root bundle must contain the old one or be contained
- * in it, so that no peer is left with roots that nobody else trusts.
+ * The certificate authority of a mesh, in a directory or in a Secret (identity/material.h): a root
+ * of our own, made when there is none and followed by another before it ends
+ * (identity/rotation.h), or one plugged in below another. What changes is read again: a new root
+ * bundle must contain the old one or be contained in it, so that no peer is left with roots that
+ * nobody else trusts.
  */
 #pragma once
+
+#include <stdbool.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -15,12 +17,19 @@
 
 struct sw_authority;
 struct sw_ca_signed;
+struct sw_kube_client;
+struct sw_metrics_shard;
 struct sw_tls_cred;
 
 struct sw_authority_opts {
-    const char *dir;              /* copied */
+    const char *dir;               /* copied; NULL: in a Secret */
+    struct sw_kube_client *client; /* for a Secret; borrowed */
+    const char *secret_ns;
     struct sw_slice trust_domain; /* copied */
-    /* Roots or chain changed; from the loop. */
+    uint64_t wait_s;              /* between the steps of a rotation, as sw_rotation_opts */
+    uint64_t linger_s;
+    struct sw_metrics_shard *metrics; /* may be NULL */
+    /* Roots, chain or revocation list changed, or were read at last; from the loop. */
     void (*on_change)(void *arg);
     void *arg;
 };
@@ -30,12 +39,16 @@ SW_NODISCARD struct sw_authority *
 sw_authority_new(struct sw_loop *l, const struct sw_authority_opts *o, struct sw_err *err);
 /* NULL is fine. */
 void sw_authority_free(struct sw_authority *a);
+/* False until the Secret was read; a directory is read at once. The rest needs it to be true. */
+bool sw_authority_ready(const struct sw_authority *a);
 
 struct sw_slice sw_authority_trust_domain(const struct sw_authority *a);
 /* Certificates between a leaf and the roots, one PEM text each, the signer's first. */
 size_t sw_authority_chain(const struct sw_authority *a, const struct sw_slice **ret);
-/* All roots that peers shall trust, PEM. Both live until on_change returns. */
+/* All roots that peers shall trust, PEM. This and the next live until on_change returns. */
 struct sw_slice sw_authority_roots(const struct sw_authority *a);
+/* Revocation lists, PEM; empty: none. */
+struct sw_slice sw_authority_crl(const struct sw_authority *a);
 
 /* As sw_ca_sign. */
 SW_NODISCARD int sw_authority_sign(const struct sw_authority *a, struct sw_slice id, uint64_t ttl_s,

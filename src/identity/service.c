@@ -50,9 +50,10 @@ struct call {
     const struct sw_tls_peer *cert; /* as long as the connection */
     char *token;                    /* wiped at the end; NULL: none */
     struct sw_buf request;
-    bool foreign;  /* of a cluster that is not ours */
-    bool has;      /* the message was received */
-    bool complete; /* and nothing follows it */
+    struct sw_caller machine; /* who it is, if it is one */
+    bool foreign;             /* of a cluster that is not ours */
+    bool has;                 /* the message was received */
+    bool complete;            /* and nothing follows it */
     bool answered;
 };
 
@@ -189,8 +190,8 @@ static void sign(struct call *c, const struct asking *a, const Sw__IstioCertific
     }
     c->answered = true;
     count(s, "issued");
-    sw_log_debug("ca", "issued %s for %.*s, requested by %.*s", done.serial, SW_SLICE_ARG(a->id),
-                 SW_SLICE_ARG(a->own));
+    sw_log(s->o.issued ? SW_LOG_DEBUG : SW_LOG_INFO, "ca", "issued %s for %.*s, requested by %.*s",
+           done.serial, SW_SLICE_ARG(a->id), SW_SLICE_ARG(a->own));
     sw_grpc_reply(c->grpc, sw_buf_slice(&out));
 }
 
@@ -211,7 +212,12 @@ static int authenticate(struct call *c, struct asking *a, struct sw_arena *arena
     }
     if (c->foreign)
         return sw_err_set(err, SW_EDENIED, "clusterid names another cluster");
-    rc = sw_tokens_check(s->o.tokens, sw_slice_str(c->token), &a->who, err);
+    rc = s->o.machine ? s->o.machine(s->o.machine_arg, sw_slice_str(c->token), &c->machine, err)
+                      : SW_ENOENT;
+    if (rc == SW_OK)
+        a->who = &c->machine;
+    else if (rc == SW_ENOENT)
+        rc = sw_tokens_check(s->o.tokens, sw_slice_str(c->token), &a->who, err);
     if (rc == SW_OK)
         a->own =
             sw_slice_str(sw_arena_printf(arena, "spiffe://%.*s/ns/%.*s/sa/%.*s", SW_SLICE_ARG(td),
@@ -229,6 +235,10 @@ static int authorise(const struct call *c, struct asking *a, struct sw_slice wan
     a->id = wanted;
     if (!a->who)
         return sw_err_set(err, SW_EDENIED, "a certificate does not say which pod the caller is");
+    if (a->who == &c->machine) /* a node's account would not make it one */
+        return sw_slice_eq(wanted, a->own)
+                   ? SW_OK
+                   : sw_err_set(err, SW_EDENIED, "a machine has no identity but its own");
     return sw_nodes_may_impersonate(c->service->o.nodes, a->who, wanted, err);
 }
 

@@ -12,6 +12,7 @@
 #include "io/loop.h"
 
 struct sw_authority;
+struct sw_caller;
 struct sw_ca_service;
 struct sw_grpc_server;
 struct sw_issued;
@@ -27,8 +28,15 @@ struct sw_ca_service_opts {
     struct sw_issued *issued;         /* may be NULL */
     struct sw_metrics_shard *metrics; /* may be NULL */
     struct sw_slice cluster;          /* id of the cluster whose tokens and pods are known */
-    uint64_t ttl_s;                   /* of a certificate when nothing is asked for [24 h] */
-    uint64_t max_ttl_s;               /* [90 days] */
+    /*
+     * Whose token a machine outside the cluster shows: SW_OK with its namespace and service
+     * account, until the loop goes on; SW_ENOENT: not a machine's; SW_EDENIED; SW_ETIME. May be
+     * NULL.
+     */
+    int (*machine)(void *arg, struct sw_slice token, struct sw_caller *ret, struct sw_err *err);
+    void *machine_arg;
+    uint64_t ttl_s;     /* of a certificate when nothing is asked for [24 h] */
+    uint64_t max_ttl_s; /* [90 days] */
 };
 
 struct sw_ca_service *sw_ca_service_new(struct sw_loop *l, const struct sw_ca_service_opts *o);

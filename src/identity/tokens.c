@@ -11,15 +11,13 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "kube/client/client.h"
+#include "kube/client/review.h"
 
 #define EXTRA "authentication.kubernetes.io/"
 
 enum { ENTRIES_MAX = 4096, TOKEN_MAX = 16 << 10 };
 
 static const uint64_t denied_ns = 5 * SW_NS_PER_S; /* how long a no is believed */
-
-static const struct sw_kube_gvr token_reviews = {"authentication.k8s.io", "v1", "tokenreviews",
-                                                 "TokenReview", false};
 
 struct entry {
     struct sw_tokens *tokens;
@@ -163,21 +161,11 @@ static void on_review(void *arg, struct sw_kube_reply *r)
 
 static void ask(struct entry *e)
 {
-    SW_ARENA_AUTO a = {0};
-    struct sw_json *o = sw_json_new_object(&a);
-    struct sw_json *spec = sw_json_new_object(&a);
-    struct sw_json *list = sw_json_new_array(&a);
-
     if (e->call)
         return;
     e->asked_ns = now_of(e->tokens);
-    sw_json_push(&a, list, sw_json_new_str(&a, e->tokens->o.audience));
-    sw_json_put(&a, o, "apiVersion", sw_json_new_str(&a, "authentication.k8s.io/v1"));
-    sw_json_put(&a, o, "kind", sw_json_new_str(&a, "TokenReview"));
-    sw_json_put_str(&a, spec, "token", e->token);
-    sw_json_put(&a, spec, "audiences", list);
-    sw_json_put(&a, o, "spec", spec);
-    e->call = sw_kube_create(e->tokens->client, &token_reviews, o, on_review, e);
+    e->call =
+        sw_kube_review_token(e->tokens->client, e->token, e->tokens->o.audience, on_review, e);
 }
 
 /* --- questions --- */

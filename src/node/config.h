@@ -68,7 +68,8 @@ struct sw_node_config {
     const char *ca_address; /* derived when absent; NULL: none, or --local-ca */
     const char *ca_root_ca;
     const char *alt_ca_hostname;
-    const char *auth_token; /* derived when absent; NULL: none */
+    const char *auth_token;  /* derived when absent; NULL: none */
+    const char *machine_dir; /* of a machine that joined; NULL: none */
     const char *crl;
     uint64_t secret_ttl_ns;
     const char *compliance_policy;

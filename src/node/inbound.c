@@ -2,6 +2,9 @@
 /* 15008: HBONE connections from peers and the tunnels in them. */
 #include "node/inbound.h"
 
+#include <stdio.h>
+
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -24,6 +27,9 @@ struct setup {
     struct sw_dial dial;
     struct inbound *in; /* whose it is */
     struct sw_route_inbound route;
+    struct sw_lookup lookup;   /* on demand */
+    struct sw_inbound_ask ask; /* what is judged once that is answered */
+    struct sw_arena arena;     /* its texts */
 };
 
 /* One tunnel. */
@@ -47,16 +53,25 @@ static void on_reap(struct sw_defer *d)
     sw_free(SW_CONTAINER_OF(d, struct inbound, reap));
 }
 
+static void drop_setup(struct inbound *in)
+{
+    struct setup *setup = in->setup;
+
+    if (!setup)
+        return;
+    sw_lookup_cancel(&setup->lookup);
+    sw_dial_cancel(&setup->dial);
+    sw_arena_clear(&setup->arena);
+    sw_free(setup);
+    in->setup = NULL;
+}
+
 /* The tunnel is over: forget it everywhere; memory goes with the loop's deferred calls. */
 static void retire(struct inbound *in)
 {
     struct sw_worker *w = worker_of(in);
 
-    if (in->setup) {
-        sw_dial_cancel(&in->setup->dial);
-        sw_free(in->setup);
-        in->setup = NULL;
-    }
+    drop_setup(in);
     sw_list_unlink(&in->guard.link);
     sw_live_remove(w, &in->live);
     sw_loop_defer(w->loop, &in->reap, on_reap);
@@ -151,9 +166,10 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct setup *setup = SW_CONTAINER_OF(d, struct setup, dial);
     struct inbound *in = setup->in;
     struct sw_dialled dialled;
+    char text[SW_ERRTEXT];
 
     if (rc != SW_OK) {
-        refuse(in, 503, SW_FLAG_CONNECT, err->msg);
+        refuse(in, 503, SW_FLAG_CONNECT, sw_errtext_connect(err, text));
         return;
     }
     sw_dial_take(d, &dialled);
@@ -162,20 +178,31 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         refuse(in, 503, SW_FLAG_CONNECT, "cannot write the PROXY header");
         return;
     }
-    sw_free(setup);
-    in->setup = NULL;
+    drop_setup(in);
     answer_200(in);
     sw_tstream_relay_dialled(&in->stream, &dialled);
 }
 
-static struct inbound *inbound_new(struct server *sv, int32_t id, const struct sw_ledger *rec,
-                                   const struct sw_route_inbound *route)
+static struct inbound *inbound_new(struct server *sv, int32_t id)
 {
-    const struct sw_tls_peer_id *peer = sw_tls_peer_identity(sw_session_peer(sv->session));
-    struct sw_worker *w = sv->pod->worker;
     struct inbound *in = SW_NEW(struct inbound);
 
     in->server = sv;
+    in->live.pod = sv->pod;
+    sw_tstream_attach(sv->session, id, &in->stream, &stream_ops);
+    in->setup = SW_NEW(struct setup);
+    in->setup->in = in;
+    return in;
+}
+
+/* It was judged good: from now on it is known to drains and policies, and connects. */
+static void admit(struct inbound *in, const struct sw_ledger *rec,
+                  const struct sw_route_inbound *route)
+{
+    struct server *sv = in->server;
+    const struct sw_tls_peer_id *peer = sw_tls_peer_identity(sw_session_peer(sv->session));
+    struct sw_worker *w = sv->pod->worker;
+
     in->rec = *rec;
     in->guard = (struct sw_guard){
         .pod = sv->pod,
@@ -196,11 +223,66 @@ static struct inbound *inbound_new(struct server *sv, int32_t id, const struct s
         .ops = &live_ops,
     };
     sw_live_add(w, &in->live);
-    sw_tstream_attach(sv->session, id, &in->stream, &stream_ops);
-    in->setup = SW_NEW(struct setup);
-    in->setup->in = in;
     in->setup->route = *route;
-    return in;
+    sw_inbound_dial(w, sv->pod, route, &in->setup->dial, on_dialled);
+}
+
+/* ---- on demand: what the judgement needs may have to be asked for ---- */
+
+static char *missing(struct sw_worker *w, const struct sw_inbound_ask *ask)
+{
+    struct sw_lookup_inbound q = {
+        .local = ask->dst->local,
+        .network = w->env.network,
+        .conn_dst = ask->conn_dst.ip,
+        .authority = ask->authority,
+    };
+
+    if (!w->lookups.ask || !q.local)
+        return NULL;
+    if (!ask->from_network.p || sw_slice_ieq(ask->from_network, w->env.network))
+        q.peer = ask->peer.ip;
+    return sw_lookup_missing_inbound(&w->lookups, w->state, &q);
+}
+
+/* An answer that does not come leaves what is known: the judgement refuses what it must. */
+static void on_lookup(struct sw_lookup *l, enum sw_lookup_end end)
+{
+    struct setup *setup = SW_CONTAINER_OF(l, struct setup, lookup);
+    struct inbound *in = setup->in;
+    struct sw_worker *w = worker_of(in);
+    char *key = end == SW_LOOKUP_ANSWERED ? missing(w, &setup->ask) : NULL;
+    struct sw_route_inbound route;
+    struct sw_ledger rec = {0};
+    unsigned status;
+
+    if (key) {
+        sw_lookup_start(&w->lookups, l, key, on_lookup);
+        return;
+    }
+    status = sw_inbound_judge(w, &setup->ask, &rec, &route);
+    if (status == 200) {
+        admit(in, &rec, &route);
+        return;
+    }
+    sw_tstream_refuse(&in->stream, status);
+    retire(in);
+}
+
+static void wait_for_lookup(struct server *sv, int32_t id, const struct sw_inbound_ask *ask,
+                            char *key)
+{
+    struct setup *setup = inbound_new(sv, id)->setup;
+    struct sw_inbound_ask *mine = &setup->ask;
+    struct sw_slice *texts[] = {&mine->authority, &mine->forwarded, &mine->baggage,
+                                &mine->traceparent, &mine->from_network};
+
+    *mine = *ask;
+    for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++) {
+        if (texts[i]->p)
+            *texts[i] = sw_arena_slice(&setup->arena, *texts[i]);
+    }
+    sw_lookup_start(&sv->pod->worker->lookups, &setup->lookup, key, on_lookup);
 }
 
 static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
@@ -222,22 +304,27 @@ static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head
     };
     struct sw_route_inbound route;
     struct sw_ledger rec = {0};
-    struct inbound *in;
     unsigned status;
+    char text[SW_ERRTEXT];
+    char *key;
 
     if (!sw_slice_eq_str(head->method, "CONNECT")) {
-        sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "bad_request",
-                          "only CONNECT is supported");
+        (void)snprintf(text, sizeof(text), "expected method CONNECT, got %.*s",
+                       (int)sw_min(head->method.n, 64), head->method.p);
+        sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "bad_request", text);
         sw_session_refuse(s, id, 400);
         return;
     }
-    status = sw_inbound_judge(w, &ask, &rec, &route);
-    if (status != 200) {
-        sw_session_refuse(s, id, status);
+    key = missing(w, &ask);
+    if (key) {
+        wait_for_lookup(sv, id, &ask, key);
         return;
     }
-    in = inbound_new(sv, id, &rec, &route);
-    sw_inbound_dial(w, sv->pod, &route, &in->setup->dial, on_dialled);
+    status = sw_inbound_judge(w, &ask, &rec, &route);
+    if (status == 200)
+        admit(inbound_new(sv, id), &rec, &route);
+    else
+        sw_session_refuse(s, id, status);
 }
 
 static void on_ready(struct sw_session *s)
@@ -297,7 +384,8 @@ static const char *cannot_serve(const struct sw_wpod *p)
 void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
 {
     struct sw_worker *w = p->worker;
-    struct sw_tls_params tls = {.server = true, .alpn = "h2", .cred = p->cred};
+    struct sw_tls_params tls = {
+        .server = true, .alpn = "h2", .alpn_optional = true, .cred = p->cred};
     struct sw_addr local = sw_sock_local(fd);
     const char *why = cannot_serve(p);
     struct sw_err err = {0};

@@ -35,7 +35,7 @@ static void open_record(struct sw_worker *w, const struct sw_inbound_ask *ask,
         .direction = SW_INBOUND,
         .mtls = true,
         .src = ask->peer,
-        .dst = route->rbac_dst,
+        .dst = ask->conn_dst, /* like the client's line; where it leads is the authority */
         .src_workload = caller(w, ask),
         .dst_workload = ask->dst->local,
         .service = route->service,
@@ -66,10 +66,11 @@ unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
         .forwarded = ask->forwarded,
     };
     struct sw_policy_verdict verdict;
+    char text[SW_ERRTEXT];
 
     if (!req.local) {
         sw_ledger_refused(&w->book, SW_INBOUND, &ask->peer, &ask->conn_dst, "unknown_workload",
-                          "local workload is not known");
+                          sw_pod_unknown(ask->dst->pod, text));
         return 503;
     }
     sw_route_inbound_hbone(w->state, &w->env, &req, route);
@@ -80,11 +81,11 @@ unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
     }
     open_record(w, ask, route, rec);
     if (route->status != 200) {
-        sw_ledger_close(rec, SW_FLAG_DENY, route->reason);
+        sw_ledger_close(rec, SW_FLAG_DENY, sw_errtext_denied(route->reason, text));
         return (unsigned)route->status;
     }
     if (!sw_worker_authorise(w, ask->dst, &ask->peer.ip, ask->src, &route->rbac_dst, &verdict)) {
-        sw_ledger_close(rec, SW_FLAG_DENY, verdict.text);
+        sw_ledger_close(rec, SW_FLAG_DENY, sw_errtext_denied(verdict.text, text));
         return 401;
     }
     return 200;

@@ -171,14 +171,13 @@ static struct sw_ledger_text *text_of(const struct sw_ledger_info *info)
     return t;
 }
 
-static struct sw_access_peer peer_of(const struct sw_party *p, const struct sw_addr *addr,
-                                     bool proven)
+static struct sw_access_peer peer_of(const struct sw_party *p, const struct sw_addr *addr)
 {
     return (struct sw_access_peer){
         .addr = *addr,
         .workload = party_text(p, PARTY_WORKLOAD),
         .ns = party_text(p, PARTY_NS),
-        .identity = proven ? party_text(p, PARTY_IDENTITY) : sw_slice("", 0),
+        .identity = party_text(p, PARTY_IDENTITY),
         .cluster = party_text(p, PARTY_CLUSTER),
     };
 }
@@ -194,8 +193,8 @@ static void fill_access(const struct sw_ledger *r, struct sw_access *a, char tra
     }
     *a = (struct sw_access){
         .direction = (enum sw_direction)r->direction,
-        .src = peer_of(r->src_party, &r->src, true),
-        .dst = peer_of(r->dst_party, &r->dst, r->proven),
+        .src = peer_of(r->src_party, &r->src),
+        .dst = peer_of(r->dst_party, &r->dst),
         .hbone_addr = sw_slice(t->bytes, t->hbone_n),
         .dst_service = sw_slice(t->bytes + t->hbone_n, t->service_n),
         .trace_id = sw_slice(trace, t->traced ? 32 : 0),
@@ -217,13 +216,12 @@ void sw_ledger_open(struct sw_ledger *r, struct sw_ledger_book *b,
         .book = b,
         .traffic = sw_metrics_traffic(b->shard, &labels),
         .src_party = party_of(b, info->src_workload, info->src_baggage, info->src_identity),
-        .dst_party = party_of(b, info->dst_workload, NULL, info->dst_identity),
+        .dst_party = party_of(b, info->dst_workload, info->dst_baggage, info->dst_identity),
         .text = text_of(info),
         .src = info->src,
         .dst = info->dst,
-        .start_ns = sw_loop_now(b->loop),
+        .start_ns = info->start_ns ? info->start_ns : sw_loop_now(b->loop),
         .direction = (uint8_t)info->direction,
-        .proven = info->direction == SW_INBOUND,
     };
     sw_traffic_opened(r->traffic);
     if (sw_log_enabled(SW_LOG_DEBUG, "access")) {

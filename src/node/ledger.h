@@ -36,7 +36,6 @@ struct sw_ledger {
     uint64_t received; /* toward the destination */
     uint64_t sent;     /* back to the client */
     uint8_t direction; /* enum sw_direction */
-    bool proven;       /* the destination has shown its identity */
 };
 
 struct sw_ledger_info {
@@ -50,9 +49,10 @@ struct sw_ledger_info {
     const struct sw_baggage *src_baggage; /* used where the workload is not known */
     const struct sw_baggage *dst_baggage;
     struct sw_slice src_identity; /* URI, only when proven */
-    struct sw_slice dst_identity;
+    struct sw_slice dst_identity; /* whom the connection is for; refusals name it too */
     struct sw_slice hbone_addr;
     const struct sw_trace *trace;
+    uint64_t start_ns; /* of the loop's clock; 0: now */
 };
 
 void sw_ledger_open(struct sw_ledger *r, struct sw_ledger_book *b,
@@ -63,12 +63,6 @@ static inline void sw_ledger_moved(struct sw_ledger *r, size_t received, size_t 
     r->received += received;
     r->sent += sent;
     sw_traffic_bytes(r->traffic, received, sent);
-}
-
-/* Outbound: the peer has proved who it is. */
-static inline void sw_ledger_proven(struct sw_ledger *r)
-{
-    r->proven = true;
 }
 
 /* Counts and logs the end; error NULL: it ended well. Harmless when not open. */

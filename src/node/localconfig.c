@@ -546,7 +546,7 @@ static void warn_missing_policies(const struct sw_local *l, const struct sw_stat
             sw_local_warn(l, NULL,
                           "workload '%.*s' lists policy '%.*s', which is not known: all "
                           "connections to it are denied",
-                          (int)sw_min(list[i]->uid_n, 96), list[i]->uid_,
+                          (int)sw_min(list[i]->uid_n, 96), sw_workload_uid(list[i]).p,
                           (int)sw_min(missing.n, 64), missing.p);
     }
 }

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "node/route_int.h"
 
-enum { LOOKUP_S = 5 };
+enum { LOOKUP_S = 5, CHOSEN_MAX = 4096 };
 
 /* ---- what is missing ---- */
 
@@ -74,6 +74,81 @@ char *sw_lookup_missing(const struct sw_lookup_book *ls, const struct sw_state *
     if (!key && wl)
         key = gateway_key(ls, s, wl->c->network_gateway, ns);
     return key;
+}
+
+/* Services of the workload: those that the authority names, and the waypoints of those known. */
+static char *own_services(const struct sw_lookup_book *ls, const struct sw_state *s,
+                          const struct sw_workload *w, struct sw_slice host)
+{
+    char *key = NULL;
+
+    for (size_t i = 0; !key && i < w->c->n_services; i++) {
+        const struct sw_membership *m = &w->c->services[i];
+        const struct sw_service *svc = sw_state_service_by_key(s, m->ns, m->hostname);
+
+        if (svc)
+            key = service_gateways(ls, s, svc, w->c->ns);
+        else if (host.n && sw_slice_eq(m->hostname, host))
+            key = unless_asked(ls, sw_slice_dup(sw_membership_key(m)));
+    }
+    return key;
+}
+
+/*
+ * An address that the other side chose, unless it has chosen too many. Each counts once, however
+ * many tunnels wait for it, or waited in vain.
+ */
+static char *chosen_address(struct sw_lookup_book *ls, struct sw_slice network,
+                            const struct sw_ip *ip)
+{
+    char *key = unless_asked(ls, address_key(network, ip));
+    char *own;
+
+    if (!key || sw_map_get(&ls->chosen, sw_slice_str(key)))
+        return key;
+    if (ls->chosen.n >= CHOSEN_MAX) {
+        sw_free(key);
+        return NULL;
+    }
+    own = sw_strdup(key);
+    (void)sw_map_put(&ls->chosen, sw_slice_str(own), own);
+    return key;
+}
+
+static char *named_address(struct sw_lookup_book *ls, const struct sw_state *s,
+                           const struct sw_lookup_inbound *q, const struct sw_ip *ip)
+{
+    if (sw_ip_eq(ip, &q->conn_dst) || q->local->c->has_app_tunnel ||
+        sw_state_workload_by_ip(s, q->network, ip) ||
+        sw_state_service_by_vip(s, q->network, ip, q->local->c->ns))
+        return NULL;
+    return chosen_address(ls, q->network, ip);
+}
+
+static char *caller(struct sw_lookup_book *ls, const struct sw_state *s,
+                    const struct sw_lookup_inbound *q)
+{
+    if (!q->peer.family || sw_state_workload_by_ip(s, q->network, &q->peer))
+        return NULL;
+    return chosen_address(ls, q->network, &q->peer);
+}
+
+char *sw_lookup_missing_inbound(struct sw_lookup_book *ls, const struct sw_state *s,
+                                const struct sw_lookup_inbound *q)
+{
+    struct sw_slice host = {0};
+    struct sw_addr to;
+    uint16_t port;
+    char *key = gateway_key(ls, s, q->local->c->waypoint, q->local->c->ns);
+    bool by_address = sw_addr_parse(q->authority, &to, NULL) == SW_OK;
+
+    if (!by_address && sw_authority_split(q->authority, &host, &port, NULL) != SW_OK)
+        host = sw_slice("", 0);
+    if (!key)
+        key = own_services(ls, s, q->local, host);
+    if (!key && by_address)
+        key = named_address(ls, s, q, &to.ip);
+    return key ? key : caller(ls, s, q);
 }
 
 /* ---- waiting ---- */
@@ -145,9 +220,15 @@ void sw_lookup_found(struct sw_lookup_book *ls, struct sw_slice key, enum sw_loo
     }
 }
 
+static void forget(struct sw_map *keys)
+{
+    SW_MAP_FOREACH (it, keys)
+        sw_free(it->value);
+    sw_map_done(keys);
+}
+
 void sw_lookup_book_done(struct sw_lookup_book *ls)
 {
-    SW_MAP_FOREACH (it, &ls->answered)
-        sw_free(it->value);
-    sw_map_done(&ls->answered);
+    forget(&ls->answered);
+    forget(&ls->chosen);
 }

@@ -26,6 +26,7 @@ struct sw_lookup_book {
     struct sw_metrics_shard *shard;
     struct sw_list waiting;
     struct sw_map answered; /* key -> its own copy */
+    struct sw_map chosen;   /* asked for because others named them or called: the same */
     /* Asks the control plane; from any thread. NULL: everything is known without asking. */
     void (*ask)(void *arg, struct sw_slice key);
     void *arg;
@@ -48,6 +49,22 @@ struct sw_lookup {
  */
 char *sw_lookup_missing(const struct sw_lookup_book *ls, const struct sw_state *s,
                         const struct sw_workload *source, const struct sw_addr *dst);
+/* Who calls, and what the tunnel is for. */
+struct sw_lookup_inbound {
+    const struct sw_workload *local;
+    struct sw_slice network; /* the node's own */
+    struct sw_ip peer;       /* family 0: its address says nothing (a gateway's) */
+    struct sw_ip conn_dst;
+    struct sw_slice authority;
+};
+
+/*
+ * The same for a tunnel that arrives: the waypoints that may call the local workload, the service
+ * or address the authority names, and the caller, for the log. Addresses of callers and authorities
+ * are asked for up to a bound: their number is not ours to choose.
+ */
+char *sw_lookup_missing_inbound(struct sw_lookup_book *ls, const struct sw_state *s,
+                                const struct sw_lookup_inbound *q);
 /* Waits for 'key', which it takes over. */
 void sw_lookup_start(struct sw_lookup_book *ls, struct sw_lookup *l, char *key,
                      void (*cb)(struct sw_lookup *l, enum sw_lookup_end end));

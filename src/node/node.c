@@ -281,6 +281,7 @@ static struct sw_issuer *make_issuer(struct sw_node *n, struct sw_err *err)
         .root = c->ca_root_ca,
         .alt_name = c->alt_ca_hostname,
         .token = c->auth_token,
+        .machine = c->machine_dir,
         .cluster_id = c->cluster_id,
         .mark = c->packet_mark,
         .impersonate = c->mode == SW_NODE_SHARED,

@@ -47,6 +47,7 @@ struct sw_node {
     struct sw_slice text; /* of the local configuration as loaded; owned */
     SW_VEC(struct node_pod) pods;
     struct sw_timer retry;   /* of pods that are not up */
+    uint64_t retry_ms;       /* until the next one */
     struct sw_defer refresh; /* identities of pods that came or went */
     struct node_zds *zds;    /* NULL: no agent */
     struct sw_crew crew;

@@ -68,6 +68,9 @@ static const struct sw_opt table[] = {
      .help = "Bearer token for the certificate authority and the control plane, or its file, which "
              "is read for every call. Default ./var/run/secrets/tokens/istio-token, if there is "
              "one. CA_HEADER_name=value in the environment adds headers."},
+    {"machine-dir", "SPANWIRE_MACHINE_DIR", SW_OPT_STR, AT(machine_dir), .arg = "DIR",
+     .help = "Directory of a machine that joined with 'spanwire join': its key signs the tokens "
+             "for both, instead of --auth-token."},
     {"crl", "CRL_PATH", SW_OPT_STR, AT(crl), .arg = "FILE",
      .help = "Certificate revocation list, PEM or DER; read again when it changes. Peers on it are "
              "refused and their connections closed. An absent file revokes nothing."},
@@ -92,7 +95,8 @@ static const struct sw_opt table[] = {
      .arg = "DOMAIN", .help = "DNS domain of the cluster."},
     {"trust-domain", "TRUST_DOMAIN", SW_OPT_STR, AT(trust_domain), .def = "cluster.local",
      .arg = "DOMAIN",
-     .help = "Trust domain of the node itself; workloads have theirs in the configuration."},
+     .help = "Trust domain of the node itself, as /config_dump shows it. Certificates, that of the "
+             "node's own pod too, are for the trust domain in the workload's record."},
     {"pod-name", "POD_NAME", SW_OPT_STR, AT(pod_name), .arg = "NAME",
      .help = "Our own pod. With the next two, shared mode also opens 15008 in its own namespace so "
              "that our metrics can be scraped through mutual TLS."},

@@ -32,6 +32,69 @@ static void drop_setup(struct outbound *o)
     o->setup = NULL;
 }
 
+/* ---- records ---- */
+
+static void fill_record(const struct outbound *o, struct sw_ledger_info *info)
+{
+    const struct outbound_setup *s = o->setup;
+    bool tunnel = s->route.kind == SW_ROUTE_HBONE || s->route.kind == SW_ROUTE_DOUBLE_HBONE;
+
+    *info = (struct sw_ledger_info){
+        .direction = SW_OUTBOUND,
+        .mtls = tunnel,
+        .src = o->live.src,
+        .dst = s->route.target,
+        .src_workload = s->local,
+        .dst_workload = s->route.workload,
+        .service = s->route.service,
+        .hbone_addr = sw_slice_str(s->route.authority),
+        .trace = &s->trace,
+        .start_ns = s->start_ns,
+    };
+    if (tunnel) {
+        info->src_identity = s->local->c->identity;
+        if (s->route.workload)
+            info->dst_identity = s->route.workload->c->identity;
+    }
+}
+
+static void open_record(struct outbound *o)
+{
+    struct sw_ledger_info info;
+
+    fill_record(o, &info);
+    sw_ledger_open(&o->rec, &outbound_worker(o)->book, &info);
+}
+
+/* A tunnel in a tunnel that failed before it was known who is at its end: the gateway's record. */
+static void close_record(struct outbound *o, enum sw_response_flag flag, const char *error)
+{
+    if (!o->rec.book && o->setup && o->setup->unopened)
+        open_record(o);
+    if (o->setup)
+        o->setup->unopened = false;
+    sw_ledger_close(&o->rec, flag, error);
+}
+
+void outbound_open_inner(struct outbound *o, struct sw_session *inner,
+                         const struct sw_h2_head *head)
+{
+    const struct sw_tls_peer_id *peer = sw_tls_peer_identity(sw_session_peer(inner));
+    struct sw_slice text = sw_h2_head_get(head, "baggage");
+    struct sw_ledger_info info;
+    struct sw_baggage said;
+
+    fill_record(o, &info);
+    if (text.n) {
+        sw_baggage_parse(text, &said);
+        info.dst_workload = NULL;
+        info.dst_baggage = &said;
+        info.dst_identity = peer ? peer->uri : sw_slice("", 0);
+    }
+    sw_ledger_open(&o->rec, &outbound_worker(o)->book, &info);
+    o->setup->unopened = false;
+}
+
 /* RFC 1928 section 6. */
 static void socks5_reply(struct outbound *o, uint8_t code)
 {
@@ -54,7 +117,7 @@ void outbound_finish(struct outbound *o, enum sw_response_flag flag, const char 
     if (o->done)
         return;
     o->done = true;
-    sw_ledger_close(&o->rec, flag, error);
+    close_record(o, flag, error);
     outbound_fast_done(o, flag, error);
     outbound_double_abandon(o);
     /* Peers read CANCEL as an end: once bytes flowed only an error tells that some are missing. */
@@ -107,7 +170,6 @@ static void on_pump_done(struct sw_pump *p, int rc)
 
 void outbound_established(struct outbound *o)
 {
-    sw_ledger_proven(&o->rec);
     socks5_reply(o, 0);
     drop_setup(o);
 }
@@ -128,38 +190,14 @@ void outbound_pump(struct outbound *o, struct sw_dialled *dialled)
 
 /* ---- choosing ---- */
 
-static void open_record(struct outbound *o)
-{
-    struct outbound_setup *s = o->setup;
-    struct sw_worker *w = outbound_worker(o);
-    bool tunnel = s->route.kind == SW_ROUTE_HBONE || s->route.kind == SW_ROUTE_DOUBLE_HBONE;
-    struct sw_ledger_info info = {
-        .direction = SW_OUTBOUND,
-        .mtls = tunnel,
-        .src = o->live.src,
-        .dst = s->route.target,
-        .src_workload = s->local,
-        .dst_workload = s->route.workload,
-        .service = s->route.service,
-        .hbone_addr = sw_slice_str(s->route.authority),
-        .trace = &s->trace,
-    };
-
-    if (tunnel) {
-        info.src_identity = s->local->c->identity;
-        if (s->route.workload)
-            info.dst_identity = s->route.workload->c->identity;
-    }
-    sw_ledger_open(&o->rec, &w->book, &info);
-}
-
 static void on_tcp_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct outbound_setup *s = SW_CONTAINER_OF(d, struct outbound_setup, dial);
     struct sw_dialled dialled;
+    char text[SW_ERRTEXT];
 
     if (rc != SW_OK) {
-        outbound_retry(s->out, SW_FLAG_CONNECT, err->msg);
+        outbound_retry(s->out, SW_FLAG_CONNECT, sw_errtext_io(err, text));
         return;
     }
     sw_dial_take(d, &dialled);
@@ -183,7 +221,11 @@ static void go(struct outbound *o)
     o->live.protocol = s->route.kind == SW_ROUTE_TCP     ? SW_LIVE_TCP
                        : s->route.kind == SW_ROUTE_HBONE ? SW_LIVE_HBONE
                                                          : SW_LIVE_DOUBLE_HBONE;
-    open_record(o);
+    s->start_ns = sw_loop_now(outbound_worker(o)->loop);
+    /* Who is at the end of a tunnel in a tunnel shows when it answers. */
+    s->unopened = s->route.kind == SW_ROUTE_DOUBLE_HBONE;
+    if (!s->unopened)
+        open_record(o);
     if (s->route.kind == SW_ROUTE_TCP)
         dial_tcp(o);
     else if (!outbound_fast(o))
@@ -312,6 +354,7 @@ static void on_lookup(struct sw_lookup *l, enum sw_lookup_end end)
     struct outbound_setup *s = SW_CONTAINER_OF(l, struct outbound_setup, lookup);
     struct outbound *o = s->out;
     struct sw_worker *w = outbound_worker(o);
+    char text[SW_ERRTEXT];
 
     if (end == SW_LOOKUP_TIMEOUT) {
         refuse_lookup(o, "lookup_timeout", "control plane did not answer who the destination is");
@@ -327,7 +370,7 @@ static void on_lookup(struct sw_lookup *l, enum sw_lookup_end end)
     if (s->local)
         choose(o);
     else
-        refuse_lookup(o, "unknown_workload", "local workload is not known");
+        refuse_lookup(o, "unknown_workload", sw_pod_unknown(o->live.pod->pod, text));
 }
 
 static bool wait_for_lookup(struct outbound *o)
@@ -373,7 +416,7 @@ void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *
     (void)snprintf(s->last_error, sizeof(s->last_error), "%s", error);
     s->last_flag = flag;
     /* Every attempt has its own record: what was tried stays visible. */
-    sw_ledger_close(&o->rec, flag, error);
+    close_record(o, flag, error);
     sw_log_debug("outbound", "retrying on another endpoint: %s", error);
     s->tried[s->n_tried++] = sw_workload_uid(s->route.workload);
     choose(o);
@@ -404,8 +447,10 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
     o->setup->local = p->local;
     sw_trace_make(NULL, (const uint8_t *)random, &o->setup->trace);
     if (!p->local) {
+        char text[SW_ERRTEXT];
+
         sw_ledger_refused(&w->book, SW_OUTBOUND, peer, dst, "unknown_workload",
-                          "local workload is not known");
+                          sw_pod_unknown(p->pod, text));
         outbound_finish(o, SW_FLAG_CONNECT, NULL);
         return;
     }

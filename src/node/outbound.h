@@ -29,8 +29,10 @@ struct outbound_setup {
     struct sw_route_outbound route;
     struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
     size_t n_tried;
-    unsigned n_again; /* connections that went away under us */
-    bool pooled;      /* the session in use was there before; it may have been dead already */
+    unsigned n_again;  /* connections that went away under us */
+    uint64_t start_ns; /* of the attempt */
+    bool unopened;     /* its record is opened when it is known who is at the end */
+    bool pooled;       /* the session in use was there before; it may have been dead already */
     struct sw_lookup lookup; /* on demand */
     struct sw_dial dial;
     struct sw_pool_wait wait;
@@ -81,6 +83,9 @@ void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *
 /* The way is open: answer SOCKS, drop the set-up state. */
 void outbound_established(struct outbound *o);
 void outbound_pump(struct outbound *o, struct sw_dialled *dialled);
+/* The inner tunnel is open: the record names whom it ends at, as the answer tells. */
+void outbound_open_inner(struct outbound *o, struct sw_session *inner,
+                         const struct sw_h2_head *head);
 /* outbound_hbone.c */
 void outbound_hbone(struct outbound *o);
 extern const struct sw_tstream_ops outbound_stream_ops;

@@ -4,8 +4,6 @@
  * real destination. The outer stream is joined to the inner connection by a socket pair, so both
  * are ordinary sessions. The inner one is never pooled: each carries one tunnel.
  */
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "node/outbound.h"
 
@@ -139,7 +137,7 @@ static void start_inner(struct double_hbone *x)
 static void on_outer_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct double_hbone *x = SW_CONTAINER_OF(t, struct double_hbone, outer);
-    char text[48];
+    char text[SW_ERRTEXT];
 
     if (!x->out || x->inner)
         return;
@@ -147,8 +145,7 @@ static void on_outer_response(struct sw_tstream *t, const struct sw_h2_head *hea
         start_inner(x);
         return;
     }
-    (void)snprintf(text, sizeof(text), "gateway: http status: %u", head->status);
-    fail(x, SW_FLAG_CONNECT, text);
+    fail(x, SW_FLAG_CONNECT, sw_errtext_status(head->status, text));
 }
 
 static void on_outer_moved(struct sw_tstream *t, size_t up, size_t down)

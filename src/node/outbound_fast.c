@@ -36,10 +36,11 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct outbound *o = s->out;
     struct outbound_fast *f = o->fast;
     struct sw_dialled dialled;
+    char text[SW_ERRTEXT];
 
     if (rc != SW_OK) {
-        outbound_fast_done(o, SW_FLAG_CONNECT, err->msg);
-        outbound_retry(o, SW_FLAG_CONNECT, "http status: 503");
+        outbound_fast_done(o, SW_FLAG_CONNECT, sw_errtext_connect(err, text));
+        outbound_retry(o, SW_FLAG_CONNECT, sw_errtext_status(503, text));
         return;
     }
     sw_dial_take(d, &dialled);
@@ -92,7 +93,7 @@ bool outbound_fast(struct outbound *o)
     struct sw_wpod *dst = r->workload ? sw_worker_pod_of(w, r->workload) : NULL;
     struct outbound_fast *f;
     unsigned status;
-    char text[32];
+    char text[SW_ERRTEXT];
 
     if (!w->config->fast_path || r->kind != SW_ROUTE_HBONE || !r->authority_is_target ||
         r->via_waypoint || r->via_gateway || !dst || dst->pod->self || !o->live.pod->cred ||
@@ -106,8 +107,7 @@ bool outbound_fast(struct outbound *o)
     sw_metric_add(w->fast_path, 1);
     status = judge(o, dst, f);
     if (status != 200) {
-        (void)snprintf(text, sizeof(text), "http status: %u", status);
-        outbound_finish(o, SW_FLAG_CONNECT, text);
+        outbound_finish(o, SW_FLAG_CONNECT, sw_errtext_status(status, text));
         return true;
     }
     f->guard = (struct sw_guard){

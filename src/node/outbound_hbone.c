@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outbound through an HBONE tunnel: a pooled connection, one CONNECT, then bytes. */
-#include <stdio.h>
-
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "node/outbound.h"
@@ -59,8 +58,9 @@ static void give_up(struct outbound *o, bool passed_on, const char *why)
 static void on_refused(struct sw_timer *t)
 {
     struct outbound_setup *setup = SW_CONTAINER_OF(t, struct outbound_setup, answer);
+    char text[SW_ERRTEXT];
 
-    outbound_retry(setup->out, SW_FLAG_CONNECT, "http status: 503");
+    outbound_retry(setup->out, SW_FLAG_CONNECT, sw_errtext_status(503, text));
 }
 
 /*
@@ -78,7 +78,7 @@ static void refused(struct outbound *o)
 static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
 {
     struct outbound *o = SW_CONTAINER_OF(t, struct outbound, u.stream);
-    char text[32];
+    char text[SW_ERRTEXT];
 
     if (!o->setup) /* a second answer */
         return;
@@ -87,10 +87,11 @@ static void on_response(struct sw_tstream *t, const struct sw_h2_head *head)
         return;
     }
     if (head->status != 200) {
-        (void)snprintf(text, sizeof(text), "http status: %u", head->status);
-        outbound_finish(o, SW_FLAG_CONNECT, text);
+        outbound_finish(o, SW_FLAG_CONNECT, sw_errtext_status(head->status, text));
         return;
     }
+    if (o->setup->route.kind == SW_ROUTE_DOUBLE_HBONE)
+        outbound_open_inner(o, t->session, head);
     outbound_established(o);
     sw_tstream_relay(t, SW_TAKE_FD(o->fd));
 }
@@ -181,7 +182,7 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
 {
     struct outbound_setup *setup = SW_CONTAINER_OF(wait, struct outbound_setup, wait);
     struct outbound *o = setup->out;
-    char text[280];
+    char text[SW_ERRTEXT];
 
     if (rc == SW_OK) {
         use_session(o, s);
@@ -192,10 +193,10 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
         return;
     }
     if (stage == SW_POOL_DIAL && rc == SW_ETIME) {
-        (void)snprintf(text, sizeof(text), "%s, maybe a NetworkPolicy is blocking HBONE port 15008",
-                       err->msg);
-        outbound_retry(o, SW_FLAG_NETWORK_POLICY, text);
-    } else if (stage != SW_POOL_DIAL && (rc == SW_ECLOSED || rc == SW_EOF)) {
+        outbound_retry(o, SW_FLAG_NETWORK_POLICY, sw_errtext_hbone_timeout(text));
+    } else if (stage == SW_POOL_DIAL) {
+        outbound_retry(o, SW_FLAG_CONNECT, sw_errtext_io(err, text));
+    } else if (rc == SW_ECLOSED || rc == SW_EOF) {
         try_again(o, SW_FLAG_CONNECT, err->msg);
     } else if (stage == SW_POOL_H2 && rc == SW_EPROTO) {
         outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err->msg);
@@ -207,9 +208,10 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
 static void on_cred(struct sw_cred_wait *wait, const char *error)
 {
     struct outbound_setup *setup = SW_CONTAINER_OF(wait, struct outbound_setup, cred_wait);
+    char text[SW_ERRTEXT];
 
     if (error)
-        outbound_finish(setup->out, SW_FLAG_IDENTITY_ERROR, error);
+        outbound_finish(setup->out, SW_FLAG_IDENTITY_ERROR, sw_errtext_identity(error, text));
     else
         outbound_hbone(setup->out);
 }
@@ -218,11 +220,33 @@ static void on_cred(struct sw_cred_wait *wait, const char *error)
 static void without_cred(struct outbound *o)
 {
     struct sw_wpod *p = o->live.pod;
+    char text[SW_ERRTEXT];
 
     if (p->cred_error)
-        outbound_finish(o, SW_FLAG_IDENTITY_ERROR, p->cred_error);
+        outbound_finish(o, SW_FLAG_IDENTITY_ERROR, sw_errtext_identity(p->cred_error, text));
     else
         sw_worker_wait_cred(p, &o->setup->cred_wait, on_cred);
+}
+
+/* Tunnels whose readers do not read have used up the connection window to this peer. */
+static void report_stall(struct outbound *o, enum sw_pool_use use)
+{
+    struct sw_worker *w = outbound_worker(o);
+    bool sibling = use == SW_POOL_SIBLING;
+    char to[SW_ADDR_TEXT];
+
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_POOL_STALLS, sibling ? "sibling" : "shared"),
+                  1);
+    /* At the bound every tunnel would log it. */
+    if (sibling)
+        sw_log_warn("outbound",
+                    "connection window to %s is used up by tunnels whose readers stalled: opening "
+                    "another connection",
+                    sw_addr_text(&o->setup->route.target, to));
+    else
+        sw_log_debug("outbound",
+                     "connection windows to %s are used up on %d connections: this tunnel waits",
+                     sw_addr_text(&o->setup->route.target, to), SW_POOL_STALLED_MAX);
 }
 
 void outbound_hbone(struct outbound *o)
@@ -235,12 +259,13 @@ void outbound_hbone(struct outbound *o)
         .cred = o->live.pod->cred,
         .sans = sans,
         .n_sans = sw_min(sw_route_sans_count(&setup->route.sans), SANS_MAX),
+        .place = sw_workload_uid(setup->route.workload),
         .addr = setup->route.target,
         .src = o->live.src.ip,
         .sock = sw_worker_sock(w, o->live.pod),
     };
     struct sw_session *s;
-    bool hit;
+    enum sw_pool_use use;
 
     if (!t.cred) {
         without_cred(o);
@@ -252,9 +277,11 @@ void outbound_hbone(struct outbound *o)
     }
     for (size_t i = 0; i < t.n_sans; i++)
         sans[i] = sw_route_sans_at(&setup->route.sans, i);
-    s = sw_pool_get(w->pool, &t, &setup->wait, on_pool, &hit);
-    setup->pooled = hit;
-    sw_metric_add(hit ? w->pool_hits : w->pool_misses, 1);
+    s = sw_pool_get(w->pool, &t, &setup->wait, on_pool, &use);
+    setup->pooled = use == SW_POOL_HIT || use == SW_POOL_STALLED;
+    sw_metric_add(setup->pooled ? w->pool_hits : w->pool_misses, 1);
+    if (use == SW_POOL_SIBLING || use == SW_POOL_STALLED)
+        report_stall(o, use);
     if (s)
         use_session(o, s);
 }

@@ -99,9 +99,10 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct plain *p = SW_CONTAINER_OF(d, struct plain_dial, dial)->plain;
     struct sw_err failed = {0};
     struct sw_dialled dialled;
+    char text[SW_ERRTEXT];
 
     if (rc != SW_OK) {
-        end(p, SW_FLAG_CONNECT, err->msg);
+        end(p, SW_FLAG_CONNECT, sw_errtext_connect(err, text));
         return;
     }
     sw_dial_take(d, &dialled);
@@ -151,6 +152,7 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
     struct sw_addr dst = sw_sock_original_dst(fd);
     struct sw_policy_verdict verdict;
     char reason[SW_ROUTE_REASON];
+    char text[SW_ERRTEXT];
     struct plain *p;
 
     if (!sw_route_inbound_plain(&w->env, &dst, reason)) {
@@ -177,9 +179,10 @@ void sw_plain_accept(struct sw_wpod *pod, int fd, const struct sw_addr *peer)
     sw_metric_add(w->sockets[SW_REPORTER_DESTINATION], 1);
     open_record(p, peer, &dst);
     if (!sw_worker_authorise(w, pod, &peer->ip, NULL, &dst, &verdict))
-        end(p, SW_FLAG_DENY, verdict.text);
+        end(p, SW_FLAG_DENY, sw_errtext_denied(verdict.text, text));
     else if (!sw_route_may_pass(w->state, &w->env, pod->local, &peer->ip, NULL, &dst))
-        end(p, SW_FLAG_DENY, "the destination has a waypoint and the caller is not it");
+        end(p, SW_FLAG_DENY,
+            sw_errtext_denied("the destination has a waypoint and the caller is not it", text));
     else
         dial(p, peer, &dst);
 }

@@ -74,12 +74,13 @@ static bool parse_authority(struct inbound *in)
 
     if (sw_addr_parse(text, &in->authority, NULL) == SW_OK) {
         if (in->authority.port == 0)
-            return refuse(in, 400, "authority without a port");
+            return refuse(in, 400, "no valid authority pseudo header: %.*s",
+                          (int)sw_min(text.n, 64), text.p);
         return true;
     }
     if (sw_authority_split(text, &in->host, &in->authority.port, &err) != SW_OK)
-        return refuse(in, 400, "bad authority '%.*s': %s", (int)sw_min(text.n, 64), text.p,
-                      err.msg);
+        return refuse(in, 400, "no valid authority pseudo header: %.*s (%s)",
+                      (int)sw_min(text.n, 64), text.p, err.msg);
     in->by_hostname = true;
     return true;
 }
@@ -120,8 +121,8 @@ static bool check_destination(struct inbound *in)
     if (in->by_hostname || sw_ip_eq(&in->authority.ip, &in->req->conn_dst.ip) ||
         in->req->local->c->has_app_tunnel || is_waypoint_of_address(in))
         return true;
-    return refuse(in, 400, "ip mismatch: %s is not %s", sw_ip_text(&in->authority.ip, a),
-                  sw_ip_text(&in->req->conn_dst.ip, b));
+    return refuse(in, 400, "ip mismatch: %s != %s", sw_ip_text(&in->req->conn_dst.ip, b),
+                  sw_ip_text(&in->authority.ip, a));
 }
 
 /* ---- next hop ---- */
@@ -134,14 +135,14 @@ static bool port_by_hostname(struct inbound *in, uint16_t *ret)
 
     in->svc = sw_state_service_by_hostname(in->s, in->host, local->c->ns);
     if (!in->svc)
-        return refuse(in, 503, "no service is called '%.*s'", (int)sw_min(in->host.n, 128),
-                      in->host.p);
+        return refuse(in, 503, "no service or workload for hostname: %.*s",
+                      (int)sw_min(in->host.n, 128), in->host.p);
     port = sw_workload_target_port(local, in->svc, in->authority.port);
     declared = sw_service_port(in->svc, in->authority.port);
     if (port == 0 && declared)
         port = declared->target_port;
     if (port == 0)
-        return refuse(in, 503, "service '%.*s' has no target for port %u",
+        return refuse(in, 503, "requested service %.*s:%u found, but cannot resolve port",
                       (int)sw_min(in->host.n, 128), in->host.p, in->authority.port);
     *ret = port;
     return true;
@@ -195,7 +196,7 @@ static bool app_tunnel(struct inbound *in)
         const struct sw_network_addr *v = vip_to_show(in);
 
         if (!v)
-            return refuse(in, 503, "service '%.*s' has no address for the application tunnel",
+            return refuse(in, 503, "requested service %.*s found, but has no IP addresses",
                           (int)sw_min(in->host.n, 128), in->host.p);
         r->proxy_dst.ip = v->ip;
     }

@@ -130,7 +130,7 @@ static bool port_ok(const struct sw_service *svc, const struct sw_workload *w, u
 /* Can it be dialled at all: an address, a name, or a gateway into another network. */
 static bool reachable(const struct sw_workload *source, const struct sw_workload *w)
 {
-    if (w->n_ips || w->hostname_)
+    if (w->n_ips || w->hostname_n)
         return true;
     return w->c->network_gateway && !sw_slice_eq(w->at->network, source->at->network);
 }

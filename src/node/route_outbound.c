@@ -41,13 +41,21 @@ static void drop(struct outbound *o, enum sw_route_drop why, const char *fmt, ..
     va_end(ap);
 }
 
+/* 'what': a waypoint or network gateway; gw names it. */
 static void drop_unpicked(struct outbound *o, enum sw_pick_result got, enum sw_route_drop why,
-                          const char *what)
+                          const char *what, const struct sw_gateway_addr *gw)
 {
+    struct sw_addr at = {.ip = gw->ip, .port = gw->hbone_port};
+    char text[SW_ADDR_TEXT];
+
     if (got == SW_PICK_EXHAUSTED)
-        drop(o, SW_DROP_EXHAUSTED, "%s: every candidate was tried", what);
+        drop(o, SW_DROP_EXHAUSTED, "unknown %s: every candidate was tried", what);
+    else if (gw->by_hostname)
+        drop(o, why, "unknown %s: %s %.*s not found", what, what, (int)sw_min(gw->hostname.n, 128),
+             gw->hostname.p);
     else
-        drop(o, why, "%s", what);
+        drop(o, why, "unknown %s: %s %.*s/%s not found", what, what, (int)sw_min(gw->network.n, 64),
+             gw->network.p, sw_addr_text(&at, text));
 }
 
 static struct sw_route_sans sans_of(const struct sw_upstream *up)
@@ -92,8 +100,8 @@ static bool aim(struct outbound *o, const struct sw_upstream *up, const struct s
         o->r->target.ip = *ip;
         return true;
     }
-    if (up->w->hostname_) {
-        o->r->hostname = *up->w->hostname_;
+    if (up->w->hostname_n) {
+        o->r->hostname = sw_workload_hostname(up->w);
         return true;
     }
     drop(o, SW_DROP_NO_ADDRESS, "workload '%.*s' has no address that can be dialled",
@@ -152,7 +160,7 @@ static void to_gateway(struct outbound *o, const struct sw_upstream *to, bool to
     }
     got = sw_pick_gateway(&o->pick, gw, SW_PICK_STANDARD, &gate);
     if (got != SW_PICK_OK) {
-        drop_unpicked(o, got, SW_DROP_GATEWAY, "the network gateway is not known");
+        drop_unpicked(o, got, SW_DROP_GATEWAY, "network gateway", gw);
         return;
     }
     start(o, SW_ROUTE_DOUBLE_HBONE);
@@ -185,7 +193,7 @@ static bool by_service_waypoint(struct outbound *o)
         return false;
     got = sw_pick_gateway(&o->pick, gw, SW_PICK_WAYPOINT, &way);
     if (got != SW_PICK_OK)
-        drop_unpicked(o, got, SW_DROP_WAYPOINT, "the service's waypoint is not known");
+        drop_unpicked(o, got, SW_DROP_WAYPOINT, "waypoint", gw);
     else if (other_network(o, way.w))
         to_gateway(o, &way, true);
     else
@@ -244,7 +252,7 @@ static bool by_workload_waypoint(struct outbound *o, const struct sw_upstream *u
         return false;
     got = sw_pick_gateway(&o->pick, gw, SW_PICK_WAYPOINT, &way);
     if (got != SW_PICK_OK)
-        drop_unpicked(o, got, SW_DROP_WAYPOINT, "the workload's waypoint is not known");
+        drop_unpicked(o, got, SW_DROP_WAYPOINT, "waypoint", gw);
     else if (other_network(o, way.w))
         drop(o, SW_DROP_GATEWAY, "the workload's waypoint is on another network");
     else

@@ -39,6 +39,8 @@ uint64_t sw_state_version(const struct sw_state *s);
 uint64_t sw_state_local_version(const struct sw_state *s);
 /* Changes whenever a policy, a service (its endpoints apart) or a workload of the own node does. */
 uint64_t sw_state_authz_version(const struct sw_state *s);
+/* Changes whenever a workload goes or changes its addresses. */
+uint64_t sw_state_places_version(const struct sw_state *s);
 /* Heap bytes the snapshot holds, with what it shares with others. Walks all of it. */
 size_t sw_state_bytes(const struct sw_state *s);
 

@@ -63,8 +63,10 @@ bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const s
     struct sw_policy_set set;
 
     if (!dst->local) {
+        char text[SW_ERRTEXT];
+
         *verdict = (struct sw_policy_verdict){0};
-        (void)snprintf(verdict->text, sizeof(verdict->text), "local workload is not known");
+        (void)snprintf(verdict->text, sizeof(verdict->text), "%s", sw_pod_unknown(dst->pod, text));
         return false;
     }
     set = sw_state_policies_for(w->state, dst->local);
@@ -150,6 +152,28 @@ static void recheck_guards(struct sw_worker *w)
     }
 }
 
+static bool is_gone(struct sw_slice uid, const struct sw_ip *ip, void *arg)
+{
+    const struct sw_workload *w = sw_state_workload_by_uid(arg, uid);
+
+    for (unsigned i = 0; w && i < w->n_ips; i++) {
+        if (sw_ip_eq(&w->ips[i], ip))
+            return false;
+    }
+    return !w || !w->hostname_n; /* one that is known by name has the addresses DNS tells */
+}
+
+/* A pod that is gone leaves nobody who says goodbye: its address may be another pod's soon. */
+static void retire_carriers(struct sw_worker *w)
+{
+    size_t n = sw_pool_retire(w->pool, is_gone, w->state);
+
+    if (n == 0)
+        return;
+    sw_metric_add(w->pool_retired, n);
+    sw_log_debug("outbound", "%zu connections to workloads that are gone take no more tunnels", n);
+}
+
 static void take_state(struct sw_crew_thread *t, void *state)
 {
     struct sw_worker *w = worker_of(t);
@@ -166,6 +190,8 @@ static void take_state(struct sw_crew_thread *t, void *state)
     }
     if (sw_state_authz_version(old) != sw_state_authz_version(state))
         recheck_guards(w);
+    if (sw_state_places_version(old) != sw_state_places_version(state))
+        retire_carriers(w);
     if (local)
         sw_worker_serve_parked(w);
     (void)sw_state_unref(old);
@@ -289,6 +315,7 @@ static void init_metrics(struct sw_worker *w, struct sw_metrics *metrics)
     w->shard = sw_metrics_shard_new(metrics);
     w->pool_hits = sw_metric_get1(w->shard, SW_METRIC_POOL_HITS, NULL);
     w->pool_misses = sw_metric_get1(w->shard, SW_METRIC_POOL_MISSES, NULL);
+    w->pool_retired = sw_metric_get1(w->shard, SW_METRIC_POOL_RETIRED, NULL);
     w->accept_pauses = sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL);
     w->fast_path = sw_metric_get1(w->shard, SW_METRIC_FAST_PATH, NULL);
     w->sockets[SW_REPORTER_SOURCE] = sw_metric_get1(w->shard, SW_METRIC_SOCKETS_OPEN, "source");

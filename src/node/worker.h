@@ -15,6 +15,7 @@
 #include "io/loop.h"
 #include "io/sock.h"
 #include "node/config.h"
+#include "node/errtext.h"
 #include "node/ledger.h"
 #include "node/lookup.h"
 #include "node/route.h"
@@ -48,6 +49,12 @@ struct sw_pod *sw_pod_ref(struct sw_pod *p);
 struct sw_pod *sw_pod_unref(struct sw_pod *p);
 /* The record of the pod, or NULL: not known (yet). */
 const struct sw_workload *sw_pod_workload(const struct sw_state *s, const struct sw_pod *p);
+
+/* The text of the log for that. */
+static inline const char *sw_pod_unknown(const struct sw_pod *p, char out[SW_ERRTEXT])
+{
+    return sw_errtext_unknown(p->sa, p->ns, p->name, out);
+}
 
 /* A connection that waits until its pod has a certificate, or cannot have one. */
 struct sw_cred_wait {
@@ -152,6 +159,7 @@ struct sw_worker {
     struct sw_metrics_shard *shard;
     struct sw_metric *pool_hits;
     struct sw_metric *pool_misses;
+    struct sw_metric *pool_retired;
     struct sw_metric *accept_pauses;
     struct sw_metric *fast_path;
     struct sw_metric *sockets[2]; /* by reporter */

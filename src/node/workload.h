@@ -95,19 +95,20 @@ struct sw_workload_place {
     struct sw_slice subzone;
 };
 
+/* There may be a million of them: a byte here is a megabyte. */
 struct sw_workload {
     const struct sw_workload_class *c;
     const struct sw_workload_place *at;
-    const char *uid_;  /* NUL-terminated; see sw_workload_uid */
-    const char *name_; /* may point into the uid; see sw_workload_name */
-    const struct sw_ip *ips;
-    const struct sw_slice *hostname_; /* NULL: none */
     uint32_t capacity;
     uint16_t uid_n;
     uint16_t name_n;
+    uint16_t hostname_n; /* 0: none */
     uint8_t n_ips;
     uint8_t version_n;
+    bool name_apart; /* behind the version; otherwise the name is the end of the uid */
     bool healthy;
+    /* Behind the addresses, each with a NUL: uid, version, a name apart, a host name. */
+    struct sw_ip ips[];
 };
 
 /* "ns/hostname". */
@@ -118,23 +119,31 @@ static inline struct sw_slice sw_membership_key(const struct sw_membership *m)
 
 static inline struct sw_slice sw_workload_uid(const struct sw_workload *w)
 {
-    return sw_slice(w->uid_, w->uid_n);
+    return sw_slice((const char *)(w->ips + w->n_ips), w->uid_n);
 }
 
 /* Version of the resource it came from; empty when there is none. Lies behind the uid. */
 static inline struct sw_slice sw_workload_version(const struct sw_workload *w)
 {
-    return sw_slice(w->uid_ + w->uid_n + 1, w->version_n);
+    return sw_slice(sw_workload_uid(w).p + w->uid_n + 1, w->version_n);
 }
 
 static inline struct sw_slice sw_workload_name(const struct sw_workload *w)
 {
-    return sw_slice(w->name_, w->name_n);
+    const char *uid = sw_workload_uid(w).p;
+
+    return sw_slice(w->name_apart ? uid + w->uid_n + 1 + w->version_n + 1
+                                  : uid + w->uid_n - w->name_n,
+                    w->name_n);
 }
 
 static inline struct sw_slice sw_workload_hostname(const struct sw_workload *w)
 {
-    return w->hostname_ ? *w->hostname_ : sw_slice("", 0);
+    const char *behind = sw_workload_uid(w).p + w->uid_n + 1 + w->version_n + 1;
+
+    if (w->hostname_n == 0)
+        return sw_slice("", 0);
+    return sw_slice(w->name_apart ? behind + w->name_n + 1 : behind, w->hostname_n);
 }
 
 static inline bool sw_workload_has_ip(const struct sw_workload *w, const struct sw_ip *ip)

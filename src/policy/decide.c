@@ -86,7 +86,7 @@ static bool ctx_init(struct ctx *c, const struct sw_policy_request *req)
 
 /* ---- one match ---- */
 
-static bool string_matches(const struct sw_strmatch *m, struct sw_slice s)
+bool sw_strmatch_holds(const struct sw_strmatch *m, struct sw_slice s)
 {
     switch (m->kind) {
     case SW_STRMATCH_EXACT:
@@ -101,10 +101,10 @@ static bool string_matches(const struct sw_strmatch *m, struct sw_slice s)
     return false;
 }
 
-static bool any_string(struct sw_strmatch_list l, struct sw_slice s)
+bool sw_strmatch_any(struct sw_strmatch_list l, struct sw_slice s)
 {
     for (size_t i = 0; i < l.n; i++) {
-        if (string_matches(&l.p[i], s))
+        if (sw_strmatch_holds(&l.p[i], s))
             return true;
     }
     return false;
@@ -139,7 +139,7 @@ static bool any_port(struct sw_port_list l, uint16_t port)
 
 static bool any_principal(struct sw_strmatch_list l, const struct ctx *c)
 {
-    return c->req->src && any_string(l, c->principal);
+    return c->req->src && sw_strmatch_any(l, c->principal);
 }
 
 bool sw_policy_match_is_empty(const struct sw_policy_match *m)
@@ -156,11 +156,11 @@ static bool caller_matches(const struct sw_policy_match *m, const struct ctx *c)
 
     if (m->principals.n && !any_principal(m->principals, c))
         return false;
-    if (m->namespaces.n && !any_string(m->namespaces, c->ns))
+    if (m->namespaces.n && !sw_strmatch_any(m->namespaces, c->ns))
         return false;
     if (m->service_accounts.n && !any_account(m->service_accounts, id))
         return false;
-    return !any_principal(m->not_principals, c) && !any_string(m->not_namespaces, c->ns) &&
+    return !any_principal(m->not_principals, c) && !sw_strmatch_any(m->not_namespaces, c->ns) &&
            !any_account(m->not_service_accounts, id);
 }
 
@@ -199,7 +199,8 @@ static bool clause_holds(const struct sw_policy_clause *cl, enum sw_policy_actio
     return cl->n == 0;
 }
 
-static bool policy_matches(const struct sw_policy *p, const struct ctx *c)
+/* Index of the first rule that holds, or the number of rules. */
+static size_t matching_rule(const struct sw_policy *p, const struct ctx *c)
 {
     for (size_t i = 0; i < p->n; i++) {
         const struct sw_policy_rule *r = &p->rules[i];
@@ -208,9 +209,14 @@ static bool policy_matches(const struct sw_policy *p, const struct ctx *c)
         while (j < r->n && clause_holds(&r->clauses[j], p->action, c))
             j++;
         if (j == r->n)
-            return true;
+            return i;
     }
-    return false;
+    return p->n;
+}
+
+static bool policy_matches(const struct sw_policy *p, const struct ctx *c)
+{
+    return matching_rule(p, c) < p->n;
 }
 
 bool sw_policy_matches(const struct sw_policy *p, const struct sw_policy_request *req)
@@ -384,6 +390,53 @@ size_t sw_policy_list_count(const struct sw_policy_list *l)
     return l ? l->n : 0;
 }
 
+/* ---- explaining: only for the one policy that decided ---- */
+
+/* What a match looks at first, by the name its field has in a configuration. */
+static struct sw_slice attribute_of(const struct sw_policy_match *m)
+{
+    const struct {
+        size_t n;
+        struct sw_slice name;
+    } lists[] = {
+        {m->principals.n, SW_SLICE_LIT("principals")},
+        {m->namespaces.n, SW_SLICE_LIT("namespaces")},
+        {m->service_accounts.n, SW_SLICE_LIT("serviceAccounts")},
+        {m->destination_ports.n, SW_SLICE_LIT("destinationPorts")},
+        {m->source_ips.n, SW_SLICE_LIT("sourceIps")},
+        {m->destination_ips.n, SW_SLICE_LIT("destinationIps")},
+        {m->not_principals.n, SW_SLICE_LIT("notPrincipals")},
+        {m->not_namespaces.n, SW_SLICE_LIT("notNamespaces")},
+        {m->not_service_accounts.n, SW_SLICE_LIT("notServiceAccounts")},
+        {m->not_destination_ports.n, SW_SLICE_LIT("notDestinationPorts")},
+        {m->not_source_ips.n, SW_SLICE_LIT("notSourceIps")},
+        {m->not_destination_ips.n, SW_SLICE_LIT("notDestinationIps")},
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++) {
+        if (lists[i].n)
+            return lists[i].name;
+    }
+    return sw_slice("", 0);
+}
+
+static void explain(const struct sw_policy *p, const struct ctx *c, struct sw_policy_why *why)
+{
+    const struct sw_policy_rule *r;
+
+    why->policy = p->key;
+    why->rule = matching_rule(p, c);
+    r = &p->rules[why->rule];
+    for (size_t i = 0; i < r->n && !why->attribute.n; i++) {
+        const struct sw_policy_clause *cl = &r->clauses[i];
+
+        for (size_t j = 0; j < cl->n && !why->attribute.n; j++) {
+            if (match_holds(&cl->matches[j], p->action, c))
+                why->attribute = attribute_of(&cl->matches[j]);
+        }
+    }
+}
+
 /* ---- deciding ---- */
 
 static void consider(const struct group *g, uint32_t i, const struct ctx *c, int64_t *best)
@@ -464,6 +517,7 @@ static bool decide_enforced(const struct sw_policy_set *set, const struct ctx *c
 {
     v->by = first_in(set, DENY, c);
     if (v->by) {
+        explain(v->by, c, &v->why);
         (void)snprintf(v->text, sizeof(v->text), "explicitly denied by: %.*s",
                        SW_SLICE_ARG(v->by->key));
         return false;
@@ -471,8 +525,10 @@ static bool decide_enforced(const struct sw_policy_set *set, const struct ctx *c
     if (count_in(set, ALLOW) == 0)
         return true;
     v->by = first_in(set, ALLOW, c);
-    if (v->by)
+    if (v->by) {
+        v->why.policy = v->by->key;
         return true;
+    }
     (void)snprintf(v->text, sizeof(v->text), "allow policies exist, but none allowed");
     return false;
 }
@@ -498,11 +554,7 @@ bool sw_policy_decide(const struct sw_policy_set *set, const struct sw_policy_re
 {
     struct ctx c;
 
-    ret->allowed = false;
-    ret->dry_allowed = false;
-    ret->by = NULL;
-    ret->text[0] = '\0';
-    ret->n_dry = 0;
+    sw_policy_verdict_init(ret);
     if (set->missing.n) {
         (void)snprintf(ret->text, sizeof(ret->text), "policy '%.*s' is not known",
                        SW_SLICE_ARG(set->missing));

@@ -122,6 +122,9 @@ static int check(const struct sw_policy *p, struct sw_err *err)
 {
     if (p->name.n == 0)
         return sw_err_set(err, SW_EINVAL, "policy without a name");
+    /* The key would end there, and stand for another policy. */
+    if (sw_slice_find(p->name, '\0') >= 0 || sw_slice_find(p->ns, '\0') >= 0)
+        return sw_err_set(err, SW_EINVAL, "a NUL byte in the name");
     if ((unsigned)p->scope > SW_POLICY_SELECTOR)
         return sw_err_set(err, SW_EINVAL, "unknown scope %d", (int)p->scope);
     if ((unsigned)p->action > SW_POLICY_DENY)

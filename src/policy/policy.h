@@ -2,6 +2,7 @@
 /*
  * The L4 authorisation engine: immutable policies, lists of them indexed for evaluation, and one
  * decision function. No I/O, no clock, no allocation while deciding; safe from any thread.
+ * Links between clusters are judged by attributes (attr.h), with the same matchers and verdict.
  */
 #pragma once
 
@@ -122,8 +123,17 @@ struct sw_policy_set {
     struct sw_slice missing; /* a key that was asked for and is not known: everything is denied */
 };
 
+/* What decided. Slices live as long as the policies; all empty: nothing matched. */
+struct sw_policy_why {
+    struct sw_slice policy;    /* its key */
+    struct sw_slice attribute; /* that a matching rule looked at; empty: it looks at none */
+    size_t rule;               /* index into the policy's rules */
+    bool privileged;           /* it is of the tier above the others (attr.h) */
+};
+
 struct sw_policy_verdict {
     bool allowed;
+    struct sw_policy_why why;
     const struct sw_policy
         *by; /* the policy that decided, or NULL (default, none allowed, missing) */
     char text[SW_POLICY_TEXT]; /* why it was denied; "" when allowed */
@@ -149,6 +159,17 @@ const struct sw_policy_list *sw_policy_list_new(struct sw_arena *a,
                                                 const struct sw_policy *const *policies, size_t n);
 size_t sw_policy_list_count(const struct sw_policy_list *l);
 
+/* A denial without a reason yet. The arrays stay as they are. */
+static inline void sw_policy_verdict_init(struct sw_policy_verdict *v)
+{
+    v->allowed = false;
+    v->dry_allowed = false;
+    v->by = NULL;
+    v->why = (struct sw_policy_why){0};
+    v->text[0] = '\0';
+    v->n_dry = 0;
+}
+
 /*
  * Decides and returns verdict->allowed:
  *   missing key             -> denied, "policy 'ns/name' is not known"
@@ -162,6 +183,11 @@ bool sw_policy_decide(const struct sw_policy_set *set, const struct sw_policy_re
 
 /* One policy's match, without action or dry-run; for tests, explain and the index's own proof. */
 bool sw_policy_matches(const struct sw_policy *p, const struct sw_policy_request *req);
+
+/* One matcher of text: what all policies are made of. */
+bool sw_strmatch_holds(const struct sw_strmatch *m, struct sw_slice s);
+/* Any of the list does. */
+bool sw_strmatch_any(struct sw_strmatch_list l, struct sw_slice s);
 
 /* True when the identity's URI is exactly this text. */
 bool sw_policy_caller_is(const struct sw_spiffe *id, struct sw_slice uri);

@@ -43,6 +43,8 @@ static const struct {
     {ENVOY "filters.network.http_connection_manager.v3.HttpConnectionManager",
      &sw__http_connection_manager__descriptor},
     {ENVOY "filters.network.tcp_proxy.v3.TcpProxy", &sw__tcp_proxy__descriptor},
+    {ENVOY "network.dns_resolver.getaddrinfo.v3.GetAddrInfoDnsResolverConfig",
+     &sw__get_addr_info_dns_resolver__descriptor},
     {ENVOY "filters.network.set_filter_state.v3.Config", &sw__network_set_filter_state__descriptor},
     {ENVOY "filters.http.set_filter_state.v3.Config", &sw__http_set_filter_state__descriptor},
     {ENVOY "filters.http.router.v3.Router", &sw__router__descriptor},

@@ -50,6 +50,8 @@ static void put_tail(struct sw_log_line *l, const struct sw_access *a)
     if (a->error)
         put_text(l, "error", sw_slice_str(a->error));
     put_text(l, "trace_id", a->trace_id);
+    put_text(l, "link.peer", a->link);
+    put_text(l, "policy", a->policy);
     sw_log_end(l);
 }
 

@@ -15,7 +15,7 @@ enum sw_direction {
 const char *sw_direction_text(enum sw_direction d);
 
 struct sw_access_peer {
-    struct sw_addr addr; /* src: who connected; dst: the next hop. Family 0: absent */
+    struct sw_addr addr; /* src: the client; dst: the next hop. Family 0: absent */
     struct sw_slice workload;
     struct sw_slice ns;
     struct sw_slice identity; /* only when proven by mTLS */
@@ -29,11 +29,13 @@ struct sw_access {
     struct sw_access_peer dst;
     struct sw_slice hbone_addr;  /* authority of the tunnel */
     struct sw_slice dst_service; /* hostname */
-    /* As the metrics count them; the line says it from the workload's point of view. */
+    /* As the metrics count them; the line has them from the workload's point of view. */
     uint64_t received; /* from the connecting side toward the destination */
     uint64_t sent;     /* back to the connecting side */
     uint64_t duration_ns;
-    struct sw_slice trace_id; /* appended behind the fixed fields */
+    struct sw_slice trace_id; /* this and the next two: appended behind the fixed fields */
+    struct sw_slice link;     /* site at the other end of a link */
+    struct sw_slice policy;   /* that allowed it */
     const char *error;        /* NULL: ended well */
 };
 

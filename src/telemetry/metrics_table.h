@@ -37,8 +37,26 @@
       "Responses of the xDS server that clients accepted (ack) or refused (nack)") \
     X(XDS_REFUSALS, COUNTER, "spanwire_xds_refusals", "reason", \
       "Streams that the xDS server refused or ended: unauthenticated, forbidden, type, invalid, unavailable") \
+    X(LINK_DECISIONS, COUNTER, "spanwire_link_decisions", "side,result,reason", \
+      "Decisions about links: egress, token, ingress, review; allowed, denied or failed, and why") \
+    X(LINK_TOKENS, COUNTER, "spanwire_link_tokens", "result", \
+      "Tokens for links: minted, used, expired, replayed, stolen, invalid, full (too many to remember)") \
+    X(LINK_HEARTBEATS, COUNTER, "spanwire_link_heartbeats", "peer,result", \
+      "Heartbeats to peers, by result (ok, failed)") \
+    X(LINK_PEER_REACHABLE, GAUGE, "spanwire_link_peer_reachable", "peer", \
+      "1 while the last heartbeat of a peer was answered") \
+    X(LINK_FABRIC_RELOADS, COUNTER, "spanwire_link_fabric_reloads", "result", \
+      "Times the fabric's certificate was read, by result (ok, failed)") \
+    X(LINK_FABRIC_RENEWALS, COUNTER, "spanwire_link_fabric_renewals", "result", \
+      "Times a new fabric certificate was requested, by result (ok, failed)") \
     X(CA_REQUESTS, COUNTER, "spanwire_ca_requests", "result", \
       "Certificate requests: issued, unauthenticated, invalid, failed") \
+    X(CA_ROOT_EXPIRES, GAUGE, "spanwire_ca_root_expires_seconds", "", \
+      "When the root or intermediate that signs expires, in seconds since the epoch") \
+    X(CA_ROTATIONS, COUNTER, "spanwire_ca_rotations", "step", \
+      "Steps of rotations of the root: announce, switch, forget") \
+    X(JOIN_REQUESTS, COUNTER, "spanwire_join_requests", "result", \
+      "Machines that joined, renewed or left, and requests refused, limited because an address caused too many refusals, or failed") \
     X(XDS_CONNECTED, GAUGE, "spanwire_xds_connected", "", \
       "1 while a stream to the control plane is up") \
     X(XDS_REFUSED, COUNTER, "spanwire_xds_refused", "url", \
@@ -51,12 +69,16 @@
       "Connectors that are alive and have a valid key") \
     X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \
       "Connectors and HTTPProxies refused, by the reason of their condition") \
+    X(LINK_REFUSALS, COUNTER, "spanwire_link_refusals", "reason", \
+      "Objects of links that cannot be used: PortConflict, ServiceConflict, UnknownScheme, InvalidExport, InvalidPolicy") \
     X(GATEWAY_REFUSALS, COUNTER, "spanwire_gateway_refusals", "reason", \
       "What is not served: host names of others (HostnameInUse), special addresses of endpoints (EndpointAddress), host names beyond the limit (EndpointNames)") \
     X(CONNECTOR_CERTS, COUNTER, "spanwire_connector_certificates", "result", \
       "Certificates for names of HTTPProxies: issued or failed") \
     X(MESH_OBJECTS, GAUGE, "spanwire_mesh_objects", "kind", \
       "Objects that the mesh's workloads and services are made of") \
+    X(MESH_WAYPOINTLESS, GAUGE, "spanwire_mesh_waypointless_services", "traffic", \
+      "Services bound to a waypoint that is not ready or not allowed: held (refused) or passed (sent past it)") \
     X(MESH_CHANGES, COUNTER, "spanwire_mesh_changes", "what", \
       "Changes of workloads and services that were published: set, removed") \
     X(MESH_REFUSALS, COUNTER, "spanwire_mesh_refusals", "what", \
@@ -105,6 +127,22 @@
       "Calls of the plugin for new pods, by what came of them") \
     X(CNI_FAILURES, COUNTER, "spanwire_cni_failures", "reason", \
       "Steps into or out of the mesh that failed and are tried again") \
+    X(LINK_CONNECTIONS, COUNTER, "spanwire_link_connections", "side,peer,result", \
+      "Connections of imports and exports that ended, by the other site and by what came of them") \
+    X(LINK_OPEN, GAUGE, "spanwire_link_connections_open", "side", \
+      "Connections of imports and exports whose bytes flow") \
+    X(LINK_BYTES, COUNTER, "spanwire_link_bytes", "side,peer,direction", \
+      "Bytes received from and sent to the connecting side, by the other site") \
+    X(LINK_AUTHORISATIONS, COUNTER, "spanwire_link_authorisations", "kind,result", \
+      "Questions to the control plane (egress, ingress, token, health): allowed, denied, failed, unreachable") \
+    X(LINK_AUTHORISE_SECONDS, HISTOGRAM, "spanwire_link_authorisation_duration_seconds", "kind", \
+      "Time the control plane took to answer") \
+    X(LINK_REVIEWS, COUNTER, "spanwire_link_reviews", "result", \
+      "Open connections judged again after a policy change: ok, denied and closed; failed: questions without an answer") \
+    X(LINK_REFUSED, COUNTER, "spanwire_link_refused", "reason", \
+      "Connections and requests refused before they were authorised, by reason") \
+    X(LINK_UNBOUND, GAUGE, "spanwire_link_sockets_unbound", "", \
+      "Sockets of imports that cannot be opened, over all workers: the port is taken, for example") \
     X(OPEN_FDS, GAUGE, "process_open_fds", "", \
       "Open file descriptors of the process") \
     X(MAX_FDS, GAUGE, "process_max_fds", "", \
@@ -300,6 +338,10 @@
       "Tunnels opened on a pooled connection") \
     X(POOL_MISSES, COUNTER, "spanwire_pool_misses", "", \
       "Tunnels that needed a new connection") \
+    X(POOL_STALLS, COUNTER, "spanwire_pool_stalls", "result", \
+      "Tunnels that found the connection window of their peer used up by others: given a sibling connection, or shared") \
+    X(POOL_RETIRED, COUNTER, "spanwire_pool_retired", "", \
+      "Pooled connections that take no more tunnels because their workload is gone") \
     X(ACCEPT_PAUSES, COUNTER, "spanwire_accept_pauses", "", \
       "Times accepting stopped for lack of file descriptors or memory") \
     X(FAST_PATH, COUNTER, "spanwire_fast_path_connections", "", \

@@ -38,6 +38,7 @@ enum sw_alert {
     SW_ALERT_UNKNOWN_CA = 48,
     SW_ALERT_ACCESS_DENIED = 49,
     SW_ALERT_DECODE_ERROR = 50,
+    SW_ALERT_PROTOCOL_VERSION = 70,
     SW_ALERT_INTERNAL_ERROR = 80,
     SW_ALERT_USER_CANCELED = 90,
     SW_ALERT_NO_APPLICATION_PROTOCOL = 120,
@@ -66,7 +67,7 @@ struct sw_record {
     uint8_t ku_count;
     uint8_t empty_run;
     uint8_t alert;   /* to send after a failure; 0: none */
-    uint8_t ku_send; /* 0: none pending, 1: KeyUpdate, 2: KeyUpdate that asks for one */
+    uint8_t ku_send; /* 0: none pending, 1: KeyUpdate, 2: KeyUpdate with update_requested */
     bool server;
     bool rx_closed; /* close_notify received */
     bool tx_closed; /* close_notify or a fatal alert sent */
@@ -102,7 +103,7 @@ void sw_record_key_update(struct sw_record *r, bool request);
 size_t sw_record_seal_raw(struct sw_record *r, uint8_t type, const uint8_t *p, size_t n, size_t pad,
                           uint8_t *out);
 
-/* True when a peer's alert says that it does not accept our certificate. */
+/* True when a peer's alert means that it does not accept our certificate. */
 bool sw_alert_is_refusal(unsigned alert);
 /* "bad_certificate" and the like; "unknown" for the rest. */
 const char *sw_alert_name(unsigned alert);

@@ -22,7 +22,9 @@
 
 enum {
     ALPN_MAX = 8,
+    EXT_ALPN = 16,
     EXT_RECORD_SIZE_LIMIT = 28,
+    EXT_SUPPORTED_VERSIONS = 43,
     IN_MAX = 2 * SW_TLS_HANDSHAKE_OUT_MAX, /* bytes a peer may send before the handshake ends */
     STEPS_MAX = 64, /* of gnutls_handshake in one call: warnings must not keep us busy */
     TICKET_LIFE_S = 7200,
@@ -32,7 +34,7 @@ enum {
 /* --- priorities --- */
 
 #define GROUPS "+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
-/* Last: certificates with such keys exist, and whoever has none of them is not slowed down. */
+/* Last: certificates with such keys exist, and peers without them are not slowed down. */
 #define SIGNATURES_RARE                                                                            \
     "+SIGN-ECDSA-SECP521R1-SHA512:+SIGN-RSA-PSS-SHA256:+SIGN-RSA-PSS-SHA384:+SIGN-RSA-PSS-SHA512:" \
     "+SIGN-EDDSA-ED448"
@@ -152,6 +154,10 @@ static int on_extension(void *arg, unsigned id, const unsigned char *data, unsig
 
     if (id == EXT_RECORD_SIZE_LIMIT && n == 2)
         l->size_limit = (uint16_t)(data[0] << 8 | data[1]);
+    l->alpn_seen = l->alpn_seen || id == EXT_ALPN;
+    /* RFC 8446 4.2.1: a byte of length, then versions. */
+    for (unsigned i = 1; id == EXT_SUPPORTED_VERSIONS && i + 2 <= n; i += 2)
+        l->tls13_seen = l->tls13_seen || (data[i] == 3 && data[i + 1] == 4);
     return 0;
 }
 
@@ -163,12 +169,17 @@ static int on_hello(gnutls_session_t s, unsigned type, unsigned when, unsigned i
                     const gnutls_datum_t *msg)
 {
     struct sw_tls_lib *l = gnutls_session_get_ptr(s);
+    bool request = type == GNUTLS_HANDSHAKE_CLIENT_HELLO;
+    int rc;
 
     (void)when;
-    if (incoming)
-        (void)gnutls_ext_raw_parse(
-            l, on_extension, msg,
-            type == GNUTLS_HANDSHAKE_CLIENT_HELLO ? GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO : 0);
+    if (!incoming)
+        return 0;
+    rc = gnutls_ext_raw_parse(l, on_extension, msg,
+                              request ? GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO : 0);
+    /* GnuTLS would complain about the cipher suites, with handshake_failure. */
+    if (rc >= 0 && request && !l->tls13_seen && !l->params.tls12 && !l->params.tls12_only)
+        return sw_lib_refuse_version(l);
     return 0;
 }
 
@@ -227,7 +238,8 @@ static void set_hooks(struct sw_tls_lib *l)
         GNUTLS_HOOK_PRE, on_hello);
     if (l->params.server) {
         gnutls_handshake_set_post_client_hello_function(s, on_client_hello_done);
-        gnutls_certificate_server_set_request(s, !l->params.web             ? GNUTLS_CERT_REQUIRE
+        gnutls_certificate_server_set_request(s, !l->params.web || l->params.need_client_cert
+                                                     ? GNUTLS_CERT_REQUIRE
                                                  : l->params.no_client_cert ? GNUTLS_CERT_IGNORE
                                                                             : GNUTLS_CERT_REQUEST);
         /* No list of acceptable issuers: it costs bytes and lets clients send nothing at all. */
@@ -255,8 +267,10 @@ static int set_up(struct sw_tls_lib *l, struct sw_err *err)
     (void)pthread_once(&priorities_once, make_priorities);
     if (priorities_rc < 0)
         return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(priorities_rc));
-    /* One key share: a second would cost a curve operation per handshake, and who wants another
-     * group asks for it. */
+    /*
+     * One key share: a second would cost a curve operation per handshake, and a server that wants
+     * another group sends HelloRetryRequest.
+     */
     flags |= l->params.server ? GNUTLS_SERVER | GNUTLS_NO_AUTO_SEND_TICKET
                               : GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_KEY_SHARE_TOP;
     if (!l->params.ticket_key)
@@ -288,7 +302,7 @@ struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
         return NULL;
     }
     if (p->web && !p->server && !p->insecure_skip && !p->leaf_ok && (!p->host || !*p->host)) {
-        /* A client that does not say whom it wants would talk to anybody. */
+        /* A client without an expected name would accept any server. */
         (void)sw_err_set(err, SW_EINVAL, "a client of an HTTPS server needs its name");
         return NULL;
     }
@@ -408,8 +422,8 @@ static int take_over(struct sw_tls *t, struct sw_err *err)
 }
 
 /*
- * The library asks nothing of a client that resumes: its certificate is in the ticket and has to
- * pass as if it had been shown just now.
+ * The library does not verify a client that resumes: its certificate is in the ticket and has to
+ * pass as if it had been presented just now.
  */
 static void judge_resumed(struct sw_tls *t)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who the peer of a handshake must be: protocol, chain, identity or name, and what the caller asks.
+/*
+ * Verification of the peer in a handshake: protocol, chain, identity or name, and the caller's own
+ * check.
  */
 #include <gnutls/gnutls.h>
 
@@ -17,6 +19,13 @@ static int refuse(struct sw_tls_lib *l, uint8_t alert)
     return GNUTLS_E_CERTIFICATE_ERROR;
 }
 
+int sw_lib_refuse_version(struct sw_tls_lib *l)
+{
+    (void)sw_err_set(&l->verdict, SW_EPROTO, "peer does not offer TLS 1.3");
+    (void)refuse(l, SW_ALERT_PROTOCOL_VERSION);
+    return GNUTLS_E_UNSUPPORTED_VERSION_PACKET;
+}
+
 int sw_lib_check_alpn(struct sw_tls_lib *l)
 {
     gnutls_datum_t got = {0};
@@ -24,6 +33,8 @@ int sw_lib_check_alpn(struct sw_tls_lib *l)
     if (l->n_alpn == 0 || l->params.web)
         return 0;
     if (gnutls_alpn_get_selected_protocol(l->session, &got) == 0 && got.size > 0)
+        return 0;
+    if (l->params.server && l->params.alpn_optional && !l->alpn_seen)
         return 0;
     (void)sw_err_set(&l->verdict, SW_EPROTO, "peer does not speak '%s' (no common ALPN protocol)",
                      l->params.alpn);
@@ -69,14 +80,18 @@ static int check_identity(struct sw_tls_lib *l)
 }
 
 /*
- * Certificates are one of several ways to say who one is, so a bad one only means that nothing was
- * proved: the layer above answers that in its own protocol.
+ * Certificates are one of several ways to authenticate, so a bad one only means that nothing was
+ * proved, unless one is needed: the layer above answers that in its own protocol.
  */
 static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
 {
+    uint8_t alert = SW_ALERT_BAD_CERTIFICATE;
     struct sw_err why = {0};
-    uint8_t alert = 0;
 
+    if (in->n == 0 && l->params.need_client_cert) {
+        (void)sw_err_set(&l->verdict, SW_EDENIED, "peer sent no certificate");
+        return refuse(l, alert);
+    }
     if (in->n == 0)
         return 0;
     if (sw_verify_chain(in, &l->peer, &alert, &why) != SW_OK) {
@@ -86,7 +101,10 @@ static int judge_web_client(struct sw_tls_lib *l, const struct sw_verify_in *in)
         l->peer = sw_peer_unref(l->peer);
         l->refused = true;
     }
-    return 0;
+    if (!l->refused || !l->params.need_client_cert)
+        return 0;
+    l->verdict = why;
+    return refuse(l, alert);
 }
 
 static int judge_leaf(struct sw_tls_lib *l, const struct sw_verify_in *in)

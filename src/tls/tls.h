@@ -34,9 +34,9 @@ enum {
 typedef int (*sw_tls_verify_cb)(void *arg, const struct sw_tls_peer *peer, struct sw_err *err);
 
 /*
- * 'web' only: a judgement about the peer's leaf certificate (DER), after its chain was found good.
- * On a client it takes the place of the check against 'host'; with insecure_skip it is all that is
- * asked of the server. On a server a leaf it refuses counts as a certificate that was not accepted.
+ * 'web' only: checks the peer's leaf certificate (DER), after its chain was verified. On a client
+ * it takes the place of the check against 'host'; with insecure_skip it is the only check of the
+ * server. On a server a leaf it refuses counts as a certificate that was not accepted.
  */
 typedef int (*sw_tls_leaf_cb)(void *arg, struct sw_slice leaf, struct sw_err *err);
 
@@ -47,14 +47,16 @@ struct sw_tls_params {
     bool chacha;       /* also accept ChaCha20-Poly1305; HBONE does not */
     bool insecure_any; /* client: any chain that verifies will do, whatever its identity */
     /*
-     * Server of ordinary HTTPS instead of a mesh peer: a client certificate is asked for but not
+     * Server of ordinary HTTPS instead of a mesh peer: a client certificate is requested but not
      * required, one that does not verify counts as none (sw_tls_peer_refused), SPIFFE rules do not
      * apply and a client that offers no ALPN protocol is served.
      * Client of an ordinary HTTPS server: the chain must verify against the credential's roots and
      * the leaf must be for 'host'; SPIFFE rules and 'expect' do not apply, ALPN is an offer.
      */
     bool web;
-    bool no_client_cert; /* 'web' server: do not even ask for a certificate */
+    bool no_client_cert; /* 'web' server: send no CertificateRequest */
+    /* 'web' server: a client without a certificate that is accepted fails the handshake. */
+    bool need_client_cert;
     /*
      * 'web' server: SW_TLS_TICKET_KEY bytes that seal session tickets (ticket.h), borrowed for
      * sw_tls_new; NULL: none are given or taken. The certificate of a client that resumes is judged
@@ -67,7 +69,7 @@ struct sw_tls_params {
      * alternative names only). Borrowed until the handshake ends.
      */
     const char *host;
-    bool insecure_skip; /* 'web' client: believe anybody. Never a default, always the user's word */
+    bool insecure_skip; /* 'web' client: accept any certificate; only where the user chose it */
     bool exporter;      /* keep what sw_tls_export needs */
     struct sw_tls_cred *cred; /* a reference is taken */
     /*
@@ -76,6 +78,7 @@ struct sw_tls_params {
      * handshake ends.
      */
     const char *alpn;
+    bool alpn_optional; /* server: a client that offers no ALPN at all is served */
     /* Client: identities (URIs) one of which the server must have. Borrowed until the handshake
      * ends. */
     const struct sw_slice *expect;
@@ -140,8 +143,7 @@ size_t sw_tls_close_notify(struct sw_tls *t, uint8_t *out, size_t cap);
  * for SW_EDENIED and internal_error for the rest. cap as for sw_tls_flush.
  */
 size_t sw_tls_alert_for_err(struct sw_tls *t, const struct sw_err *err, uint8_t *out, size_t cap);
-/* Asks for new keys in both directions (request) or changes only ours; goes out with the next
- * write. */
+/* Updates the keys of both directions (request) or only ours; goes out with the next write. */
 void sw_tls_key_update(struct sw_tls *t, bool request);
 
 /* The rest is meaningful after the handshake. */
@@ -156,13 +158,13 @@ bool sw_tls_peer_refused(const struct sw_tls *t);
 bool sw_tls_peer_revoked(const struct sw_tls *t);
 /* Agreed protocol, "" when none. */
 const char *sw_tls_alpn(const struct sw_tls *t);
-/* Most plaintext one sw_tls_seal may carry: 16384, or what the peer asked for. */
+/* Most plaintext one sw_tls_seal may carry: 16384, or a smaller limit that the peer set. */
 size_t sw_tls_max_plain(const struct sw_tls *t);
 /* "TLS1.3 AES-128-GCM" and the like, for logs. */
 const char *sw_tls_cipher(const struct sw_tls *t);
 /*
- * Keying material both ends of this very connection can make and nobody else (RFC 8446 section
- * 7.5): n <= 64 bytes. SW_EINVAL: 'exporter' was not asked for, was let go, or it is not TLS 1.3.
+ * Keying material that only the two ends of this connection can make (RFC 8446 section 7.5): n <=
+ * 64 bytes. SW_EINVAL: 'exporter' was not set, was released, or it is not TLS 1.3.
  */
 SW_NODISCARD int sw_tls_export(const struct sw_tls *t, const char *label, struct sw_slice context,
                                uint8_t *out, size_t n, struct sw_err *err);

@@ -32,6 +32,8 @@ struct sw_tls_lib {
     uint16_t size_limit; /* record_size_limit of the peer; 0: none */
     uint8_t alert;       /* for verdict; 0: GnuTLS knows */
     bool tickets;        /* are given out */
+    bool alpn_seen;      /* the peer sent the extension */
+    bool tls13_seen;     /* server: the client offers it */
     bool out_full;
     bool refused; /* params.web: the certificate shown was not accepted */
     bool rx_closed;
@@ -64,6 +66,8 @@ void sw_lib_free(struct sw_tls_lib *l);
 /* 0 when a protocol of ours was chosen, or none is demanded; otherwise GnuTLS's error, verdict set.
  */
 int sw_lib_check_alpn(struct sw_tls_lib *l);
+/* Server: the client offers only versions that are off. Returns what the hook returns. */
+int sw_lib_refuse_version(struct sw_tls_lib *l);
 /* Judges what the peer has shown: 0, or GnuTLS's error with alert and verdict set. */
 int sw_lib_judge(struct sw_tls_lib *l);
 /* Puts a failure of GnuTLS's into words; the rc of err. */

@@ -2,6 +2,7 @@
 #include "tunnel/pool.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -10,6 +11,8 @@
 
 struct pool_key {
     struct sw_slice bytes; /* owned */
+    struct sw_slice place; /* owned */
+    struct sw_ip ip;
     struct sw_list conns;
 };
 
@@ -35,6 +38,8 @@ struct sw_pool_conn {
     struct sw_tls_cred *cred; /* owned, until the handshake starts */
     struct sw_slice *sans;    /* owned copies, until the handshake ends */
     size_t n_sans;
+    char *host;                 /* owned, until the handshake ends; NULL: sans count */
+    bool alone;                 /* not for other waiters until it turns out to be HTTP/2 */
     struct pool_dial *dial;     /* owned, while connecting */
     struct sw_session *session; /* from then on */
     bool ready;                 /* TLS is done */
@@ -63,6 +68,9 @@ static void make_key(const struct sw_pool_target *t, struct sw_buf *b)
     key_put(b, &t->addr.port, sizeof(t->addr.port));
     key_put(b, &t->src, sizeof(t->src));
     key_put(b, id.p, id.n);
+    key_put(b, t->place.p, t->place.n);
+    if (t->host)
+        key_put(b, t->host, strlen(t->host));
     for (size_t i = 0; i < t->n_sans; i++)
         key_put(b, t->sans[i].p, t->sans[i].n);
 }
@@ -83,6 +91,7 @@ static void drop_sans(struct sw_pool_conn *c)
     sw_free(c->sans);
     c->sans = NULL;
     c->n_sans = 0;
+    sw_free(SW_TAKE(c->host));
 }
 
 static void conn_free(struct sw_pool_conn *c)
@@ -101,6 +110,7 @@ static void conn_free(struct sw_pool_conn *c)
     if (sw_list_empty(&k->conns)) {
         (void)sw_map_del(&p->keys, k->bytes);
         sw_slice_free(&k->bytes);
+        sw_slice_free(&k->place);
         sw_free(k);
     }
     sw_free(c);
@@ -116,7 +126,7 @@ static void fail_waiters(struct sw_pool_conn *c, int rc, enum sw_pool_stage stag
     struct sw_list failed;
     struct sw_list *m;
 
-    /* They may ask again at once, and must not find this connection. */
+    /* They may retry at once, and must not find this connection. */
     sw_list_init(&failed);
     sw_list_splice(&failed, &c->waiters);
     c->n_waiters = 0;
@@ -161,8 +171,32 @@ static void on_session_ready(struct sw_session *s)
     struct sw_pool_conn *c = sw_session_owner(s);
 
     c->ready = true;
+    c->alone = false;
     drop_sans(c);
     serve_waiters(c);
+}
+
+static void on_session_other(struct sw_session *s)
+{
+    struct sw_pool_conn *c = sw_session_owner(s);
+    sw_pool_other_cb tell = c->pool->config.on_other;
+    struct sw_session_parts parts;
+    struct sw_list waiters;
+    struct sw_list *m;
+
+    sw_session_take(s, &parts);
+    c->session = NULL;
+    c->over = true;
+    sw_list_init(&waiters);
+    sw_list_splice(&waiters, &c->waiters);
+    m = sw_list_pop_front(&waiters);
+    if (m)
+        tell(SW_CONTAINER_OF(m, struct sw_pool_wait, link), &parts);
+    else
+        sw_session_parts_close(&parts); /* all of them gave up */
+    while ((m = sw_list_pop_front(&waiters)) != NULL)
+        tell(SW_CONTAINER_OF(m, struct sw_pool_wait, link), NULL);
+    conn_free(c);
 }
 
 static void on_session_room(struct sw_session *s)
@@ -173,7 +207,7 @@ static void on_session_room(struct sw_session *s)
 static void on_session_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
 {
     (void)head;
-    sw_session_refuse(s, id, 400); /* clients are not asked */
+    sw_session_refuse(s, id, 400); /* clients accept no streams */
 }
 
 static void on_session_closed(struct sw_session *s, int rc, const struct sw_err *err,
@@ -200,6 +234,15 @@ static const struct sw_session_ops pool_session_ops = {
     .on_closed = on_session_closed,
 };
 
+/* For pools that offer other protocols. */
+static const struct sw_session_ops pool_other_ops = {
+    .on_ready = on_session_ready,
+    .on_other = on_session_other,
+    .on_request = on_session_request,
+    .on_room = on_session_room,
+    .on_closed = on_session_closed,
+};
+
 static void conn_fail(struct sw_pool_conn *c, int rc, enum sw_pool_stage stage,
                       const struct sw_err *err)
 {
@@ -211,7 +254,8 @@ static void conn_fail(struct sw_pool_conn *c, int rc, enum sw_pool_stage stage,
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
-    struct sw_tls_params tls = {.alpn = "h2"};
+    const struct sw_pool_config *config = &c->pool->config;
+    struct sw_tls_params tls = {.alpn = config->alpn ? config->alpn : "h2"};
     struct sw_err failed = {0};
     struct sw_dialled dialled;
 
@@ -223,9 +267,13 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     tls.cred = c->cred;
     tls.expect = c->sans;
     tls.n_expect = c->n_sans;
-    tls.tls12 = c->pool->config.tls12;
-    c->session = sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), false, &tls,
-                                &c->pool->config.session, &pool_session_ops, c, &failed);
+    tls.tls12 = config->tls12;
+    tls.web = c->host != NULL;
+    tls.host = c->host;
+    tls.sni = c->host;
+    c->session =
+        sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), false, &tls, &config->session,
+                       config->on_other ? &pool_other_ops : &pool_session_ops, c, &failed);
     sw_free(c->dial);
     c->dial = NULL;
     c->cred = sw_tls_cred_unref(c->cred);
@@ -246,6 +294,8 @@ static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_tar
     c->n_sans = t->n_sans;
     for (size_t i = 0; i < t->n_sans; i++)
         c->sans[i] = sw_slice(sw_slice_dup(t->sans[i]), t->sans[i].n);
+    c->host = t->host ? sw_strdup(t->host) : NULL;
+    c->alone = t->alone;
     sw_list_init(&c->waiters);
     sw_list_push_front(&k->conns, &c->link);
     p->n_conns++;
@@ -256,26 +306,45 @@ static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_tar
     return c;
 }
 
-/* A connection that is open with room, or still being made with room among its waiters. */
-static struct sw_pool_conn *find(struct sw_pool *p, struct pool_key *k)
+/*
+ * A connection that is open with room, or still being made with room among its waiters. One whose
+ * window is used up serves only when there are too many of them.
+ */
+static struct sw_pool_conn *find(struct sw_pool *p, struct pool_key *k, enum sw_pool_use *ret_use)
 {
     struct sw_pool_conn *making = NULL;
+    struct sw_pool_conn *stalled = NULL;
+    size_t n_stalled = 0;
 
+    *ret_use = SW_POOL_HIT;
     SW_LIST_FOREACH (it, &k->conns) {
         struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
 
-        if (c->over)
+        if (c->over || c->alone)
             continue;
-        if (c->ready && sw_session_room(c->session, p->config.max_streams))
+        if (!c->ready) {
+            if (c->n_waiters < p->config.max_streams)
+                making = c;
+        } else if (sw_session_stalled(c->session)) {
+            n_stalled++;
+            if (sw_session_room(c->session, p->config.max_streams))
+                stalled = c;
+        } else if (sw_session_room(c->session, p->config.max_streams)) {
             return c;
-        if (!c->ready && c->n_waiters < p->config.max_streams)
-            making = c;
+        }
     }
-    return making;
+    if (making)
+        return making;
+    if (stalled && n_stalled >= SW_POOL_STALLED_MAX) {
+        *ret_use = SW_POOL_STALLED;
+        return stalled;
+    }
+    *ret_use = stalled ? SW_POOL_SIBLING : SW_POOL_NEW;
+    return NULL;
 }
 
 struct sw_session *sw_pool_get(struct sw_pool *p, const struct sw_pool_target *t,
-                               struct sw_pool_wait *w, sw_pool_cb cb, bool *ret_hit)
+                               struct sw_pool_wait *w, sw_pool_cb cb, enum sw_pool_use *ret_use)
 {
     struct sw_buf key;
     struct pool_key *k;
@@ -288,11 +357,13 @@ struct sw_session *sw_pool_get(struct sw_pool *p, const struct sw_pool_target *t
         sw_list_init(&k->conns);
         k->bytes.n = sw_buf_len(&key);
         k->bytes.p = sw_buf_take_str(&key);
+        k->place = sw_slice(sw_slice_dup(t->place), t->place.n);
+        k->ip = t->addr.ip;
         (void)sw_map_put(&p->keys, k->bytes, k);
     }
     sw_buf_done(&key);
-    c = find(p, k);
-    *ret_hit = c != NULL;
+    *ret_use = SW_POOL_NEW;
+    c = t->alone ? NULL : find(p, k, ret_use);
     if (c && c->ready) {
         sw_timer_stop(p->loop, &c->unused);
         return c->session;
@@ -328,7 +399,7 @@ struct conns {
     SW_VEC(struct sw_pool_conn *) v;
 };
 
-/* Closing one calls back into owners, who may ask for new connections: never walk the live map. */
+/* Closing one calls back into owners, which may open connections: never walk the live map. */
 static void list_conns(struct sw_pool *p, struct conns *ret)
 {
     SW_MAP_FOREACH (slot, &p->keys) {
@@ -372,6 +443,27 @@ void sw_pool_free(struct sw_pool *p)
         return;
     }
     p->closing = true; /* sessions report their end from the loop; the last one frees the pool */
+}
+
+size_t sw_pool_retire(struct sw_pool *p,
+                      bool (*gone)(struct sw_slice place, const struct sw_ip *ip, void *arg),
+                      void *arg)
+{
+    struct conns all = {0};
+    size_t n = 0;
+
+    list_conns(p, &all);
+    for (size_t i = 0; i < all.v.n; i++) {
+        struct sw_pool_conn *c = all.v.p[i];
+
+        if (!c->ready || !gone(c->key->place, &c->key->ip, arg))
+            continue;
+        sw_timer_stop(p->loop, &c->unused);
+        sw_session_drain(c->session);
+        n++;
+    }
+    sw_vec_done(&all.v);
+    return n;
 }
 
 void sw_pool_each(struct sw_pool *p, void (*fn)(struct sw_session *s, const void *owner, void *arg),

@@ -8,7 +8,11 @@
 #include "tunnel/scratch.h"
 #include "tunnel/session_impl.h"
 
-enum { LINGER_MS = 250 };
+enum {
+    LINGER_MS = 250,
+    /* Below what HTTP/2 starts with, so that a connection that has just been made has room. */
+    STALL_WINDOW = 16 << 10,
+};
 
 static void on_timer(struct sw_timer *t);
 
@@ -42,6 +46,12 @@ size_t sw_session_room(const struct sw_session *s, size_t own_limit)
     return limit > s->n_streams ? limit - s->n_streams : 0;
 }
 
+bool sw_session_stalled(const struct sw_session *s)
+{
+    return s->state == SESSION_OPEN && (sw_h2_connection_window(s->h2) < STALL_WINDOW ||
+                                        sw_h2_receive_window(s->h2) < STALL_WINDOW);
+}
+
 static void on_reap(struct sw_defer *d)
 {
     struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, reap);
@@ -49,7 +59,8 @@ static void on_reap(struct sw_defer *d)
     /* Callbacks that ended the session may have been followed by others that armed these. */
     sw_timer_stop(s->loop, &s->timer);
     sw_defer_cancel(&s->flush);
-    s->ops->on_closed(s, s->rc, &s->err, s->h2 && s->peer_spoke);
+    if (!s->taken)
+        s->ops->on_closed(s, s->rc, &s->err, s->h2 && s->peer_spoke);
     sw_h2_free(s->h2);
     sw_tls_free(s->tls);
     sw_buf_done(&s->in);
@@ -103,6 +114,42 @@ void session_check_over(struct sw_session *s)
         sw_loop_defer(s->loop, &s->reap, on_reap);
 }
 
+void sw_session_take(struct sw_session *s, struct sw_session_parts *ret)
+{
+    sw_watch_stop(&s->watch);
+    sw_timer_stop(s->loop, &s->timer);
+    sw_defer_cancel(&s->flush);
+    *ret = (struct sw_session_parts){.fd = SW_TAKE_FD(s->fd),
+                                     .tls = SW_TAKE(s->tls),
+                                     .in = s->in,
+                                     .out = s->out,
+                                     .readable = s->readable,
+                                     .hup = s->hup};
+    sw_buf_init(&s->in, 0);
+    sw_buf_init(&s->out, 0);
+    s->taken = true;
+    s->state = SESSION_DEAD;
+    session_check_over(s);
+}
+
+void sw_session_parts_close(struct sw_session_parts *p)
+{
+    sw_sock_close(SW_TAKE_FD(p->fd));
+    sw_tls_free(SW_TAKE(p->tls));
+    sw_buf_done(&p->in);
+    sw_buf_done(&p->out);
+}
+
+/* TLS is done, and it is not for us. What follows the handshake waits in 'in'. */
+void session_other(struct sw_session *s)
+{
+    struct sw_err err = {0};
+
+    s->ops->on_other(s);
+    if (!s->taken)
+        session_fail(s, sw_err_set(&err, SW_EPROTO, "peer does not speak HTTP/2"), &err);
+}
+
 void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err)
 {
     if (s->state == SESSION_OPEN && !s->in_h2) {
@@ -114,8 +161,7 @@ void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err)
     end_streams(s, true);
 }
 
-/* Says goodbye on every layer and waits a moment, so that a close does not destroy the last bytes.
- */
+/* Sends GOAWAY and close_notify and lingers, so that a close does not destroy the last bytes. */
 static void say_goodbye(struct sw_session *s)
 {
     uint8_t bye[SW_TLS_CTRL_ROOM];
@@ -127,7 +173,7 @@ static void say_goodbye(struct sw_session *s)
         session_send(s);
     }
     if (s->state != SESSION_OPEN || sw_buf_len(&s->out))
-        return; /* once the socket drains we come back */
+        return; /* resumed once the socket drains */
     n = sw_tls_close_notify(s->tls, bye, sizeof(bye));
     if (n)
         (void)!sw_sock_write(s->fd, bye, n);
@@ -144,7 +190,7 @@ void session_check_end(struct sw_session *s)
     if (s->state != SESSION_OPEN)
         return;
     if (s->n_streams && sw_h2_finished(s->h2)) {
-        /* The engine refused what the peer sent and has said so; nothing more will come of it. */
+        /* The engine refused what the peer sent and queued GOAWAY; the session has failed. */
         session_fail(s, sw_err_set(&err, SW_EPROTO, "HTTP/2: %s", sw_h2_fault(s->h2)), &err);
         return;
     }
@@ -233,6 +279,7 @@ static void on_timer(struct sw_timer *timer)
     case SESSION_LINGER:
         session_fail(s, SW_OK, NULL);
         break;
+    case SESSION_OTHER:
     case SESSION_DEAD:
         break;
     }
@@ -240,10 +287,11 @@ static void on_timer(struct sw_timer *timer)
 
 void sw_session_drain(struct sw_session *s)
 {
-    if (s->draining || s->state == SESSION_DEAD || s->state == SESSION_LINGER)
+    if (s->draining || s->state == SESSION_DEAD || s->state == SESSION_LINGER ||
+        s->state == SESSION_OTHER)
         return;
     if (s->state == SESSION_HANDSHAKE) {
-        /* A client that is just arriving is let in: it learns of the drain once it can listen. */
+        /* A client in its handshake is accepted: it gets GOAWAY once the session is open. */
         s->drain_when_open = s->server;
         if (!s->server)
             session_fail(s, SW_OK, NULL);

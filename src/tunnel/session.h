@@ -34,9 +34,27 @@ struct sw_session_config {
     uint64_t ping_timeout_ns;
 };
 
+/*
+ * A connection whose TLS handshake is done, without a session: what sw_session_take gives away and
+ * sw_tconn_new takes (tunnel/tconn.h).
+ */
+struct sw_session_parts {
+    int fd;
+    struct sw_tls *tls;
+    struct sw_buf in;  /* records received and not opened */
+    struct sw_buf out; /* sealed bytes the socket did not take */
+    bool readable;
+    bool hup;
+};
+
 struct sw_session_ops {
     /* TLS is done and streams may be opened (client) or will arrive (server). */
     void (*on_ready)(struct sw_session *s);
+    /*
+     * Instead of on_ready: TLS is done, and the protocol agreed on is not HTTP/2. The owner calls
+     * sw_session_take, or the session ends with SW_EPROTO. NULL: everything is taken for HTTP/2.
+     */
+    void (*on_other)(struct sw_session *s);
     /*
      * Server: a request. Refuse it with sw_session_refuse, or bind a stream to it with
      * sw_tstream_attach and answer later. head lives for the call only.
@@ -47,10 +65,9 @@ struct sw_session_ops {
     /* The peer is going away: no new streams. May be NULL. */
     void (*on_goaway)(struct sw_session *s);
     /*
-     * The end; every stream was told before (those whose peer had finished may take their time to
-     * hand the last bytes to a slow reader). rc: SW_OK graceful, SW_EDENIED identity,
-     * SW_EPROTO, SW_ETIME, SW_ECLOSED... 'handshaken' tells whether TLS had been completed and
-     * the peer had said anything.
+     * The end; every stream was closed before (those whose peer had finished may take their time to
+     * hand the last bytes to a slow reader). rc: SW_OK graceful, SW_EDENIED identity, SW_EPROTO,
+     * SW_ETIME, SW_ECLOSED... 'handshaken': TLS had been completed and the peer had sent anything.
      */
     void (*on_closed)(struct sw_session *s, int rc, const struct sw_err *err, bool handshaken);
 };
@@ -58,6 +75,11 @@ struct sw_session_ops {
 struct sw_tstream_ops {
     /* Client: the answer's head. A status of 200 means: call sw_tstream_relay. */
     void (*on_response)(struct sw_tstream *t, const struct sw_h2_head *head);
+    /*
+     * Server, optional: bytes of an attached stream without a socket came, or their end (peer_end);
+     * t->rest holds all of them, NULL: none came.
+     */
+    void (*on_held)(struct sw_tstream *t);
     /* Bytes moved since the last call: up = local socket to peer. */
     void (*on_moved)(struct sw_tstream *t, size_t up, size_t down);
     /*
@@ -82,14 +104,15 @@ struct sw_tstream {
     bool bulk;     /* the last read filled everything offered */
     bool read_end; /* local end seen */
     bool sent_end;
-    bool peer_end;       /* END_STREAM received */
-    bool shut;           /* and passed on to the socket */
-    bool answered;       /* server: a response was submitted */
-    bool closing;        /* HTTP/2 stream is gone, received bytes are still being written */
-    bool lost;           /* its connection ended, it was not told anything */
-    uint16_t ahead;      /* bytes sent before the answer and not taken from the socket yet */
-    int early_fd;        /* borrowed until they are sent, else -1 */
-    struct sw_buf *rest; /* received, not yet written; owned, NULL while empty */
+    bool peer_end;        /* END_STREAM received */
+    bool shut;            /* and passed on to the socket */
+    bool answered;        /* server: a response was submitted */
+    bool closing;         /* HTTP/2 stream is gone, received bytes are still being written */
+    bool lost;            /* its connection ended, it was not told anything */
+    uint16_t ahead;       /* bytes sent before the answer and not taken from the socket yet */
+    int early_fd;         /* borrowed until they are sent, else -1 */
+    struct sw_buf *rest;  /* received, not yet written; owned, NULL while empty */
+    struct sw_buf *reply; /* body of an answer, not yet sent; owned, NULL: none */
 };
 
 /* ---- sessions ---- */
@@ -110,10 +133,22 @@ const struct sw_tls *sw_session_tls(const struct sw_session *s);
 size_t sw_session_streams(const struct sw_session *s);
 /* How many more streams may be opened now (client). 0 when draining or failed. */
 size_t sw_session_room(const struct sw_session *s, size_t own_limit);
+/*
+ * The connection's window is used up in one direction, by streams whose readers do not read: the
+ * bytes of one more stream would wait for theirs.
+ */
+bool sw_session_stalled(const struct sw_session *s);
 
 /* No new streams; ends by itself when the last stream does. */
 void sw_session_drain(struct sw_session *s);
-/* Ends now; all streams are told rc and err. on_closed follows from the loop. */
+/*
+ * From on_other only: gives socket and TLS to the caller. The session frees itself, without
+ * on_closed.
+ */
+void sw_session_take(struct sw_session *s, struct sw_session_parts *ret);
+/* Closes and frees what was taken. */
+void sw_session_parts_close(struct sw_session_parts *p);
+/* Ends now; all streams fail with rc and err. on_closed follows from the loop. */
 void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err);
 
 /* ---- streams ---- */
@@ -136,6 +171,13 @@ void sw_tstream_attach(struct sw_session *s, int32_t id, struct sw_tstream *t,
 void sw_session_refuse(struct sw_session *s, int32_t id, unsigned status);
 /* Server: a non-200 answer to an attached stream, detached afterwards without on_done. */
 void sw_tstream_refuse(struct sw_tstream *t, unsigned status);
+enum { SW_TSTREAM_REPLY_MAX = 4096 };
+/*
+ * Server: any answer to an attached stream, with a body of at most SW_TSTREAM_REPLY_MAX bytes (cut;
+ * copied). fields[0] is :status, one of them may be content-length. on_done follows.
+ */
+void sw_tstream_reply(struct sw_tstream *t, const struct sw_h2_header *fields, size_t n,
+                      struct sw_slice body);
 /* Server: 200 with the given extra fields; then call sw_tstream_relay. */
 void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, size_t n);
 /* Hands over the local socket and starts moving bytes. */

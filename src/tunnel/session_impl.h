@@ -6,8 +6,9 @@
 
 enum session_state {
     SESSION_HANDSHAKE,
+    SESSION_OTHER, /* TLS is done, and the protocol is not ours: on_other is being called */
     SESSION_OPEN,
-    SESSION_LINGER, /* we said goodbye, waiting for the peer to close */
+    SESSION_LINGER, /* close_notify is sent, waiting for the peer to close */
     SESSION_DEAD,   /* on_closed was or will be called, memory goes with the next turn */
 };
 
@@ -28,12 +29,13 @@ struct sw_session {
     bool draining;
     bool ping_next;       /* drain: the notice is on its way, a PING follows */
     bool joined;          /* 'out' holds the end of our handshake, to leave with the first frames */
-    bool drain_when_open; /* asked for during the handshake */
+    bool drain_when_open; /* requested during the handshake */
     bool peer_goaway;
     bool pinged;       /* a PING is unanswered */
     bool room_grew;    /* a stream ended without on_done: on_room follows */
     bool in_h2;        /* inside feed or flush, which must not be entered again */
     bool goodbye;      /* GOAWAY was sent */
+    bool taken;        /* socket and TLS went to the owner */
     struct sw_buf in;  /* a record begun, or handshake bytes */
     struct sw_buf out; /* sealed bytes the socket did not take */
     struct sw_list streams;
@@ -71,6 +73,7 @@ void session_check_over(struct sw_session *s); /* frees a dead session without s
 void session_touch(struct sw_session *s);      /* schedule a flush */
 void session_check_end(struct sw_session *s);
 void session_opened(struct sw_session *s); /* TLS is done: pings from now on */
+void session_other(struct sw_session *s);  /* TLS is done, and it is not HTTP/2 */
 /* session_rx.c */
 void session_receive(struct sw_session *s);
 void rx_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);

@@ -3,6 +3,8 @@
  * Receiving: one recv of up to 256 KiB into the thread's memory, records opened in place, payloads
  * gathered per stream and written to the local sockets with one call each.
  */
+#include <string.h>
+
 #include "base/mem.h"
 #include "io/sock.h"
 #include "tunnel/scratch.h"
@@ -10,10 +12,17 @@
 
 enum {
     BATCHES_PER_TURN = 4,
-    /* Credit for the whole connection is given at once while it holds less than this, so one slow
-     * reader does not stop its neighbours; above, it waits for the bytes to be written. */
     HELD_FREELY = 12 << 20,
 };
+
+/*
+ * Credit for the whole connection is given at once while it holds no more than this, so one slow
+ * reader does not stop its neighbours; above, it waits for the bytes to be written.
+ */
+static size_t held_freely(const struct sw_session *s)
+{
+    return sw_min((size_t)HELD_FREELY, (size_t)s->config.connection_window / 4 * 3);
+}
 
 static void hold(struct sw_tstream *t, const void *p, size_t n)
 {
@@ -31,7 +40,7 @@ static void hold(struct sw_tstream *t, const void *p, size_t n)
         return;
     }
     s->held += n;
-    if (s->held <= HELD_FREELY)
+    if (s->held <= held_freely(s))
         sw_h2_consume_connection(s->h2, n);
     else
         s->owed += n;
@@ -47,7 +56,7 @@ static void write_gathered(struct sw_gather *g)
     g->stream = NULL;
     n = sw_sock_writev(t->fd, g->iov, g->n);
     if (n < 0 && n != SW_EAGAIN) {
-        /* Nobody will read these bytes: the credit goes back all the same. */
+        /* These bytes have no reader any more: the credit goes back all the same. */
         sw_h2_consume_connection(h, g->bytes);
         stream_local_failed(t);
         return;
@@ -57,7 +66,7 @@ static void write_gathered(struct sw_gather *g)
         sw_h2_consume_connection(h, done);
         stream_written(t, done);
     }
-    if (!t->session) { /* given up while it was told */
+    if (!t->session) { /* closed by its callback */
         sw_h2_consume_connection(h, g->bytes - done);
         return;
     }
@@ -125,6 +134,8 @@ void rx_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data)
     }
     if (t->fd < 0 || t->rest) {
         hold(t, data.p, data.n);
+        if (t->fd < 0 && t->ops->on_held)
+            t->ops->on_held(t);
         return;
     }
     g = gather_for(t);
@@ -166,7 +177,12 @@ static size_t handshake(struct sw_session *s, const uint8_t *p, size_t n)
     size_t used = 0;
     int rc = sw_tls_handshake(s->tls, sw_slice(p, n), &used, &s->out, &err);
 
-    if (rc == SW_OK) {
+    if (rc == SW_OK && s->ops->on_other && strcmp(sw_tls_alpn(s->tls), "h2") != 0) {
+        s->state = SESSION_OTHER;
+        /* The whole batch may follow the handshake, and is not decrypted here. */
+        sw_buf_done(&s->in);
+        sw_buf_init(&s->in, SW_RX_SIZE);
+    } else if (rc == SW_OK) {
         s->joined = sw_buf_len(&s->out) < SW_SLOT_SIZE;
         handshake_done(s);
     } else if (rc != SW_EAGAIN) {
@@ -207,7 +223,7 @@ static size_t open_record(struct sw_session *s, uint8_t *p, size_t n)
     if (rc != SW_OK) {
         rx_gather_flush(NULL);
         if (rc == SW_EPROTO && s->state == SESSION_OPEN)
-            session_send(s); /* the GOAWAY that says why */
+            session_send(s); /* the GOAWAY with the reason */
         session_fail(s, rc, &err);
         return n;
     }
@@ -219,7 +235,7 @@ static size_t take(struct sw_session *s, uint8_t *p, size_t n)
 {
     size_t at = 0;
 
-    while (at < n && s->state != SESSION_DEAD) {
+    while (at < n && s->state != SESSION_DEAD && s->state != SESSION_OTHER) {
         size_t used = s->state == SESSION_HANDSHAKE ? handshake(s, p + at, n - at)
                                                     : open_record(s, p + at, n - at);
 
@@ -271,6 +287,10 @@ static bool receive_batch(struct sw_session *s)
     /* A short read emptied the socket; an end behind it has its own event. */
     if ((size_t)n < room && !s->hup && !s->broken)
         s->readable = false;
+    if (s->state == SESSION_OTHER) {
+        session_other(s);
+        return false;
+    }
     return s->readable;
 }
 

@@ -15,7 +15,7 @@
 enum {
     ROUNDS_PER_TURN = 8,
     SMALL_DATA = 1024, /* payloads up to this are staged with the frames around them */
-    /* A peer may ask for records of 512 bytes: 22 bytes more for each. */
+    /* A peer may negotiate records of 512 bytes: 22 bytes more for each. */
     TX_SLOT = SW_TLS_SEAL_ROOM(16384) + 1024,
     TX_RESERVE = TX_SLOT + SW_TLS_CTRL_ROOM, /* the stage and a last key update */
 };
@@ -233,8 +233,39 @@ static void send_early(struct sw_session *s, struct sw_tstream *t)
         t->ahead = (uint16_t)s->slot_at;
 }
 
+/* The body of an answer: small, and sent as far as the window goes. */
+static void send_reply(struct sw_session *s, struct sw_tstream *t)
+{
+    size_t window = sw_h2_send_window(s->h2, t->id);
+    size_t n = sw_min(sw_buf_len(t->reply), window);
+
+    if (n == 0) {
+        sw_list_push_back(&s->blocked, &t->queue);
+        return;
+    }
+    memcpy(sw_slot(sw_scratch(), 0), sw_buf_data(t->reply), n);
+    s->sending = t;
+    s->slot_at = 0;
+    s->slot_end = n;
+    s->slot_last = n == sw_buf_len(t->reply);
+    sw_h2_resume(s->h2, t->id);
+    (void)flush(s);
+    s->sending = NULL;
+    if (s->state == SESSION_DEAD || t->session != s)
+        return;
+    sw_buf_consume(t->reply, s->slot_at);
+    if (s->slot_at < n)
+        sw_list_push_back(&s->blocked, &t->queue);
+    else if (sw_buf_len(t->reply))
+        sw_list_push_back(&s->ready, &t->queue);
+}
+
 static void send_stream(struct sw_session *s, struct sw_tstream *t)
 {
+    if (t->reply) {
+        send_reply(s, t);
+        return;
+    }
     if (t->early_fd >= 0) {
         send_early(s, t);
         return;

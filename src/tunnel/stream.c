@@ -13,13 +13,29 @@
 #include "io/sock.h"
 #include "tunnel/session_impl.h"
 
+static void drop(struct sw_buf **b)
+{
+    if (!*b)
+        return;
+    sw_buf_done(*b);
+    sw_free(*b);
+    *b = NULL;
+}
+
 static void drop_rest(struct sw_tstream *t)
 {
-    if (!t->rest)
-        return;
-    sw_buf_done(t->rest);
-    sw_free(t->rest);
-    t->rest = NULL;
+    drop(&t->rest);
+}
+
+/* n held bytes were written, or can never be: their credit goes back. */
+static void release_held(struct sw_session *s, size_t n)
+{
+    size_t pay = sw_min(s->owed, n);
+
+    s->held -= n;
+    s->owed -= pay;
+    if (pay)
+        sw_h2_consume_connection(s->h2, pay);
 }
 
 void stream_detach(struct sw_tstream *t)
@@ -33,15 +49,12 @@ void stream_detach(struct sw_tstream *t)
         if (!t->closing)
             sw_h2_set_stream(s->h2, t->id, NULL);
     }
-    s->held -= stream_held(t);
-    if (s->owed > s->held) { /* nobody is left to write these */
-        sw_h2_consume_connection(s->h2, s->owed - s->held);
-        s->owed = s->held;
-    }
+    release_held(s, stream_held(t));
     sw_list_unlink(&t->link);
     sw_list_unlink(&t->queue);
     s->n_streams--;
     drop_rest(t);
+    drop(&t->reply);
     t->session = NULL;
     session_touch(s);
     session_check_over(s);
@@ -101,7 +114,6 @@ void stream_write_rest(struct sw_tstream *t)
 
     while (t->rest) {
         ssize_t n = sw_sock_write(t->fd, sw_buf_data(t->rest), sw_buf_len(t->rest));
-        size_t pay;
 
         if (n == SW_EAGAIN)
             return;
@@ -112,13 +124,10 @@ void stream_write_rest(struct sw_tstream *t)
         sw_buf_consume(t->rest, (size_t)n);
         if (sw_buf_len(t->rest) == 0)
             drop_rest(t);
-        s->held -= (size_t)n;
-        pay = sw_min(s->owed, (size_t)n);
-        s->owed -= pay;
-        sw_h2_consume_connection(s->h2, pay);
+        release_held(s, (size_t)n);
         session_touch(s);
         stream_written(t, (size_t)n);
-        if (!t->session) /* given up while it was told */
+        if (!t->session) /* closed by its callback */
             return;
     }
     rest_written(t);
@@ -132,6 +141,8 @@ void stream_peer_ended(struct sw_tstream *t)
     t->peer_end = true;
     if (t->fd >= 0 && !t->rest)
         rest_written(t);
+    else if (t->fd < 0 && t->ops->on_held)
+        t->ops->on_held(t);
 }
 
 void stream_h2_closed(struct sw_tstream *t, uint32_t code)
@@ -161,7 +172,8 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
         if (!t->rest)
             rest_written(t);
         else if (!t->watch.loop)
-            stream_watch(t); /* handed over in this turn; somebody has to say when it is writable */
+            stream_watch(
+                t); /* handed over in this turn; only a watch reports when it is writable */
     }
 }
 
@@ -245,6 +257,25 @@ void sw_tstream_refuse(struct sw_tstream *t, unsigned status)
     t->answered = true;
     sw_session_refuse(s, t->id, status);
     stream_detach(t);
+}
+
+void sw_tstream_reply(struct sw_tstream *t, const struct sw_h2_header *fields, size_t n,
+                      struct sw_slice body)
+{
+    struct sw_session *s = t->session;
+
+    if (!s)
+        return;
+    t->answered = true;
+    body = sw_slice_head(body, SW_TSTREAM_REPLY_MAX);
+    (void)!sw_h2_respond(s->h2, t->id, fields, n, body.n == 0, NULL);
+    if (body.n) {
+        t->reply = SW_NEW(struct sw_buf);
+        sw_buf_init(t->reply, SW_TSTREAM_REPLY_MAX);
+        (void)!sw_buf_append_slice(t->reply, body);
+        stream_ready(t);
+    }
+    session_touch(s);
 }
 
 void sw_tstream_accept(struct sw_tstream *t, const struct sw_h2_header *extra, size_t n)

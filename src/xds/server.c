@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The services, who may call them, and what can be seen from outside. */
+/* The services, their authorisation, and what can be seen from outside. */
 #include "xds/server.h"
 
 #include <string.h>
@@ -86,7 +86,7 @@ static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct s
     return rc;
 }
 
-/* Whoever was let in may name all that it holds. */
+/* An authorised client may name all that it holds. */
 static void let_in(const struct sw_xds_server *s, struct sw_grpc_call *c)
 {
     if (s->o.allow)
@@ -109,9 +109,9 @@ void sw_xds_server_recheck(struct sw_xds_server *s)
 
         if (!st->waiting)
             continue;
-        s->n_waiting--; /* it does not stand in its own way */
+        s->n_waiting--; /* do not count the stream against itself */
         st->waiting = false;
-        sw_grpc_pause(st->call, false); /* delivers from the loop, and to nobody who is refused */
+        sw_grpc_pause(st->call, false); /* delivers from the loop, and not to refused streams */
         switch (judge(s, st->call, &id)) {
         case SW_OK:
             let_in(s, st->call);
@@ -164,8 +164,8 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
 }
 
 /*
- * Other services on the same port ask the same question. Streams of xDS are judged by open_stream,
- * which can wait for an answer.
+ * Other services on the same port need the same authorisation. open_stream authorises streams of
+ * xDS, since it can wait for an answer.
  */
 static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *err)
 {
@@ -231,6 +231,7 @@ struct sw_xds_server *sw_xds_server_new(struct sw_loop *l, const struct sw_xds_s
         l, &(struct sw_grpc_server_opts){.scope = "xds",
                                          .cred = o->cred,
                                          .max_conns = o->max_conns,
+                                         .conn_calls = o->conn_calls,
                                          .allow = guard,
                                          .arg = s,
                                          .max_message = s->o.max_request,
@@ -298,6 +299,7 @@ void sw_xds_server_status(const struct sw_xds_server *s,
                                         .acks = u->acks,
                                         .nacks = u->nacks,
                                         .nack = sw_slice_str(u->nack),
+                                        .pushed_ns = u->sent_ns ? now - u->sent_ns : 0,
                                         .connected_ns = now - st->since_ns};
 
             fn(&out, arg);

@@ -23,7 +23,7 @@ struct sw_metrics_shard;
 struct sw_grpc_server;
 struct sw_xds_server;
 
-/* Who opened a stream. Lives for the call. */
+/* The client of a stream. Lives for the call. */
 struct sw_xds_client_id {
     struct sw_addr addr;
     const struct sw_tls_peer *cert; /* NULL: none */
@@ -43,26 +43,26 @@ struct sw_xds_server_opts {
     /*
      * Before anything is read from a stream: SW_OK, or why not in err (goes to the client as
      * UNAUTHENTICATED; with SW_ENOENT, when it is known and nothing is for it, as
-     * PERMISSION_DENIED; with SW_ETIME, when nobody could be asked, as UNAVAILABLE). SW_EAGAIN:
-     * nobody knows yet; the stream waits, unread, and is asked about again by
-     * sw_xds_server_recheck. NULL: everybody.
+     * PERMISSION_DENIED; with SW_ETIME, when the authority that decides did not answer, as
+     * UNAVAILABLE). SW_EAGAIN: not known yet; the stream waits, unread, until sw_xds_server_recheck
+     * calls again. NULL: every client is allowed.
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
-     * Asked about open streams from time to time: true when whoever opened one may not have it any
-     * more, with the reason in err; it ends (UNAUTHENTICATED). False also when nobody knows: what
-     * was let in stays. NULL: streams are not looked at again.
+     * Called for open streams from time to time: true when the client has lost the right to the
+     * stream, with the reason in err; it ends (UNAUTHENTICATED). False also when that is unknown:
+     * open streams stay. NULL: streams are not reviewed.
      */
     bool (*revoked)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
-     * The cache for a client, once its first request told who it is. NULL with err: refused
+     * The cache for a client, once its first request identified it. NULL with err: refused
      * (PERMISSION_DENIED; INVALID_ARGUMENT with SW_EINVAL). No function: 'cache'.
      */
     struct sw_xds_cache *(*select)(void *arg, const struct sw_xds_client_id *id,
                                    struct sw_err *err);
     /*
-     * Which part of the cache a client gets: SW_OK and the view its types are looked up under
-     * ("" for all of it, cache.h), or why not (as with 'allow'). Asked before anything is sent, and
+     * Which part of the cache a client gets: SW_OK and the view its types are looked up under (""
+     * for all of it, cache.h), or why not (as with 'allow'). Called before anything is sent, and
      * again by sw_xds_server_review; the stream then goes on with another view. Until the type
      * SW_XDS_VIEW of the view has a resource nothing is sent. NULL: all of it.
      */
@@ -70,19 +70,25 @@ struct sw_xds_server_opts {
                 struct sw_err *err);
     /* A client refused a version, for another reason than before. From the loop; may commit. */
     void (*on_nack)(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text);
-    /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; NULL: nobody. */
+    /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; may be NULL. */
     void (*on_change)(void *arg);
     void *arg;
+    /*
+     * A first request without names is for all there is of its type, also of Secrets and others
+     * that have to be named.
+     */
+    bool bare_is_all;
     size_t max_conns;    /* [1024] */
     size_t max_streams;  /* over all connections [4096] */
+    uint32_t conn_calls; /* of one connection at once, calls of other methods included [128] */
     size_t max_types;    /* per stream [32] */
     size_t max_names;    /* subscribed per stream [200000] */
     size_t max_request;  /* bytes of a request [16 MiB] */
-    size_t max_initial;  /* the same with what a client holds, once 'allow' said yes [the same] */
-    size_t piece;        /* a delta response is cut at about so many bytes [1 MiB] */
-    size_t max_response; /* of state of the world, which cannot be cut [64 MiB] */
+    size_t max_initial; /* the same with what a client holds, once 'allow' accepted it [the same] */
+    size_t piece;       /* a delta response is cut at about so many bytes [1 MiB] */
+    size_t max_response;     /* of state of the world, which cannot be cut [64 MiB] */
     uint64_t ack_timeout_ns; /* then the next type goes out without the ACK [5 s] */
-    uint64_t review_ns;      /* how often 'revoked' is asked about a stream [1 min] */
+    uint64_t review_ns;      /* how often 'revoked' is called for a stream [1 min] */
 };
 
 /* NULL with SW_EINVAL. */
@@ -90,7 +96,7 @@ SW_NODISCARD struct sw_xds_server *
 sw_xds_server_new(struct sw_loop *l, const struct sw_xds_server_opts *o, struct sw_err *err);
 /* Ends everything at once. NULL is fine. */
 void sw_xds_server_free(struct sw_xds_server *s);
-/* May be called several times. Port 0 takes a free one, told in *ret_at (may be NULL). */
+/* May be called several times. Port 0 takes a free one, returned in *ret_at (may be NULL). */
 SW_NODISCARD int sw_xds_server_listen(struct sw_xds_server *s, const struct sw_addr *at,
                                       struct sw_addr *ret_at, struct sw_err *err);
 /* A renewed certificate, for new connections. */
@@ -116,6 +122,7 @@ struct sw_xds_status {
     uint64_t acks;
     uint64_t nacks;
     struct sw_slice nack;  /* text of the last refusal; empty when the last answer was an ACK */
+    uint64_t pushed_ns;    /* since the last response was sent; 0: none was */
     uint64_t connected_ns; /* how long the stream has been open */
 };
 /* Calls fn for every type of every stream, oldest stream first. */
@@ -134,16 +141,16 @@ struct sw_xds_plane {
 };
 void sw_xds_server_planes(struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_plane *p, void *arg), void *arg);
-/* Calls fn for every client that has told who it is. */
+/* Calls fn for every client that has identified itself. */
 void sw_xds_server_clients(struct sw_xds_server *s,
                            void (*fn)(const struct sw_xds_client_id *id, void *arg), void *arg);
 /* Sends a resource once more to the clients that refused its type and do not try again themselves.
  */
 void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name);
-/* An answer came that 'allow' was without: it is asked again about the streams that wait. */
+/* 'allow' may know more now: calls it again for the streams that wait. */
 void sw_xds_server_recheck(struct sw_xds_server *s);
-/* Rights may have changed: 'revoked' and 'view' are asked about every open stream now. */
+/* Rights may have changed: calls 'revoked' and 'view' for every open stream now. */
 void sw_xds_server_review(struct sw_xds_server *s);
 size_t sw_xds_server_streams(const struct sw_xds_server *s);
-/* True when every stream has the cache's present state of all it subscribed to, and said so. */
+/* True when every stream has ACKed the cache's present state of all it subscribed to. */
 bool sw_xds_server_synced(const struct sw_xds_server *s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream's requests: who it is, what it subscribes to, what it says to the last response. */
+/* A stream's requests: identity of the node, subscriptions, ACK and NACK. */
 #include <stdio.h>
 #include <string.h>
 
@@ -137,7 +137,7 @@ bool xds_stream_look(struct xds_stream *st)
     struct sw_err err = {0};
     int rc = s->o.view ? s->o.view(s->o.arg, &id, view, &err) : SW_OK;
 
-    if (rc == SW_EAGAIN) { /* nobody knows: it keeps what it has, at first nothing */
+    if (rc == SW_EAGAIN) { /* not known yet: it keeps its view, at first none */
         if (!st->looked)
             (void)snprintf(st->view, sizeof(st->view), "?");
         return true;
@@ -230,7 +230,7 @@ static void refuse_node(struct xds_stream *st, const struct sw_err *err)
     sw_grpc_finish(st->call, status, "%s", why);
 }
 
-/* The first request tells who it is, and so what it is served. False: refused. */
+/* The first request identifies the client, and so what it is served. False: refused. */
 static bool identify(struct xds_stream *st, const Sw__Node *node)
 {
     struct sw_xds_server *s = st->server;
@@ -265,8 +265,8 @@ static bool identify(struct xds_stream *st, const Sw__Node *node)
 }
 
 /*
- * Nobody makes resources of some types: an empty answer would read as if there were none. While a
- * large type is incomplete there is nothing to compare with what its clients hold.
+ * Some types have no producer here: an empty answer would read as if there were no resources. While
+ * a large type is incomplete there is nothing to compare with what its clients hold.
  */
 static bool type_ready(struct xds_stream *st, struct sw_slice url)
 {
@@ -359,7 +359,7 @@ static int delta_initial(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req
     return SW_OK;
 }
 
-/* The client said it holds what we would send. */
+/* The client claims to hold what we would send. */
 static bool has_current(const struct xds_sub *u, struct sw_slice name)
 {
     const char *version = sw_map_get(&u->initial, name);
@@ -370,8 +370,8 @@ static bool has_current(const struct xds_sub *u, struct sw_slice name)
 }
 
 /*
- * A client that comes back with an old version has something to serve with, and is brought up to
- * date in order. What others refer to is told at once: the client may hold back an ACK for it.
+ * A client that reconnects with an old version can serve with it, and is brought up to date in
+ * order. Types that others refer to are sent at once: the client may hold back an ACK for them.
  */
 static void delta_ask(struct xds_sub *u, struct sw_slice name, bool first)
 {
@@ -383,7 +383,10 @@ static void delta_ask(struct xds_sub *u, struct sw_slice name, bool first)
         xds_sub_force(u, name);
 }
 
-/* Who asks again for what it said to hold has forgotten it: only the first request spares that. */
+/*
+ * A client that subscribes again to a name it held has dropped it: only the first request skips
+ * held ones.
+ */
 static int delta_subscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req, bool first)
 {
     for (size_t i = 0; i < req->n_resource_names_subscribe; i++) {
@@ -415,7 +418,7 @@ static int delta_unsubscribe(struct xds_sub *u, const Sw__DeltaDiscoveryRequest 
         xds_sub_drop(u, name);
         if (!had || !u->wildcard)
             continue;
-        /* The wildcard still covers it: the client has to hear what became of it. */
+        /* The wildcard still covers it: the client needs its present state. */
         xds_sub_echo(u, name);
         if (u->n_gone > u->stream->server->o.max_names)
             return SW_ELIMIT;
@@ -443,6 +446,12 @@ static struct sw_slice to_unpack(struct sw_slice msg, size_t max, struct sw_buf 
     return xds_request_strip(msg, out) == SW_OK ? sw_buf_slice(out) : msg;
 }
 
+/* Whether a client that names nothing wants everything. */
+static bool bare_is_all(const struct xds_sub *u)
+{
+    return !u->kind->named || u->stream->server->o.bare_is_all;
+}
+
 static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_slice msg,
                           const struct sw_pb_limits *limits, struct sw_err *err)
 {
@@ -467,7 +476,7 @@ static void delta_request(struct xds_stream *st, struct sw_arena *a, struct sw_s
     }
     if (fresh)
         rc = delta_initial(u, req);
-    if (fresh && !u->kind->named && req->n_resource_names_subscribe == 0 &&
+    if (fresh && bare_is_all(u) && req->n_resource_names_subscribe == 0 &&
         req->n_resource_names_unsubscribe == 0)
         xds_sub_set_wildcard(u, true); /* the older way to say "*" */
     if (rc == SW_OK)
@@ -527,7 +536,8 @@ static void sotw_request(struct xds_stream *st, struct sw_arena *a, struct sw_sl
             return; /* stale: the client will repeat itself */
         answered(u, req->error_detail);
     }
-    wildcard = req->n_resource_names == 0 && !u->kind->named && !u->explicit_seen;
+    wildcard = req->n_resource_names == 0 && bare_is_all(u) && !u->explicit_seen &&
+               (!u->kind->named || fresh || u->wildcard);
     if (sotw_names(u, req, &wildcard) != SW_OK) {
         too_many(st);
         return;

@@ -273,6 +273,33 @@ def test_pods(api):
     api.delete(NS + "pods/p")
 
 
+def test_metadata_by_the_door_of_the_status(api):
+    """Node agents annotate pods by pods/status, whose right they have. Owners of a pod and a spec are not for it."""
+    made(api, NS + "pods", {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [
+        {"name": "a", "image": "x:1"}]}})
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1"}
+    done = api.patch(NS + "pods/p/status", {
+        "metadata": {"annotations": {"k": "v"}, "labels": {"c": "d"}, "ownerReferences": [owner], "uid": None},
+        "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}).json
+    assert done["metadata"]["annotations"] == {"k": "v"} and done["metadata"]["labels"] == {"a": "b", "c": "d"}
+    assert "ownerReferences" not in done["metadata"] and "nodeName" not in done["spec"] and done["metadata"]["uid"]
+    assert done["status"]["phase"] == "Running"
+    done = api.patch(NS + "pods/p/status", {"metadata": {"annotations": {"k": None}}}).json
+    assert not done["metadata"].get("annotations")
+    api.delete(NS + "pods/p")
+    apps = "/apis/apps/v1/namespaces/default/deployments"
+    made(api, apps, {"metadata": {"name": "d", "labels": {"a": "b"}}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+            "containers": [{"name": "a", "image": "x:1"}]}}}})
+    done = api.patch(apps + "/d/status", {"metadata": {"annotations": {"k": "v"}, "labels": {"c": "d"}}}).json["metadata"]
+    assert done["labels"] == {"a": "b"} and done["annotations"]["k"] == "v" and done["generation"] == 1
+    api.delete(apps + "/d")
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    name = api.get(crds).json["items"][0]["metadata"]["name"]
+    done = api.patch(f"{crds}/{name}/status", {"metadata": {"annotations": {"k": "v"}}}).json["metadata"]
+    assert "k" not in done.get("annotations", {})
+
+
 @control.needs_kubectl
 def test_with_kubectl(api):
     api.kubectl("create", "service", "nodeport", "web", "--tcp=80:8080", "--node-port=30801")

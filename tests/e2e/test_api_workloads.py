@@ -32,6 +32,23 @@ def test_discovery(api):
     assert (found["deployments/scale"]["group"], found["deployments/scale"]["kind"]) == ("autoscaling", "Scale")
 
 
+def test_notes_come_with_the_status_of_pods_and_nodes(api):
+    """As in Kubernetes: whoever may write pods/status may annotate pods, and needs no right to pods."""
+    pod = {"metadata": {"name": "noted", "labels": {"a": "1"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    for top, body in (("/api/v1/namespaces/default/pods", pod), ("/api/v1/nodes", {"metadata": {"name": "noted"}})):
+        assert api.post(top, body).status == 201
+        told = api.patch(f"{top}/noted/status", {"metadata": {"annotations": {"x": "y"}, "finalizers": ["a.b/c"]},
+                                                 "spec": {"nodeName": "n", "unschedulable": True}})
+        assert told.status == 200 and told.json["metadata"]["annotations"] == {"x": "y"}, told
+        assert told.json["metadata"]["finalizers"] == ["a.b/c"] and not set(told.json["spec"]) & {"nodeName", "unschedulable"}
+        told = api.patch(f"{top}/noted/status", {"metadata": {"annotations": {"x": None}, "finalizers": None, "labels": {"a": "2"}}})
+        assert not told.json["metadata"].get("annotations") and told.json["metadata"]["labels"]["a"] == "2", told
+    assert api.post(ALL, workload("Deployment", "noted")).status == 201
+    told = api.patch(f"{ALL}/noted/status", {"metadata": {"annotations": {"x": "y"}, "labels": {"a": "2"}}})
+    assert told.status == 200 and told.json["metadata"]["annotations"] == {"x": "y"}, told
+    assert "a" not in told.json["metadata"].get("labels", {}), told
+
+
 def test_life(api):
     obj = {**workload("Deployment", "life"), "status": {"replicas": 9}}
     answer = api.post(ALL, obj)

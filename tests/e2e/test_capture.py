@@ -83,8 +83,8 @@ def test_cross_node_captured(side):
     assert server.peer_ips() == {side.client.ip4}
     assert hbone_syns(side.far) == before + 1
     out, inb = check_pair(side, side.far, side.far_node)
-    assert out["dst.addr"] == f"{side.far.ip4}:15008"
-    assert inb["dst.addr"] == f"{side.far.ip4}:{PORT}"
+    assert out["dst.addr"] == inb["dst.addr"] == f"{side.far.ip4}:15008"
+    assert inb["dst.hbone_addr"] == f"{side.far.ip4}:{PORT}"
 
 
 def test_client_outside_the_mesh(side):

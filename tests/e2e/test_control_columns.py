@@ -93,6 +93,10 @@ def test_the_other_kinds(c):
          {"conditions": [condition("ImportServiceValid", "True", "Valid", 60)]})
     names, rows = table(c, f"{LINK}/imports")
     assert names == ["Name", "Valid", "Peers", "Port", "Since", "Age"] and rows["db"][1:4] == ["True", "east", 5432], rows
+    ready = {"DeploymentReady": condition("DeploymentReady", "True", "Ready", 60)}
+    make(c, f"{LINK}/instances", "Instance", "site", {}, {"controlplane": {"conditions": ready}, "ingress": {"ip": "pending"}})
+    names, rows = table(c, f"{LINK}/instances")
+    assert names == ["Name", "Control", "Data", "Address", "Age"] and rows["site"][1] == "True" and rows["site"][3] == "pending", rows
 
 
 def columns(crd):

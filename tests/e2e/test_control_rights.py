@@ -26,9 +26,11 @@ API = "/apis/gateway.networking.k8s.io/v1"
 BY_APPLY = {("create", "", "serviceaccounts"), ("create", "", "configmaps"), ("create", "spanwire.dev", "claims")}
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
 CLAIMS = "/apis/spanwire.dev/v1alpha1/claims"
+UPDATE_SECRETS = ("update", "", "secrets")
 DELETE_CLAIMS = ("delete", "spanwire.dev", "claims")
 # Kinds this cluster does not have: routes may end at them where there are any.
-ABSENT = {(v, "networking.datumapis.com", r) for r in ("connectors", "connectoradvertisements") for v in ("list", "watch")}
+ABSENT = {(v, group, r) for group, r in (("networking.datumapis.com", "connectors"), ("networking.datumapis.com", "connectoradvertisements"),
+                                         ("clusterlink.net", "imports")) for v in ("list", "watch")}
 
 
 def by_listing(right):
@@ -39,7 +41,7 @@ def by_listing(right):
 def rights(docs):
     """What the control plane's roles grant, one by one."""
     return {(verb, group, resource) for d in docs
-            if d["kind"] in ("ClusterRole", "Role") and d["metadata"]["name"] == "spanwire-control"
+            if d["kind"] in ("ClusterRole", "Role") and d["metadata"]["name"].startswith("spanwire-control")
             for rule in d["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
             for verb in rule["verbs"]}
 
@@ -49,7 +51,7 @@ def without(docs, right):
     verb, group, resource = right
     out = copy.deepcopy(docs)
     for d in out:
-        if d["kind"] not in ("ClusterRole", "Role") or d["metadata"]["name"] != "spanwire-control":
+        if d["kind"] not in ("ClusterRole", "Role") or not d["metadata"]["name"].startswith("spanwire-control"):
             continue
         d["rules"] = [{"apiGroups": [g], "resources": [r], "verbs": [v for v in rule["verbs"]
                                                                        if (v, g, r) != right]}
@@ -97,16 +99,19 @@ class Cluster:
         for d in docs:
             self.apply(d, "deploy")
 
-    def control(self):
+    def control(self, gateway=True, mesh=True):
         """A control plane that has come up."""
         self.runs += 1
         name = f"c{self.runs}"
         self.xds_port = gw.free_port()
+        flags = ["--mesh-listen", "127.0.0.1:0", "--ca-secret", "--mesh-root-namespace", "spanwire-system", "--data",
+                 str(self.where / name)] if mesh else ["--mesh", "false"]
         self.process = Process(_Here(), [
             self.binary, "control", "--kubeconfig", str(self.where / "kubeconfig"), "--xds-secret", "spanwire-xds",
             "--xds-listen", f"127.0.0.1:{self.xds_port}", "--admin-addr", "127.0.0.1:0", "--lease-namespace",
             "spanwire-system", "--identity", name, "--gateway-addresses", "127.0.0.1=127.0.0.1",
-            "--gateway-port-offset", "0", "--connector", "false"], self.where / f"{name}.log")
+            "--gateway-port-offset", "0", "--connector", "false", "--gateway", str(gateway).lower(), *flags],
+            self.where / f"{name}.log")
         return self.process
 
     def root(self):
@@ -158,6 +163,9 @@ class Cluster:
         self.api.delete(ACCOUNT)
         self.api.delete(ROOT_CERT)
         self.api.delete("/api/v1/namespaces/spanwire-system/secrets/spanwire-xds")
+        self.api.delete("/api/v1/namespaces/spanwire-system/secrets/istio-ca-secret")
+        for ns in ("default", "spanwire-system", "kube-system"):
+            self.api.delete(f"/api/v1/namespaces/{ns}/configmaps/istio-ca-root-cert")
         self.api.delete("/apis/coordination.k8s.io/v1/namespaces/spanwire-system/leases")
         self.api.patch(f"{API}/gatewayclasses/sw", {"metadata": {"finalizers": None}})
         self.api.delete(f"{API}/gatewayclasses/sw")
@@ -194,6 +202,13 @@ def give_host_back(c):
     """The Ingress goes once its status and its claim are written."""
     until(lambda: c.get(CLAIMS)["items"] and c.get(f"{INGRESSES}/i").get("status", {}).get("loadBalancer"), GUARD, "the claim")
     assert c.api.delete(f"{INGRESSES}/i").status == 200
+
+
+def rotate(c):
+    """A step of a rotation of the mesh's root, once there is one."""
+    path = "/api/v1/namespaces/spanwire-system/secrets/istio-ca-secret"
+    until(lambda: c.get(path), GUARD, "the CA of the mesh")
+    assert c.api.patch(path, {"metadata": {"annotations": {"spanwire.dev/rotate-root": "now"}}}).status == 200
 
 
 def gateway(name, listeners, **spec):
@@ -265,6 +280,8 @@ def test_every_right_is_used_and_none_is_missing(c):
     until(lambda: ("patch", "", "events") in c.used(), GUARD, "the repetition")
     give_host_back(c)
     until(lambda: DELETE_CLAIMS in c.used(), GUARD, "the claim to go")
+    rotate(c)
+    until(lambda: UPDATE_SECRETS in c.used(), GUARD, "a root to be announced")
     statuses = {r for r in rights(c.docs) if r[2].endswith("/status")}
     try:
         until(lambda: statuses <= c.used(), GUARD, "every status to be written")
@@ -278,6 +295,21 @@ def test_every_right_is_used_and_none_is_missing(c):
     assert not want - c.used(), "never used"
     assert not c.used() - rights(c.docs) - ABSENT, "used without a right"
     assert not c.used(refused=True)
+
+
+@pytest.mark.parametrize("part", ["gateway", "mesh"])
+def test_half_of_it_needs_half_of_the_rights(c, part):
+    """Without gateways, or without the mesh, the ClusterRole for them may be left out."""
+    role = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/spanwire-control-{part}"
+    c.forget()
+    assert c.api.delete(role).status == 200
+    process = c.control(**{part: False})
+    try:
+        until(lambda: "ready" in re.findall(r"\tcontrol\t(.*)", process.log()), GUARD, "the control plane to be ready")
+        assert not c.used(refused=True) and "orbidden" not in process.log()
+    finally:
+        c.stop()
+        c.grant(c.docs)
 
 
 def one_by_one():
@@ -298,6 +330,8 @@ def test_a_right_that_is_gone_is_missed_aloud(c, right):
         if "reviews" in right[2]:
             until(c.root, GUARD, "the certificate of xDS")
             plane = fb.XdsGateway(c.binary, c.where, c.plane(), wait=False)
+        if right == UPDATE_SECRETS:
+            rotate(c)
         if right == DELETE_CLAIMS:
             give_host_back(c)
         if right[0] == "delete":

@@ -231,6 +231,17 @@ def test_policies_are_listed_and_known(m):
     assert b"shop/friends" not in m.workload().get(POLICIES, [])
 
 
+def test_a_policy_by_trust_domain_is_not_wider_than_written(m):
+    m.apply("AuthorizationPolicy", "domains", api="security.istio.io/v1", spec={
+        "selector": {"matchLabels": {"app": "web"}}, "action": "ALLOW",
+        "rules": [{"from": [{"source": {"namespaces": ["shop"], "trustDomains": ["else.where"]}}]}]})
+    source = m.get("AuthorizationPolicy", "shop", "domains", "security.istio.io/v1")["spec"]["rules"][0]["from"][0]["source"]
+    assert source == {"namespaces": ["shop"], "trustDomains": ["else.where"]}, "nothing is pruned"
+    until(lambda: "shop/domains" in m.have(AUTHORIZATION), GUARD, "the policy")
+    assert b"else.where/" in m.have(AUTHORIZATION)["shop/domains"]
+    assert m.control.delete(m.path("AuthorizationPolicy", "shop", "domains", "security.istio.io/v1")).status == 200
+
+
 def test_a_restart_loses_nothing(m):
     until(lambda: m.workload() and WEB in m.have(), GUARD, "the shop")
     before = {n: v for n, v in m.have().items()}

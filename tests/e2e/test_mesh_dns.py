@@ -303,6 +303,24 @@ def test_unknown_workload(mesh, dns):
     assert ask(mesh.s1, f"web.default.{CLUSTER}.").status == "SERVFAIL"
 
 
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
+def test_a_workload_that_is_not_known_yet_is_waited_for(mesh, dns, kind):
+    """The programs of a new pod ask for names before the control plane has sent its workload."""
+    late = mesh.world.workloads.pop("s1")
+    mesh.apply()
+    until(lambda: "s1" not in {w["name"] for w in dns.node1.config_dump()["workloads"]}, what="the workload to be gone")
+    query = message(name=b"\x03web\x07default\x03svc\x07cluster\x05local\0")
+    with mesh.s1.socket(socket.AF_INET, kind) as s:
+        s.settimeout(GUARD)
+        s.connect(("127.0.0.1", 15053))
+        s.sendall(query if kind == socket.SOCK_DGRAM else struct.pack(">H", len(query)) + query)
+        mesh.world.workloads["s1"] = late
+        mesh.apply()
+        answer = s.recv(4096)
+        answer = answer if kind == socket.SOCK_DGRAM else answer[2:] or s.recv(4096)
+    assert answer[3] & 15 == 0 and socket.inet_aton("10.96.0.10") in answer, answer
+
+
 def test_configuration_changes(mesh, dns):
     mesh.world.service("late", ["10.96.0.99"], {80: 8080})
     assert ask(dns.c1, f"late.default.{CLUSTER}.").status == "NXDOMAIN"

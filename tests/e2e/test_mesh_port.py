@@ -4,95 +4,18 @@ The mesh's port of `spanwire control` through a gRPC client of another make: who
 identities and how long; who may open streams and who is cut off. Certificates are judged by openssl.
 """
 import json
-import pathlib
 import re
 import subprocess
 
 import pytest
-from harness.control import Control
+from harness.mesh_port import (ADDRESS, AUTHORIZATION, DAY, DENIED, INVALID, NODE, UNAUTHENTICATED, UNIMPLEMENTED, WEB,
+                               MeshPort, answers)
 from harness.wait import GUARD, SLOW, until
-
-CLIENT = pathlib.Path(__file__).resolve().parent / "clients" / "mesh.mjs"
-UNAUTHENTICATED, DENIED, INVALID, UNIMPLEMENTED = 16, 7, 3, 12
-ADDRESS = "type.googleapis.com/istio.workload.Address"
-AUTHORIZATION = "type.googleapis.com/istio.security.Authorization"
-WEB = "spiffe://cluster.local/ns/shop/sa/web"
-DAY = 86400
-
-
-class World:
-    def __init__(self, binary, top, *flags):
-        self.top = top
-        self.control = Control(binary, top / "control", "--mesh-listen", "127.0.0.1:0", *flags)
-        self.port = int(until(lambda: re.findall(r"mesh on 127\.0\.0\.1:(\d+)", self.control.log()), GUARD,
-                              "the mesh's port")[-1])
-        self.roots = self.control.data / "mesh-ca" / "root.crt"
-        for ns in ("istio-system", "shop"):
-            self.control.post("/api/v1/namespaces", {"metadata": {"name": ns}})
-        for ns, name in (("istio-system", "ztunnel"), ("shop", "web"), ("shop", "db"), ("shop", "gone")):
-            self.control.post(f"/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": name}})
-        self.pod("istio-system", "ztunnel-1", "ztunnel", "node-1")
-        self.pod("istio-system", "ztunnel-2", "ztunnel", "node-2")
-        self.pod("shop", "web-1", "web", "node-1")
-        self.pod("shop", "db-1", "db", "node-2")
-        self.pod("shop", "gone-1", "gone", "node-1", "Failed")
-        self.key = top / "key.pem"
-        self.openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(self.key))
-        self.csr = self.openssl("req", "-new", "-key", str(self.key), "-subj", "/")
-
-    def openssl(self, *args, stdin=None):
-        done = subprocess.run(["openssl", *args], input=stdin, capture_output=True, text=True, timeout=GUARD * SLOW,
-                              check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def pod(self, ns, name, account, node, phase="Running"):
-        path = f"/api/v1/namespaces/{ns}/pods"
-        made = self.control.post(path, {"metadata": {"name": name}, "spec": {
-            "serviceAccountName": account, "nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
-        assert made.status == 201, made
-        done = self.control.patch(f"{path}/{name}/status", {"status": {"phase": phase}})
-        assert done.status == 200, done
-
-    def token(self, ns="istio-system", account="ztunnel", pod="ztunnel-1", audience="istio-ca", seconds=3600):
-        spec = {"audiences": [audience], "expirationSeconds": seconds}
-        if pod:
-            uid = self.control.get(f"/api/v1/namespaces/{ns}/pods/{pod}").json["metadata"]["uid"]
-            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
-        answer = self.control.post(f"/api/v1/namespaces/{ns}/serviceaccounts/{account}/token", {"spec": spec})
-        assert answer.status == 201, answer
-        return answer.json["status"]["token"]
-
-    def start(self, steps, roots=None, cert=()):
-        child = subprocess.Popen(["node", str(CLIENT), f"127.0.0.1:{self.port}", str(roots or self.roots), *cert],
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stdin.write(json.dumps(steps))
-        child.stdin.close()
-        return child
-
-    def run(self, *steps, **kw):
-        child = self.start(steps, **kw)
-        lines = child.stdout.read().splitlines()
-        child.wait(GUARD * SLOW)
-        assert len(lines) == len(steps), f"run tools/setup test first?\n{child.stderr.read()[-3000:]}"
-        return [json.loads(line) for line in lines]
-
-    def sign(self, **fields):
-        [got] = self.run({"do": "sign", "csr": self.csr, "token": self.token(), "ttl": DAY, **fields})
-        return got
-
-    def text(self, pem, *what):
-        return self.openssl("x509", "-noout", *what, stdin=pem)
-
-    def refusal(self, why):
-        until(lambda: re.search(why, self.control.log()), GUARD, f"a line in the log that says {why}")
 
 
 @pytest.fixture(scope="module")
 def world(binary, tmp_path_factory):
-    w = World(binary, tmp_path_factory.mktemp("mesh-port"))
-    # The pods are known when a request for one of them is granted.
-    until(lambda: w.sign(identity=WEB)["code"] == 0, GUARD, "the authority to know the pods")
+    w = MeshPort(binary, tmp_path_factory.mktemp("mesh-port")).knows_pods()
     yield w
     w.control.close()
 
@@ -133,18 +56,6 @@ def test_the_roots_are_in_every_namespace(world):
     until(lambda: there("shop"), GUARD, "the ConfigMap to be back")
 
 
-@pytest.mark.parametrize("identity, why", [
-    ("spiffe://cluster.local/ns/shop/sa/db", "runs on its node 'node-1'"),
-    ("spiffe://cluster.local/ns/shop/sa/gone", "runs on its node 'node-1'"),
-    ("spiffe://other.domain/ns/shop/sa/web", "trust domain is not the mesh's"),
-    ("spiffe://cluster.local/ns/shop/sa/web/x", "not an identity"),
-])
-def test_a_node_gets_no_others(world, identity, why):
-    got = world.sign(identity=identity)
-    assert (got["code"], got["text"]) == (UNAUTHENTICATED, "request impersonation authentication failure")
-    world.refusal(f"certificate request refused.*sa/ztunnel.*identity={re.escape(identity)}.*{why}")
-
-
 def test_others_get_their_own_identity_only(world):
     token = world.token("shop", "web", "web-1")
     got = world.sign(token=token)
@@ -152,18 +63,6 @@ def test_others_get_their_own_identity_only(world):
     got = world.sign(token=token, identity="spiffe://cluster.local/ns/shop/sa/db")
     assert got["code"] == UNAUTHENTICATED
     world.refusal("sa/web.*identity=.*sa/db.*not an account of node proxies")
-
-
-def test_tokens_must_be_ours_for_us_and_bound(world):
-    no = (UNAUTHENTICATED, "request authenticate failure")
-    for token in (None, "nonsense", world.token(audience="somebody-else")):
-        got = world.sign(token=token)
-        assert (got["code"], got["text"]) == no
-    got = world.sign(cluster="elsewhere")
-    assert (got["code"], got["text"]) == no
-    got = world.sign(token=world.token(pod=None), identity=WEB)
-    assert got["code"] == UNAUTHENTICATED
-    world.refusal("not bound to a pod")
 
 
 def test_lifetimes_are_limited(world):
@@ -196,8 +95,7 @@ def test_bad_requests_are_refused(world):
 
 def test_who_may_open_streams(world):
     def stream(**fields):
-        [got] = world.run({"do": "stream", "id": "ztunnel~10.0.0.1~ztunnel-1.istio-system~istio-system.svc.cluster.local",
-                           "token": world.token(), "types": [ADDRESS], **fields})
+        [got] = world.run({"do": "stream", "id": NODE, "token": world.token(), "types": [ADDRESS], **fields})
         return got.get("code", got.get("open"))
 
     assert stream() == [ADDRESS]
@@ -211,6 +109,7 @@ def test_who_may_open_streams(world):
     assert stream(id="") == INVALID
     assert stream(id="ztunnel~nowhere~ztunnel-1.istio-system~x") == INVALID
     assert stream(types=["type.googleapis.com/envoy.config.cluster.v3.Cluster"]) == UNIMPLEMENTED
+    assert stream(types=["type.googleapis.com/istio.workload.Workload"]) == UNIMPLEMENTED  # Address has them
     # By certificate.
     leaf = world.sign()["chain"][0]
     cert = world.top / "node.pem"
@@ -248,8 +147,18 @@ def test_a_stream_ends_with_its_token(world):
         child.wait(GUARD)
 
 
+def test_the_root_it_makes_has_no_name_constraints(binary, tmp_path):
+    """The verifier of ztunnel (webpki) knows no constraints of URIs, and refuses every certificate below one that has some."""
+    world = MeshPort(binary, tmp_path)
+    try:
+        text = world.openssl("x509", "-in", str(world.roots), "-noout", "-text")
+        assert "CA:TRUE" in text and "Name Constraints" not in text
+    finally:
+        world.control.close()
+
+
 def test_a_root_is_rotated_with_two_in_the_bundle(binary, tmp_path):
-    world = World(binary, tmp_path)
+    world = MeshPort(binary, tmp_path)
     ca = world.control.data / "mesh-ca"
     try:
         until(lambda: world.sign(identity=WEB)["code"] == 0, GUARD, "the authority to know the pods")
@@ -298,7 +207,7 @@ def test_an_intermediate_is_plugged_in(binary, tmp_path):
     (ca / "ca-key.pem").write_text((top / "mid.key").read_text())
     (ca / "cert-chain.pem").write_text((top / "mid.pem").read_text() + (top / "root.pem").read_text())
     (ca / "root-cert.pem").write_text((top / "root.pem").read_text())
-    world = World(binary, tmp_path / "w", "--ca-dir", str(ca))
+    world = MeshPort(binary, tmp_path / "w", "--ca-dir", str(ca))
     world.roots = ca / "root-cert.pem"
     try:
         got = until(lambda: (lambda g: g if g["code"] == 0 else None)(world.sign(identity=WEB, ttl=80 * DAY)), GUARD,
@@ -312,3 +221,102 @@ def test_an_intermediate_is_plugged_in(binary, tmp_path):
         assert world.text(leaf, "-enddate") == world.text(mid, "-enddate")
     finally:
         world.control.close()
+
+
+# -- streams of another make --------------------------------------------------------------------
+UID = "Kubernetes//Pod/shop/web-1"
+SVC = "shop/web.shop.svc.cluster.local"
+
+
+@pytest.fixture(scope="module")
+def served(world):
+    """A pod with an address, and a Service of it."""
+    done = world.control.patch("/api/v1/namespaces/shop/pods/web-1", {"metadata": {"labels": {"app": "web"}}})
+    assert done.status == 200, done
+    done = world.control.patch("/api/v1/namespaces/shop/pods/web-1/status", {"status": {
+        "phase": "Running", "podIP": "10.0.1.1", "podIPs": [{"ip": "10.0.1.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}]}})
+    assert done.status == 200, done
+    made = world.control.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "web"}, "spec": {
+        "selector": {"app": "web"}, "ports": [{"port": 80}], "clusterIP": "10.96.7.7"}})
+    assert made.status == 201, made
+    policies = "/apis/security.istio.io/v1/namespaces/shop/authorizationpolicies"
+    made = world.control.post(policies, {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy",
+                                         "metadata": {"name": "open"}, "spec": {"rules": [{}]}})
+    assert made.status == 201, made
+    until(lambda: {UID, SVC} <= set(talk(world, [{"type": ADDRESS}])[0][0]["resources"]), GUARD, "both resources")
+    until(lambda: "shop/open" in talk(world, [{"type": AUTHORIZATION}])[0][0]["resources"], GUARD, "the policy")
+    return world
+
+
+def talk(port, turns, **fields):
+    step = {"do": "talk", "id": NODE, "token": port.token(), "turns": turns, **fields}
+    [got] = port.run(step)
+    return got["turns"], got.get("ended")
+
+
+def test_who_comes_back_gets_what_changed(served):
+    [first], _ = talk(served, [{"type": ADDRESS}])
+    have = first["resources"]
+    [again, quiet], _ = talk(served, [{"type": ADDRESS, "initial": {**have, "gone/host": "1"}},
+                                      {"type": ADDRESS, "quiet": True}])
+    assert again["resources"] == {} and again["removed"] == ["gone/host"], again
+    assert quiet is None, "an ACK is not answered"
+    [again], _ = talk(served, [{"type": ADDRESS, "initial": {**have, UID: "other"}}])
+    assert again["resources"] == {UID: have[UID]}
+
+
+def test_a_refusal_is_shown_and_not_repeated(served):
+    turns, ended = talk(served, [{"type": ADDRESS}, {"type": ADDRESS, "nack": "I do not like it", "quiet": True},
+                                 {"type": AUTHORIZATION}])
+    assert UID in turns[0]["resources"] and turns[1] is None and "shop/open" in turns[2]["resources"] and not ended
+    served.refusal("client refused a response.*I do not like it")
+
+
+def test_a_change_is_sent_alone(served):
+    """While a stream of another make listens, one Service changes."""
+    child = served.start([{"do": "talk", "id": NODE, "token": served.token(), "turns": [
+        {"type": ADDRESS}, {"type": ADDRESS}]}])
+    try:
+        until(lambda: [c for c in served.control.get("/debug/xds").json["clients"]
+                       if c["type"] == ADDRESS and c["acks"]], GUARD, "the stream")
+        done = served.control.patch("/api/v1/namespaces/shop/services/web", {"spec": {"ports": [
+            {"port": 80, "name": "http"}, {"port": 81, "name": "more"}]}})
+        assert done.status == 200, done
+        [got] = answers(child, 1)
+        changed = set(got["turns"][1]["resources"])
+        assert SVC in changed and changed <= {SVC, UID}, got
+    finally:
+        child.kill()
+        child.wait(GUARD)
+
+
+def test_on_demand(served):
+    """Nothing but the pods of the own node until it is asked for, by name, address or VIP."""
+    turns, _ = talk(served, [
+        {"type": ADDRESS, "subscribe": ["*"], "unsubscribe": ["*"]},
+        {"type": ADDRESS, "subscribe": ["/10.96.7.7"]},
+        {"type": ADDRESS, "subscribe": ["/192.0.2.9"]}], metadata={"NODE_NAME": "node-9"})
+    assert turns[0]["resources"] == {}
+    assert set(turns[1]["resources"]) == {SVC, UID} and "/10.96.7.7" in turns[1]["aliases"][SVC]
+    assert turns[2]["resources"] == {} and turns[2]["removed"] == ["/192.0.2.9"]
+    [near], _ = talk(served, [{"type": ADDRESS, "subscribe": ["*"], "unsubscribe": ["*"]}],
+                     metadata={"NODE_NAME": "node-1"})
+    assert set(near["resources"]) == {UID}
+
+
+def test_state_of_the_world(served):
+    turns, ended = talk(served, [{"type": AUTHORIZATION}, {"type": AUTHORIZATION, "quiet": True}], world=True)
+    assert turns[0]["count"] >= 1 and turns[1] is None and not ended
+
+
+@pytest.mark.parametrize("turn", [
+    {"type": ADDRESS, "subscribe": ["\u0000" * 300000]},
+    {"type": ""},
+])
+def test_bad_streams_end_alone(served, turn):
+    """A stream that makes no sense ends with a reason; others go on."""
+    turns, ended = talk(served, [turn, {"type": ADDRESS, "quiet": True}])
+    assert ended and ended["code"] in (INVALID, UNIMPLEMENTED, 8), (turns, ended)
+    [first], _ = talk(served, [{"type": ADDRESS}])
+    assert UID in first["resources"]

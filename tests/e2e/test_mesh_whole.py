@@ -3,15 +3,31 @@
 The whole mesh with no file but objects: the embedded API, its control plane and certificate authority, an agent and a
 node proxy on each of two nodes, pods attached by the plugin.
 """
+import contextlib
+import json
+import shutil
+import subprocess
+
 import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
 from harness import traffic
 from harness.cni import MODE, Rig
-from harness.control import Control
+from harness.control import Control, need_kubectl
+from harness.dns import KDIG
 from harness.mesh import PORT
+from harness.mesh_port import UNAUTHENTICATED, answers, ask
 from harness.ports import free_port
-from harness.wait import until
+from harness.resolver import Resolver
+from harness.wait import GUARD, SLOW, until
+from test_lifecycle import LONG, Load
+from test_mesh_ca import certificates, parsed
+from test_mesh_dns import ask as dig
+from test_mesh_dns import records
 
 CONTROL = "172.172.0.254"
+SHOP = "svc.cluster.local"
 POLICIES = "/apis/security.istio.io/v1/namespaces/shop"
 
 
@@ -21,8 +37,8 @@ class Node(Rig):
     def known(self, box):
         pass
 
-    def up(self, port, directory):
-        """The proxy runs as a pod of its node, with a token bound to it."""
+    def up(self, whole):
+        """The proxy runs as a pod of its node, with a token bound to it and the roots of a ConfigMap."""
         name = f"ztunnel-{self.node.name}"
         path = "/api/v1/namespaces/istio-system"
         a = self.api.post(f"{path}/pods", {"metadata": {"name": name}, "spec": {
@@ -32,15 +48,19 @@ class Node(Rig):
             "audiences": ["istio-ca"], "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name,
                                                           "uid": a.json["metadata"]["uid"]}}})
         assert token.status == 201, token
-        secret = directory / f"{name}.token"
-        secret.write_text(token.json["status"]["token"], encoding="ascii")
+        self.token = whole.dir / f"{name}.token"
+        self.token.write_text(token.json["status"]["token"], encoding="ascii")
         self.start()
-        root = str(self.api.data / "mesh-ca" / "root.crt")
-        self.z = self.proxy("--xds-address", f"https://{CONTROL}:{port}", "--xds-root", root, "--ca-address",
-                            f"https://{CONTROL}:{port}", "--ca-root", root, "--auth-token", str(secret),
-                            without=("--local-xds", "--local-ca"),
-                            env={"POD_NAME": name, "POD_NAMESPACE": "istio-system"})
+        self.settings = ["--xds-address", f"https://{CONTROL}:{whole.port}", "--xds-root", str(whole.roots),
+                         "--ca-address", f"https://{CONTROL}:{whole.port}", "--ca-root", str(whole.roots),
+                         "--auth-token", str(self.token), *whole.node_flags]
+        self.z = self.another()
         return self
+
+    def another(self, **kw):
+        """A process of the proxy, which takes over from one that runs."""
+        return self.proxy(*self.settings, without=("--local-xds", "--local-ca"), env={
+            "POD_NAME": f"ztunnel-{self.node.name}", "POD_NAMESPACE": "istio-system"}, **kw)
 
     def join(self, name, host, **kw):
         """A pod that the runtime made, attached and running."""
@@ -53,17 +73,34 @@ class Node(Rig):
 
 
 class Whole:
-    def __init__(self, mesh, binary, directory):
-        self.mesh, self.dir = mesh, directory
-        port = free_port()
+    def __init__(self, mesh, binary, directory, *flags, node_flags=(), nodes=("node1", "node2")):
+        self.mesh, self.dir, self.node_flags = mesh, directory, node_flags
+        self.port = free_port()
         self.api = Control(binary, directory / "control", "--gateway=false", "--connector=false", "--mesh-listen",
-                           f"{CONTROL}:{port}", "--mesh-name", CONTROL)
+                           f"{CONTROL}:{self.port}", "--mesh-name", CONTROL, *flags)
         for ns, labels in (("istio-system", {}), ("shop", {MODE: "ambient"})):
             assert self.api.post("/api/v1/namespaces", {"metadata": {"name": ns, "labels": labels}}).status == 201
         self.api.post("/api/v1/namespaces/istio-system/serviceaccounts", {"metadata": {"name": "ztunnel"}})
-        self.nodes = [Node(mesh, binary, directory, name, self.api) for name in ("node1", "node2")]
+        self.roots = directory / "root-cert.pem"
+        until(lambda: self.mount_roots() == 1, what="the roots in a ConfigMap")
+        self.nodes = [Node(mesh, binary, directory, name, self.api) for name in nodes]
         for n in self.nodes:
-            n.up(port, directory)
+            n.up(self)
+
+    def mount_roots(self):
+        """As a kubelet mounts the ConfigMap; returns how many roots there are."""
+        a = self.api.get("/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+        if a.status != 200:
+            return 0
+        text = a.json["data"]["root-cert.pem"]
+        if not self.roots.exists() or self.roots.read_text() != text:
+            new = self.dir / "root-cert.new"
+            new.write_text(text)
+            new.rename(self.roots)
+        return text.count("BEGIN CERTIFICATE")
+
+    def apply(self, *objects):
+        self.api.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objects))
 
     def close(self):
         for n in self.nodes:
@@ -160,3 +197,234 @@ def test_churn_breaks_nothing_unrelated(whole):
           == {f"p{i}" for i in range(450, 500)}, what="the node to know who is left")
     for sock in kept:
         traffic.echo_once(sock)
+
+
+def certificate(node, box):
+    return certificates(node)[f"spiffe://cluster.local/ns/shop/sa/{box.name}"]
+
+
+def chained(node, box, root):
+    """The certificate of a pod is signed by this root."""
+    leaf = parsed(certificate(node, box)["certChain"][0])
+    with contextlib.suppress(InvalidSignature):
+        root.public_key().verify(leaf.signature, leaf.tbs_certificate_bytes, ec.ECDSA(leaf.signature_hash_algorithm))
+        return True
+    return False
+
+
+def test_root_and_node_change_under_traffic(mesh, binary, tmp_path):
+    """A second root is announced, used, and the first forgotten; then a node's process is replaced. Nobody notices."""
+    whole = Whole(mesh, binary, tmp_path, "--ca-rotate-wait", "20s",
+                  node_flags=("--secret-ttl", "16s", "--drain", LONG))
+    load = None
+    try:
+        one, two = whole.nodes
+        web, db = one.join("web", 71), two.join("db", 72)
+        mesh.echo(db)
+        until(lambda: served(mesh, web, db), what="web to reach db")
+        kept = mesh.connect(web, db)
+        traffic.echo_once(kept)
+        load = Load(mesh, web, db)
+        load.more()
+        ca = whole.api.data / "mesh-ca"
+
+        def rotate(*flags):
+            return subprocess.run([binary, "cert", "rotate", "--dir", str(ca), *flags], check=True, text=True,
+                                  capture_output=True, timeout=GUARD * SLOW).stdout
+        old = (ca / "root.crt").read_bytes()
+        assert rotate() == "announce\n"
+        until(lambda: whole.mount_roots() == 2, what="both roots in the ConfigMap")
+        until(lambda: (ca / "root.crt").read_bytes() != old, what="the new root to sign")
+        new = x509.load_pem_x509_certificate((ca / "root.crt").read_bytes())
+        until(lambda: chained(one.z, web, new) and chained(two.z, db, new), what="certificates of the new root")
+        load.more()
+        assert rotate("--now") == "forget\n"
+        until(lambda: whole.mount_roots() == 1, what="the old root to be forgotten")
+        until(lambda: all(len(certificate(n.z, p)["rootCerts"]) == 1 for n, p in ((one, web), (two, db))),
+              what="the nodes to forget it, too")
+        load.more()
+        traffic.echo_once(kept)
+
+        gone = two.z
+        two.z = two.another(offset=100)
+        load.more(10)
+        gone.terminate()  # the pooled tunnel of the other node is told to go
+        load.more(50)
+        until(lambda: two.z.access(direction="inbound"), what="the new process to serve")
+        load.stop()
+        assert load.errors == []
+        traffic.echo_once(kept)
+        kept.close()
+        assert gone.wait(GUARD) == 0
+        assert served(mesh, web, db)
+    finally:
+        if load:
+            load.stop()
+        whole.close()
+
+
+def test_waypoint_labels_change_live(mesh, binary, tmp_path):
+    """By kubectl: a Service's traffic goes through the waypoint that a label names, and past it without."""
+    need_kubectl()
+    shutil.copytree(mesh.ca.dir, tmp_path / "ca")  # so that a foreign waypoint can have a certificate
+    whole = Whole(mesh, binary, tmp_path, "--ca-dir", str(tmp_path / "ca"))
+    try:
+        one, two = whole.nodes
+        web, db = one.join("web", 71), two.join("db", 72, labels={"app": "db"})
+        mesh.echo(db)
+        way = mesh.hbone_server(mesh.w2, identity="spiffe://cluster.local/ns/shop/sa/way")
+        meta = {"namespace": "shop"}
+        whole.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "way", **meta}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "way", **meta, "labels": {
+                "gateway.networking.k8s.io/gateway-name": "way", MODE: "none"}},
+             "spec": {"serviceAccountName": "way", "nodeName": "node2", "containers": [{"name": "c", "image": "i"}]}},
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db", **meta}, "spec": {
+                "selector": {"app": "db"}, "ports": [{"port": 80, "targetPort": PORT}]}},
+            {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "way", **meta},
+             "spec": {"gatewayClassName": "istio-waypoint",
+                      "listeners": [{"name": "mesh", "port": 15008, "protocol": "HBONE"}]}})
+        status = {"phase": "Running", "podIP": mesh.w2.ip4, "podIPs": [{"ip": mesh.w2.ip4}],
+                  "conditions": [{"type": "Ready", "status": "True"}]}
+        a = whole.api.patch("/api/v1/namespaces/shop/pods/way/status", {"status": status})
+        assert a.status == 200, a
+        a = whole.api.patch("/apis/gateway.networking.k8s.io/v1/namespaces/shop/gateways/way/status",
+                            {"status": {"addresses": [{"type": "IPAddress", "value": mesh.w2.ip4}]}})
+        assert a.status == 200, a
+        vip = whole.api.get("/api/v1/namespaces/shop/services/db").json["spec"]["clusterIP"]
+        until(lambda: served(mesh, web, vip, 80), what="the Service to be served")
+        assert not way.streams
+
+        def through():
+            before = len(way.streams)
+            return served(mesh, web, vip, 80) and len(way.streams) > before
+        kept = mesh.connect(web, vip, 80)
+        traffic.echo_once(kept)
+        whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint=way")
+        until(through, what="traffic through the waypoint")
+        assert way.streams[-1].authority == f"{vip}:80"
+        traffic.echo_once(kept)
+        whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint=none", "--overwrite")
+        until(lambda: not through() and served(mesh, web, vip, 80), what="traffic past the waypoint")
+        whole.api.kubectl("label", "namespace", "shop", "istio.io/use-waypoint=way")
+        whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint-")
+        until(through, what="traffic through the namespace's waypoint")
+        whole.api.kubectl("label", "namespace", "shop", "istio.io/use-waypoint-")
+        until(lambda: not through() and served(mesh, web, vip, 80), what="traffic past the waypoint again")
+        traffic.echo_once(kept)
+
+        # One that is not there: past it, or not at all where the namespace says so.
+        def told(reason):
+            items = whole.api.get("/api/v1/namespaces/shop/events").json["items"]
+            return [e for e in items if e["reason"] == reason and e["involvedObject"]["name"] == "db"]
+        whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint=absent")
+        until(lambda: told("WaypointBypassed"), what="an Event about the way past it")
+        assert served(mesh, web, vip, 80)
+        whole.api.kubectl("label", "namespace", "shop", "spanwire.dev/hold-for-waypoint=true")
+        until(lambda: not served(mesh, web, vip, 80), what="traffic to be held")
+        until(lambda: told("WaypointHoldsTraffic"), what="an Event about that")
+        metrics = whole.api.get("/metrics").body.decode()
+        assert 'spanwire_mesh_waypointless_services{traffic="held"} 1' in metrics, metrics
+        whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint=way", "--overwrite")
+        until(through, what="traffic through the waypoint that is there")
+    finally:
+        whole.close()
+
+
+def test_a_node_does_not_get_the_identity_of_another_nodes_pod(whole, tmp_path):
+    one, two = whole.nodes
+    one.join("web", 71)
+    two.join("db", 72)
+    key = tmp_path / "key.pem"
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)], check=True)
+    csr = subprocess.run(["openssl", "req", "-new", "-key", str(key), "-subj", "/"], check=True, capture_output=True,
+                         text=True).stdout
+
+    def sign(node, account):
+        step = {"do": "sign", "csr": csr, "ttl": 600, "token": node.token.read_text(),
+                "identity": f"spiffe://cluster.local/ns/shop/sa/{account}"}
+        [got] = answers(ask(f"{CONTROL}:{whole.port}", whole.roots, [step]), 1)
+        return got["code"]
+    assert sign(one, "web") == 0 and sign(two, "db") == 0
+    assert sign(one, "db") == UNAUTHENTICATED and sign(two, "web") == UNAUTHENTICATED
+    assert "no pod with that identity runs on its node 'node1'" in whole.api.log()
+
+
+@pytest.mark.skipif(not KDIG, reason="kdig is not installed")
+def test_names_of_objects(mesh, binary, tmp_path):
+    """What Services and ServiceEntries make of the rows of the node's DNS proxy, asked by kdig in a pod."""
+    resolver = mesh.keep(Resolver(mesh.u2, mesh.u2.ip4, **{"outside.example.net": ["198.51.100.1"],
+                                                           "passed.example.com": ["198.51.100.2"]}))
+    conf = tmp_path / "resolv.conf"
+    conf.write_text(f"nameserver {mesh.u2.ip4}\n")
+    whole = Whole(mesh, binary, tmp_path, node_flags=("--dns-resolv-conf", str(conf)))
+    try:
+        web = whole.nodes[0].join("web", 71, labels={"app": "web"})
+        other = whole.nodes[1].join("other", 72, labels={"app": "web"})
+        services = "/api/v1/namespaces/shop/services"
+        entries = "/apis/networking.istio.io/v1/namespaces/shop/serviceentries"
+        port = [{"port": 80, "targetPort": PORT}]
+        made = {}
+        for name, spec in (("web", {}), ("crowd", {"clusterIP": "None"})):
+            a = whole.api.post(services, {"metadata": {"name": name}, "spec": {
+                "selector": {"app": "web"}, "ports": port, **spec}})
+            assert a.status == 201, a
+            made[name] = a.json["spec"]["clusterIP"]
+        for name, spec in (("fixed", {"hosts": ["fixed.example.com"], "addresses": ["240.9.0.1"]}),
+                           ("given", {"hosts": ["given.example.com"]}),
+                           ("wild", {"hosts": ["*.wild.example.com"], "addresses": ["240.9.0.2"]}),
+                           ("passed", {"hosts": ["passed.example.com"], "resolution": "NONE"})):
+            a = whole.api.post(entries, {"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+                                         "metadata": {"name": name}, "spec": {
+                "resolution": "DNS", "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}], **spec}})
+            assert a.status == 201, a
+        vip = made["web"]
+        given = until(lambda: whole.api.get(f"{entries}/given").json.get("status", {}).get("addresses"), GUARD,
+                      "an address of the entry")
+        four = [g["value"] for g in given if "." in g["value"]]
+
+        def say(name, kind="A", *more):
+            reply = dig(web, name + ".", kind, *more)
+            return reply.status, records(reply, kind), records(reply, "CNAME")
+
+        rows = [
+            (f"web.shop.{SHOP}", [vip], []), ("web", [vip], []), ("web.shop", [vip], []), ("web.shop.svc", [vip], []),
+            (f"crowd.shop.{SHOP}", sorted([web.ip4, other.ip4]), []),
+            ("fixed.example.com", ["240.9.0.1"], []), ("given.example.com", four, []),
+            ("a.wild.example.com", ["240.9.0.2"], []),
+            (f"fixed.example.com.shop.{SHOP}", ["240.9.0.1"], ["fixed.example.com."]),
+            (f"fixed.example.com.{SHOP}", ["240.9.0.1"], ["fixed.example.com."]),
+            ("fixed.example.com.cluster.local", ["240.9.0.1"], ["fixed.example.com."]),
+            ("outside.example.net", ["198.51.100.1"], []), ("passed.example.com", ["198.51.100.2"], []),
+        ]
+        for name, want, cname in rows:
+            until(lambda n=name, w=want, c=cname: say(n) == ("NOERROR", w, c), GUARD, f"{name} as {want}")
+        assert say("web", "A", "+tcp") == ("NOERROR", [vip], [])
+        assert say(f"web.shop.{SHOP}", "AAAA") == ("NOERROR", [], [])
+        assert not {"web", "fixed.example.com", f"web.shop.{SHOP}"} & set(resolver.names())
+        # A name goes with its object, and then belongs to the resolver.
+        assert whole.api.delete(f"{entries}/fixed").status == 200
+        until(lambda: say("fixed.example.com")[1] == [], GUARD, "the name to be gone")
+        assert "fixed.example.com" in resolver.names()
+    finally:
+        whole.close()
+
+
+def test_status_shows_what_nodes_acknowledged(whole, binary):
+    """Without a gateway, too: a line for each type of each node, when it was sent last, and the exit status."""
+    def status(*flags):
+        return subprocess.run([binary, "status", "--kubeconfig", str(whole.api.kubeconfig), *flags], text=True,
+                              capture_output=True, timeout=GUARD * SLOW, check=False)
+
+    def settled():
+        done = status()
+        lines = [line.split() for line in done.stdout.splitlines()]
+        rows = [r for r in lines if r and r[0].startswith("ztunnel~")]
+        return done.returncode == 0 and len(rows) == 4 and lines[0], rows
+    until(lambda: settled()[0], what="both nodes to have both types")
+    head, rows = settled()
+    assert head[:8] == ["NODE", "ADDRESS", "TYPE", "STATE", "VERSION", "ACKS", "NACKS", "PUSHED"]
+    assert sorted(r[2] for r in rows) == ["Address", "Address", "Authorization", "Authorization"]
+    assert all(r[3] == "ACKED" and r[7][-1] in "smh" for r in rows), rows
+    clients = json.loads(status("--json").stdout)["clients"]
+    assert all(c["pushedSeconds"] <= c["connectedSeconds"] + 1 for c in clients)

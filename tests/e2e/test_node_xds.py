@@ -107,6 +107,34 @@ def test_the_control_plane_proves_its_name(mesh, tmp_path):
     assert nodes[1].config_dump()["config"]["xdsAddress"] == address
 
 
+def test_a_workload_may_name_a_policy_before_it_comes(mesh, control):
+    """istiod sends Addresses before Authorizations: in between nothing is cut or refused."""
+    start(mesh, control)
+    mesh.echo(mesh.s2)
+    kept, cut = mesh.connect(mesh.c1, mesh.s2), mesh.connect(mesh.s1, mesh.s2)
+    for sock in (kept, cut):
+        traffic.echo_once(sock)
+    mesh.world.workloads["s2"]["authorizationPolicies"] = ["default/no-s1"]
+    control.push()
+    traffic.echo_once(kept)
+    traffic.echo_once(cut)
+    mesh.roundtrip(mesh.s1, mesh.s2)
+    mesh.world.match_policy("no-s1", "Deny", scope="WorkloadSelector",
+                            principals=[{"Exact": mesh.s1.identity.removeprefix("spiffe://")}])
+    control.push()
+    until(lambda: mesh.refused(mesh.s1, mesh.s2), what="the policy to be enforced")
+    until(lambda: traffic.ended(cut), what="the open connection to end")
+    traffic.echo_once(kept)
+    mesh.roundtrip(mesh.c1, mesh.s2)
+
+    # One that does not come: refused in the end, with the reason in the log.
+    mesh.world.workloads["s2"]["authorizationPolicies"] += ["default/never"]
+    control.push()
+    until(lambda: mesh.refused(mesh.c1, mesh.s2), what="the unknown policy to count")
+    until(lambda: traffic.ended(kept), what="the open connection to end")
+    mesh.node2.wait_log("lists policy 'default/never'")
+
+
 def test_policies_change_live(mesh, control):
     start(mesh, control)
     mesh.app = mesh.echo(mesh.s2)
@@ -228,13 +256,13 @@ def test_endpoints_of_an_unknown_service_are_staged(mesh, control):
     mesh.app = mesh.echo(mesh.s2)
     mesh.world.workloads["s2"]["services"]["default/late.test"] = {80: PORT}
     control.push()
-    assert mesh.node1.config_dump()["stagedServices"] == ["default/late.test"]
+    assert list(mesh.node1.config_dump()["stagedServices"]) == ["default/late.test"]
     control.extra = {ADDRESS: {"default/late.test": Resource(message(2, (
         field(1, "late") + field(2, "default") + field(3, "late.test") +
         message(4, field(2, bytes([10, 96, 0, 9]))) + message(5, b"\x08\x50"))))}}
     control.push()
     mesh.roundtrip(mesh.c1, "10.96.0.9", 80)
-    assert mesh.node1.config_dump()["stagedServices"] == []
+    assert mesh.node1.config_dump()["stagedServices"] == {}
 
 
 def test_churn_elsewhere_leaves_connections_alone(mesh, control):
@@ -280,6 +308,47 @@ def test_an_unanswered_lookup_is_refused_in_time(mesh, control):
     mesh.node1.wait_log("did not answer the lookup of '/10.96.0.7'")
     assert mesh.node1.metrics().sum("spanwire_mesh_lookups_total", result="timeout") == 1
     mesh.roundtrip(mesh.c1, mesh.s2)  # what is known needs no answer
+
+
+def test_a_caller_that_is_not_known_yet_is_looked_up(mesh, control):
+    """On demand a node knows its own pods only; who calls them it asks, and logs the answer."""
+    caller = mesh.world.workloads["p1"]["uid"]
+    control.always = {w["uid"] for w in mesh.world.workloads.values()} - {caller}
+    start(mesh, control, "--xds-on-demand", "true", "--dns", "false")
+    mesh.app = mesh.echo(mesh.s2)
+    peer = mesh.hbone(mesh.s2)
+    for _ in range(2):
+        stream = peer.tunnel(f"{mesh.s2.ip4}:{PORT}")
+        assert stream.status == 200
+        peer.end(stream)
+    for line in mesh.node2.wait_access(2, direction="inbound"):
+        assert line["src.workload"] == "p1"
+    asked = [n for r in control.requests(ADDRESS) for n in r.subscribe]
+    assert asked.count(f"/{mesh.p1.ip4}") == 1
+
+
+def test_a_caller_nobody_knows_is_served_all_the_same(mesh, control):
+    control.always = {w["uid"] for w in mesh.world.workloads.values()} - {mesh.world.workloads["p1"]["uid"]}
+    start(mesh, control, "--xds-on-demand", "true", "--dns", "false")
+    mesh.app = mesh.echo(mesh.s2)
+    control.mute = True
+    peer = mesh.hbone(mesh.s2)
+    assert peer.tunnel(f"{mesh.s2.ip4}:{PORT}").status == 200
+    mesh.node2.wait_log(f"did not answer the lookup of '/{mesh.p1.ip4}'")
+
+
+def test_carriers_to_a_workload_that_is_gone_end(mesh, control):
+    """Its address may be another's soon, and nobody is left who would say goodbye."""
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    gone = mesh.world.workloads.pop("s2")
+    control.push()
+    until(lambda: mesh.node1.metrics().sum("spanwire_pool_retired_total") == 1, what="the carrier to end")
+    mesh.world.workloads["s2"] = gone
+    control.push()
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    assert mesh.node1.metrics().sum("spanwire_pool_misses_total") == 2
 
 
 def test_on_demand_excludes_dns_capture(mesh):

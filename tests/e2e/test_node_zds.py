@@ -149,7 +149,7 @@ def test_a_pod_that_holds_a_port_is_left_out_and_retried(mesh, agent):
     mesh.roundtrip(mesh.c1, mesh.u2)
     assert pods_of(node) == {"uid-c1": "Up", "uid-s1": "Pending"}
     assert count(node, "workload_manager_pending_proxy_count") == 1
-    assert "cannot serve default/s1" in node.log()
+    node.wait_log("cannot serve default/s1")
     taken.close()
     until(lambda: pods_of(node)["uid-s1"] == "Up", what="s1 to be served")
     assert count(node, "workload_manager_pending_proxy_count") == 0
@@ -160,7 +160,7 @@ def test_a_listed_pod_without_a_namespace_does_not_keep_others(mesh, tmp_path):
     node = mesh.shared("node1", "--pod", "default/s1/s1=/run/netns/not-yet", pods=[mesh.c1])
     mesh.echo(mesh.u2)
     mesh.roundtrip(mesh.c1, mesh.u2)
-    assert "cannot serve default/s1" in node.log()
+    node.wait_log("cannot serve default/s1")
     os.symlink(mesh.s1.path, "/run/netns/not-yet")
     try:
         until(lambda: pods_of(node)[mesh.s1.workload] == "Up", what="s1 to be served")

@@ -32,10 +32,10 @@ def read_blocks():
 
 
 BLOCKS = read_blocks()
-LAPTOP, NODE, API, ENTRANCE = ("A laptop gets a hostname", "Running a node", "Your own Kubernetes-style API",
-                               "A public entrance: the Gateway API")
+LAPTOP, NODE, API, ENTRANCE, SITES = ("A laptop gets a hostname", "Running a node", "Your own Kubernetes-style API",
+                                      "A public entrance: the Gateway API", "Two sites")
 # Blocks that are no commands, or are run by 'make fresh'; how many each section has.
-COUNTS = {"Spanwire": 1, "Five minutes": 1, LAPTOP: 3, NODE: 5, API: 5, ENTRANCE: 3}
+COUNTS = {"Spanwire": 1, "Five minutes": 1, LAPTOP: 3, NODE: 5, API: 5, ENTRANCE: 3, SITES: 2}
 
 
 def test_every_block_is_run_by_a_test():
@@ -140,6 +140,19 @@ def test_the_api_and_then_a_public_entrance(newcomer):
     said = newcomer.run("\n".join((serve, account, envoy)), 120)
     assert "\nhello\n" in said, said
     assert (newcomer.dir / "gateway.token").read_text().count(".") == 2
+
+
+@needs_kubectl
+def test_two_sites(newcomer):
+    (newcomer.dir / "index.html").write_text("from the east\n")
+    try:
+        said = newcomer.run("\n".join(BLOCKS[SITES]), 120)
+    except AssertionError:
+        for log in sorted(newcomer.dir.glob("*.log")):
+            print(f"--- {log.name}\n{log.read_text(errors='replace')[-2000:]}")
+        raise
+    for text in ("from the east", "PeerReachable yes", "ImportTargetPortValid yes"):
+        assert text in said, f"{text!r} not in\n{said}"
 
 
 def test_what_is_served_to_the_world_holds_no_keys():

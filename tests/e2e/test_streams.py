@@ -257,3 +257,34 @@ def test_connections_that_last_get_a_keepalive(mesh, way):
         assert at_first == 0
     until(lambda: kept_alive(where, PORT) == 1, what="the keep-alive")
     assert node.alive
+
+
+def stuff(sock):
+    """Sends until nothing is taken for a while."""
+    sock.settimeout(0.5)
+    try:
+        while True:
+            sock.send(bytes(1 << 20))
+    except socket.timeout:
+        return
+
+
+@pytest.mark.parametrize("reader", ["server", "client"])
+def test_readers_that_stall_hold_up_nobody_else(mesh, reader):
+    """Nine of them use up the window of the connection between two pods: the next tunnel gets another."""
+    node1, _ = mesh.both("--workers", "1")
+    hold = mesh.hold(mesh.s2)
+    for _ in range(9):
+        near = mesh.connect(mesh.c1, mesh.s2)
+        far = mesh.keep(hold.take())
+        stuff(near if reader == "server" else far)
+    near = mesh.connect(mesh.c1, mesh.s2)
+    far = mesh.keep(hold.take())
+    data = os.urandom(300000)
+    for src, dst in ((near, far), (far, near)):
+        sender = threading.Thread(target=src.sendall, args=(data,))
+        sender.start()
+        assert traffic.read_exact(dst, len(data)) == data
+        sender.join()
+    assert node1.metrics().sum("spanwire_pool_stalls_total", result="sibling") == 1
+    node1.wait_log("used up by tunnels whose readers stalled: opening another connection")

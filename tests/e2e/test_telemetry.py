@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from harness import traffic
+from harness import istioctl, traffic
 from harness.hbone_peer import hbone_client
 from harness.mesh import PORT
 from harness.traffic import http
@@ -185,7 +185,7 @@ def test_access_log_fields_and_order(pair):
     # The port may differ from the application's: redirection moves it when another captured
     # connection has the same one.
     assert out["src.addr"].rsplit(":", 1)[0] == local[0]
-    assert out["dst.addr"] == f"{pair.s2.ip4}:15008"
+    assert out["dst.addr"] == inb["dst.addr"] == f"{pair.s2.ip4}:15008"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", out.time)
 
 
@@ -227,6 +227,41 @@ def test_failed_before_there_is_a_record(pair):
     assert line.level == "warn"
     assert line["direction"] == "inbound" and line["error"]
     assert line["src.addr"].startswith(pair.p1.ip4 + ":")
+
+
+@pytest.mark.tsan
+def test_error_texts_are_those_of_ztunnel(pair):
+    """Alerts and searches that know its lines find ours; refusals name whom they were for."""
+    assert pair.refused(pair.c1, pair.s2, 9999)
+    out = pair.node1.wait_access(message="connection complete", direction="outbound")[-1]
+    inb = pair.node2.wait_access(message="connection complete", direction="inbound")[-1]
+    assert out["error"] == "http status: 503 Service Unavailable"
+    assert inb["error"] == "connection failed: Connection refused (os error 111)"
+    assert out["dst.identity"] == inb["dst.identity"] == pair.s2.identity
+    assert out["dst.addr"] == inb["dst.addr"] == f"{pair.s2.ip4}:15008"
+    assert out["dst.hbone_addr"] == inb["dst.hbone_addr"] == f"{pair.s2.ip4}:9999"
+
+    pair.world.match_policy("p", "Deny", destinationPorts=[PORT])
+    pair.apply()
+    assert pair.refused(pair.c1, pair.s2)
+    pair.node1.wait_access(error="http status: 401 Unauthorized")
+    pair.node2.wait_access(
+        error="connection closed due to policy rejection: explicitly denied by: default/p")
+
+    peer = pair.hbone(pair.s2)
+    assert peer.tunnel("10.9.9.9:80").status == 400
+    assert peer.tunnel("nobody.example:80").status == 503
+    assert peer.tunnel(f"{pair.s2.ip4}:15001").status == 503
+    errors = [line["error"] for line in pair.node2.wait_access(3, "connection failed")]
+    assert errors == [f"ip mismatch: {pair.s2.ip4} != 10.9.9.9",
+                      "no service or workload for hostname: nobody.example",
+                      "attempted recursive call to ourselves"]
+
+    pair.world.service("empty", ["10.96.0.99"], {80: PORT}, [])
+    pair.apply()
+    assert pair.refused(pair.c1, "10.96.0.99", 80)
+    line = pair.node1.wait_access(message="connection failed")[-1]
+    assert line["error"] == "no healthy upstream: 10.96.0.99:80"
 
 
 def test_opened_is_logged_at_debug(mesh):
@@ -282,6 +317,52 @@ def test_config_dump_keys(pair):
     conn = state["connections"]["outbound"][0]
     assert conn["originalDst"] == f"{pair.s2.ip4}:{PORT}"
     assert conn["actualDst"] == f"{pair.s2.ip4}:15008"
+
+
+def test_config_dump_as_istioctl_reads_it(pair):
+    """All tables of `istioctl ztunnel-config`, from a reader that takes nothing but its fields."""
+    pair.world.match_policy("p", "Deny", destinationPorts=[1])
+    pair.world.workloads["s2"]["services"]["default/later.default.svc.cluster.local"] = {80: 8080}
+    pair.apply()
+    traffic.echo_once(pair.connect(pair.c1, "10.96.0.10", 80))
+    dump = istioctl.Dump(pair.node1.admin("/config_dump")[1])
+    rows = {r[1]: r for r in dump.workloads()}
+    assert rows["s2"] == ("default", "s2", f"{pair.s2.ip4},{pair.s2.ip6}", "node2", "None", "HBONE")
+    assert ("default", "web", "10.96.0.10", "None", "1/1") in dump.services()
+    assert dump.policies() == [("default", "p", "Deny", "Namespace")]
+    leaf, root = [c for c in dump.certificates() if c[0] == pair.c1.identity]
+    assert leaf[1:4] == ("Leaf", "Available", True) and root[1:4] == ("Root", "Available", True)
+    assert [c[:2] + c[3:] for c in dump.connections()] == [
+        ("c1.default", "Outbound", "s2.default:15008", "web.default.svc.cluster.local:80", "HBONE")]
+    # What it passes through as it is.
+    raw = dump.raw
+    uid = next(w["uid"] for w in raw["workloads"] if w["name"] == "s2")
+    web = next(s for s in raw["services"] if s["name"] == "web")
+    assert web["endpoints"] == {uid: {"workloadUid": uid, "port": {"80": PORT}, "status": "Healthy"}}
+    assert raw["stagedServices"] == {"default/later.default.svc.cluster.local": {
+        uid: {"workloadUid": uid, "port": {"80": 8080}, "status": "Healthy"}}}
+
+
+ZTUNNEL_CONFIG = {
+    "proxy", "dnsProxy", "windowSize", "connectionWindowSize", "frameSize", "poolMaxStreamsPerConn",
+    "poolUnusedReleaseTimeout", "socks5Addr", "adminAddr", "statsAddr", "readinessAddr", "inboundAddr",
+    "inboundPlaintextAddr", "outboundAddr", "dnsProxyAddr", "illegalPorts", "network", "localNode",
+    "proxyMode", "proxyWorkloadInformation", "clusterId", "clusterDomain", "caAddress", "caRootCert",
+    "altCaHostname", "xdsAddress", "xdsRootCert", "altXdsHostname", "preferedServiceNamespace",
+    "secretTtl", "xdsOnDemand", "fakeCa", "fakeSelfInbound", "selfTerminationDeadline", "proxyMetadata",
+    "numWorkerThreads", "requireOriginalSource", "inpodUds", "inpodPortReuse", "packetMark",
+    "socketConfig", "localhostAppTunnel", "ztunnelIdentity", "ztunnelWorkload", "ipv6Enabled", "crlPath",
+    "enableEnhancedBaggage"}
+
+
+def test_config_of_the_dump_has_the_names_of_ztunnel(mesh):
+    node = mesh.shared("node1", "--secret-ttl", "90m", env={"PACKET_MARK": "1337"})
+    config = node.config_dump()["config"]
+    assert set(config) == ZTUNNEL_CONFIG
+    assert config["secretTtl"] == {"secs": 5400, "nanos": 0}
+    assert config["proxyMode"] == "Shared" and config["localNode"] == "node1"
+    assert config["inboundAddr"] == "[::]:15008" and config["illegalPorts"] == [15001, 15006, 15008]
+    assert config["socketConfig"]["keepaliveRetries"] == 9 and config["packetMark"] == 1337
 
 
 def test_config_dump_holds_no_private_keys(pair):

@@ -100,16 +100,26 @@ def test_the_spiffe_name_is_the_identity(inbound):
     assert inbound.node.wait_access(direction="inbound")[-1]["src.identity"] == P1
 
 
-@pytest.mark.parametrize("alpn", [("http/1.1",), ("h2c", "spdy/1"), None])
+@pytest.mark.parametrize("alpn", [("http/1.1",), ("h2c", "spdy/1")])
 def test_wrong_alpn(inbound, alpn):
     cert = inbound.ca.issue(P1)
     check_refused(inbound, client_context(inbound.ca, cert, alpn=alpn))
+
+
+def test_a_client_without_alpn_is_served(inbound):
+    cert = inbound.ca.issue(P1)
+    assert not rejected(inbound.p1, inbound.target, client_context(inbound.ca, cert, alpn=None),
+                        inbound.authority)
 
 
 def test_tls12_is_refused(inbound):
     v12 = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
     cert = inbound.ca.issue(P1)
     check_refused(inbound, client_context(inbound.ca, cert, versions=v12))
+    out = inbound.p1.run("timeout", f"{guard(GUARD):g}", "openssl", "s_client", "-connect",
+                         f"{inbound.s2.ip4}:15008", "-tls1_2", "-alpn", "h2", stdin="",
+                         check=False)
+    assert "alert protocol version" in out
 
 
 def test_tls12_when_enabled(mesh):

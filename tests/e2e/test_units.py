@@ -10,7 +10,7 @@ import pytest
 from harness.wait import until
 
 DIR = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
-ROLES = ("control", "gateway", "sidecar", "relay", "connector", "node")
+ROLES = ("control", "gateway", "sidecar", "relay", "link", "connector", "node")
 WORST = 2.5
 
 needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")

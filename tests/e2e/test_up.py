@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """'spanwire up': the first five minutes, and what happens when parts of it die."""
+import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -23,16 +25,22 @@ from harness.wait import guard, until
 OFFSETS = itertools.count(17000 - 80)
 
 
+SECOND = "second.demo.localhost"
+ROLES = {"control", "relay", "sidecar", "gateway", "expose"}
+SECOND_ROLES = {"link", "second-control", "second-link"}
+
+
 class Up(Process):
     def __init__(self, binary, where, *flags, wait=True, base=None):
         self.data = pathlib.Path(where) / "data"
         self.offset = next(OFFSETS)
-        self.base = base or free_run(64)
+        self.base = base or free_run(64 + 10)
+        self.imported = self.base + 64
         self.api = free_port()
         super().__init__(_Here(), [
             binary, "up", "--data", str(self.data), "--listen", f"127.0.0.1:{self.api}",
             "--port-offset", str(self.offset), "--port-base", str(self.base), "--relay-listen",
-            f"127.0.0.1:{free_port()}", *flags], pathlib.Path(where) / f"up-{self.api}.log")
+            f"127.0.0.1:{free_port()}", "--import-port", str(self.imported), *flags], pathlib.Path(where) / f"up-{self.api}.log")
         if wait:
             until(self.ready, 30, "up")
 
@@ -41,13 +49,14 @@ class Up(Process):
         return "Try next" in self.log()
 
     def children(self):
-        out = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(self.pid)],
+        out = subprocess.run(["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self.pid)],
                              capture_output=True, text=True, check=False).stdout
         found = {}
         for line in out.splitlines():
             m = re.match(r"\s*(\d+) spanwire (\w+)", line)
             if m:
-                found[m.group(2)] = int(m.group(1))
+                second = re.search(r"--(data|site) \S*/data/second", line)
+                found[("second-" if second else "") + m.group(2)] = int(m.group(1))
         return found
 
     def get(self, path="/api/hello", host="demo.localhost"):
@@ -56,11 +65,15 @@ class Up(Process):
         with urllib.request.urlopen(ask, timeout=guard(10)) as answer:
             return json.loads(answer.read())
 
-    def serves(self):
+    def serves(self, host="demo.localhost", hello="from the device"):
         try:
-            return self.get()["hello"] == "from the device"
+            return self.get(host=host)["hello"] == hello
         except (urllib.error.URLError, ConnectionError, socket.timeout, TimeoutError):
             return False
+
+    def second_serves(self):
+        assert self.alive, self.log()
+        return self.serves(SECOND, "from the second site")
 
     def kubectl(self, *argv, **kw):
         return subprocess.run([find_kubectl(), "--kubeconfig", str(self.data / "admin.kubeconfig"), *argv],
@@ -85,7 +98,7 @@ def test_the_demo_is_served(up):
     assert "demo.localhost" in up.log() and "admin.kubeconfig" in up.log()
     until(up.serves)
     assert re.search(r"spanwire is up \([\d.]+ s\)", up.log())
-    until(lambda: set(up.children()) == {"control", "relay", "sidecar", "gateway", "expose"})
+    until(lambda: set(up.children()) == ROLES | SECOND_ROLES)
 
 
 @needs_kubectl
@@ -154,7 +167,7 @@ spec:
 ---
 """
     done = up.kubectl("apply", "-f", "-", input=backend("web", web.port) + backend("inside", up.base) +
-                      backend("api", up.api) + """
+                      backend("api", up.api) + backend("imported", up.imported) + """
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: mine}
@@ -172,7 +185,8 @@ spec:
         except urllib.error.HTTPError as e:
             return e.code
     until(lambda: status("web.localhost", "/hello") == 200, 10, "a backend on loopback")
-    for host in ("inside.localhost", "api.localhost"):
+    until(up.second_serves, 30)
+    for host in ("inside.localhost", "api.localhost", "imported.localhost"):
         until(lambda h=host: status(h, "/config_dump") == 503, 10, f"{host} to be denied")
     token = (up.data / "run" / "admin.token").read_text(encoding="ascii").strip()
     assert status("localhost", "/config_dump", up.base) == 401
@@ -180,6 +194,7 @@ spec:
 
 
 def test_every_role_has_ports_of_its_own(up):
+    until(up.second_serves, 30)
     children = set(up.children().values()) | {up.pid}
     out = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     owners = {}
@@ -188,16 +203,18 @@ def test_every_role_has_ports_of_its_own(up):
         for pid in {int(p) for p in re.findall(r"pid=(\d+)", line)} & children:
             owners.setdefault(at, set()).add(pid)
             assert at.startswith("127.0.0.1:"), line
-    assert len(owners) > 10, out
+    assert len(owners) > 20, out
     assert not {at: who for at, who in owners.items() if len(who) > 1}, out
 
 
-@pytest.mark.parametrize("role", ["gateway", "sidecar", "relay", "expose", "control"])
+@pytest.mark.parametrize("role", sorted(ROLES | SECOND_ROLES))
 def test_a_killed_role_comes_back(up, role):
+    until(up.second_serves, 30, "the second site")
     old = up.children()[role]
     os.kill(old, signal.SIGKILL)
     until(lambda: up.children().get(role) not in (None, old), 10, f"{role} to be started again")
     until(up.serves, 30, f"the demo after {role} was killed", interval=0.1)
+    until(up.second_serves, 30, f"the second site after {role} was killed", interval=0.1)
     until(lambda: f"{role} was ended by signal 9" in up.log(), 5)
 
 
@@ -218,6 +235,7 @@ def test_nothing_is_lost_when_everything_is_killed(up, binary, tmp_path):
     again = Up(binary, tmp_path, "--demo")
     try:
         until(again.serves)
+        until(again.second_serves, 30, "the second site, on other ports now")
         done = again.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
         assert done.stdout == "b", done
     finally:
@@ -225,7 +243,7 @@ def test_nothing_is_lost_when_everything_is_killed(up, binary, tmp_path):
 
 
 def test_ctrl_c_ends_everything(up):
-    children = up.children()
+    children = until(lambda: len(up.children()) == 8 and up.children(), 30)
     up.stop()
     assert children and not any(os.path.exists(f"/proc/{pid}") for pid in children.values())
 
@@ -258,6 +276,120 @@ def test_one_directory_one_fabric(up, binary, tmp_path):
     assert second.wait(30) == 1
     assert "control ended with status 1" in second.log(), second.log()
     until(up.serves)
+
+
+def test_without_the_demo_there_is_no_second_site(topology, binary, tmp_path):
+    del topology
+    u = Up(binary, tmp_path)
+    try:
+        assert set(u.children()) == ROLES - {"expose"} and "second" not in u.log()
+        assert not (u.data / "second").exists() and not (u.data / "fabric").exists()
+    finally:
+        u.stop()
+
+
+def test_a_port_of_the_second_site_in_use_is_said(topology, binary, tmp_path):
+    del topology
+    base = free_run(64 + 10)
+    for port, what in ((base + 51, "the second site's API is there (see --port-base)"),
+                       (base + 64, "the demo's Import is there (see --import-port)")):
+        with socket.create_server(("127.0.0.1", port)):
+            u = Up(binary, tmp_path, "--demo", wait=False, base=base)
+            assert u.wait(30) == 1
+        assert f"127.0.0.1:{port} is in use, and {what}" in u.log(), u.log()
+    for port, why in ((15090, "the data planes' own"), (base + 60, "among the ports from --port-base on")):
+        u = Up(binary, tmp_path, "--demo", "--import-port", str(port), wait=False, base=base)
+        assert u.wait(30) == 1 and why in u.log(), u.log()
+
+
+def links(up, binary, *flags):
+    return subprocess.run([binary, "status", "links", *flags], env={"KUBECONFIG": str(up.data / "admin.kubeconfig")},
+                          capture_output=True, text=True, timeout=guard(30), check=False)
+
+
+def test_the_second_site_is_served(up, binary):
+    """Through the gateway, both links and both control planes; the first site's demo did not wait for it."""
+    until(lambda: f"http://{SECOND}:{80 + up.offset}/" in up.log(), 30, "the URL")
+    assert up.log().index("The demo is served at") < up.log().index("A second site exports a web app")
+    status, page, _ = ask(up, "/", SECOND)
+    assert status == 200 and "Hello from the second site" in page, page
+    assert up.second_serves() and up.serves()
+    for peer, flags in (("second", ()), ("home", ("--kubeconfig", str(up.data / "second" / "admin.kubeconfig")))):
+        done = links(up, binary, *flags)
+        assert done.returncode == 0 and re.search(rf"(?m)^{peer} .*PeerReachable yes", done.stdout), done
+    # One authority for both; its key stays with the first.
+    assert (up.data / "fabric" / "ca.pem").read_bytes() == (up.data / "second" / "fabric" / "ca.pem").read_bytes()
+    assert not (up.data / "second" / "fabric" / "ca.key").exists()
+
+
+def held(up, source="127.0.0.1"):
+    """A connection to the Import; the gateway's address is its own."""
+    c = http.client.HTTPConnection("127.0.0.1", up.imported, timeout=guard(10), source_address=(source, 0))
+    c.connect()
+    return c
+
+
+def hello(c):
+    c.request("GET", "/api/hello")
+    return json.loads(c.getresponse().read())["hello"]
+
+
+def test_the_second_site_is_for_the_gateway_only(up):
+    until(up.second_serves, 30)
+    with contextlib.closing(held(up)) as c:
+        assert hello(c) == "from the second site"
+    until(lambda: lines_with(up, "second-link", 'src.workload="default/gateway"'), what="the identity of the gateway")
+    with contextlib.closing(held(up, "127.0.0.2")) as c, pytest.raises((OSError, http.client.HTTPException)):
+        hello(c)
+    until(lambda: lines_with(up, "link", "127.0.0.2"), what="the line of the refusal")
+    assert any("client has no attributes" in x for x in lines_with(up, "link", "127.0.0.2")), role_log(up, "link")
+
+
+@needs_kubectl
+def test_the_second_site_is_denied_as_printed(up, binary, tmp_path):
+    """New connections are refused and open ones closed; a restart does not allow again what was denied."""
+    until(lambda: "allows it again" in up.log(), 30, "the commands")
+    delete, allow = (re.search(rf"(?m)^  kubectl ({verb} .*?) *#", up.log()).group(1).split() for verb in ("delete", "apply"))
+    with contextlib.closing(held(up)) as c:
+        assert hello(c) == "from the second site"
+        done = up.kubectl(*delete)
+        assert done.returncode == 0, done.stderr
+        with contextlib.suppress(ConnectionResetError):
+            assert c.sock.recv(1) == b""
+    until(lambda: ask(up, "/", SECOND)[0] in (502, 503), 10, "the refusal")
+    for reason in ("closed due to policy change: no access policy allows it", "peer 'second': no access policy allows it"):
+        until(lambda r=reason: lines_with(up, "link", r), what=reason)
+    assert up.serves()
+    up.stop()
+    again = Up(binary, tmp_path, "--demo")
+    try:
+        until(lambda: "second-link" in again.children(), 30)
+        until(lambda: ask(again, "/", SECOND)[0] in (502, 503), 30, "the refusal after a restart")
+        assert not again.second_serves()
+        done = again.kubectl(*allow)
+        assert done.returncode == 0, done.stderr
+        until(again.second_serves, 30, "the policy that is back")
+    finally:
+        again.stop()
+
+
+def reached(up):
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(held(up)) as c:
+        return hello(c) == "from the second site"
+    return False
+
+
+def test_open_connections_outlive_the_second_control_plane(up):
+    until(up.second_serves, 30)
+    old = up.children()["second-control"]
+    with contextlib.closing(held(up)) as c:
+        assert hello(c) == "from the second site"
+        local = c.sock.getsockname()
+        os.kill(old, signal.SIGKILL)
+        assert hello(c) == "from the second site"
+        until(lambda: up.children().get("second-control") not in (None, old), 10)
+        until(lambda: reached(up), 30, "a new connection")
+        assert hello(c) == "from the second site" and c.sock.getsockname() == local, "the same connection"
 
 
 def ask(up, path, host, accept="text/plain"):

@@ -371,6 +371,7 @@ def test_double_hbone1(mesh):
     sock.close()
     line = node1.wait_access(direction="outbound")[-1]
     assert line["dst.service"] == HOST
+    assert line["dst.workload"] == "q2", "an answer without baggage tells nothing of the inner end"
 
 
 def test_double_hbone_inner_identity_is_checked(mesh):
@@ -380,7 +381,8 @@ def test_double_hbone_inner_identity_is_checked(mesh):
     mesh.hbone_server(mesh.q2, gateway)
     assert mesh.refused(mesh.c1, VIP, 80)
     assert all(not p.streams for p in gateway.inner)
-    assert node1.wait_access(direction="outbound")[-1]["error"]
+    line = node1.wait_access(direction="outbound")[-1]
+    assert line["error"] and line["dst.workload"] == "q2" and line["dst.identity"] == mesh.q2.identity
 
 
 def test_double_hbone_without_service_names_fails(mesh):
@@ -413,7 +415,7 @@ def test_gateway_must_be_known(mesh):
 def test_double_hbone2(mesh):
     """The gateway hands the inner tunnel to a real node, which terminates it."""
     two_networks(mesh, [mesh.s2.identity])
-    mesh.shared("node1", "--network", "local")
+    node1 = mesh.shared("node1", "--network", "local")
     far = World(mesh.dir / "far.yaml")
     far.add_pod(mesh.s2, "HBONE", network="remote")
     far.service("far", ["remote/10.97.0.10"], {80: PORT}, ["s2"])
@@ -428,6 +430,13 @@ def test_double_hbone2(mesh):
     line = node2.wait_access(direction="inbound")[-1]
     assert line["src.identity"] == mesh.c1.identity
     assert line["src.workload"] == "c1", "from the baggage: the address is the gateway's"
+    line = node1.wait_access(direction="outbound")[-1]
+    assert line["dst.addr"] == f"{mesh.q2.ip4}:15008" and line["dst.hbone_addr"] == f"{HOST}:80"
+    assert line["dst.workload"] == "s2" and line["dst.identity"] == mesh.s2.identity
+    assert line["bytes_sent"] == line["bytes_recv"] == "50000"
+    labels = node1.metrics().find("istio_tcp_connections_closed_total", reporter="source")[0][0]
+    assert labels["destination_workload"] == labels["destination_app"] == "s2"
+    assert labels["destination_principal"] == mesh.s2.identity
     data = os.urandom(16)
     again = mesh.connect(mesh.c1, VIP, 80)
     again.sendall(data)

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "control/mesh/policy/policy.h"
+#include "control/mesh/policy/target.h"
 #include "proto/pb.h"
 
 enum { OBJECTS_MAX = 32 };
@@ -125,6 +126,44 @@ static void check_same(const struct outcome *x, const struct outcome *y)
     }
 }
 
+/* Services and entries with an "s" in front are there; those with "sw" are bound. */
+static bool find_bound(void *arg, struct sw_slice ns, struct sw_slice name, struct sw_slice *ret)
+{
+    (void)arg;
+    (void)ns;
+    *ret = sw_slice_has_prefix(name, SW_SLICE_LIT("sw")) ? SW_SLICE_LIT("n/w") : sw_slice("", 0);
+    return sw_slice_has_prefix(name, SW_SLICE_LIT("s"));
+}
+
+static bool find_waypoint(void *arg, struct sw_slice ns, struct sw_slice name)
+{
+    (void)arg;
+    (void)ns;
+    return sw_slice_has_prefix(name, SW_SLICE_LIT("w"));
+}
+
+static bool find_class(void *arg, struct sw_slice name, struct sw_slice *ret)
+{
+    (void)arg;
+    *ret = SW_SLICE_LIT("istio.io/mesh-controller");
+    return sw_slice_has_prefix(name, SW_SLICE_LIT("istio"));
+}
+
+/* A condition of targets has a reason that says whether it is good. */
+static void check_targets(const struct sw_json *obj)
+{
+    static const struct sw_mesh_target_lookup lookup = {
+        .service = find_bound, .entry = find_bound, .waypoint = find_waypoint, .class = find_class};
+    SW_ARENA_AUTO a = {0};
+    struct sw_mesh_condition c;
+
+    if (!sw_mesh_policy_targets(&a, obj, SW_SLICE_LIT("root"), &lookup, &c))
+        return;
+    insist(c.reason[0] && c.message.n);
+    insist(c.status ||
+           (strcmp(c.reason, "Accepted") != 0 && strcmp(c.reason, "PartiallyInvalid") != 0));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     const struct sw_mesh_policy_conf conf = {.dry_run = true};
@@ -144,6 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         sw_mesh_policies_set(x, kind_of(sw_json_at(list, i)), sw_json_at(list, i));
         flush(x, &one);
         check_keys(x, list, &one);
+        check_targets(sw_json_at(list, i));
     }
     for (size_t i = sw_json_len(list); i > 0; i--) {
         if (is_last(list, i - 1))

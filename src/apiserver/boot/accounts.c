@@ -11,6 +11,7 @@
 #define ENVOY    "gateway.envoyproxy.io"
 #define ISTIO    "networking.istio.io"
 #define SECURITY "security.istio.io"
+#define LINK     "clusterlink.net"
 #define CHILD    "list watch create patch delete"
 
 /* The controllers of 'spanwire control'. */
@@ -25,11 +26,13 @@ static const struct boot_rule control_rules[] = {
     {ISTIO, "serviceentries workloadentries", "list watch", NULL, NULL},
     {SECURITY, "authorizationpolicies peerauthentications", "list watch", NULL, NULL},
     {"discovery.k8s.io", "endpointslices", "list watch", NULL, NULL},
+    {LINK, "peers exports imports accesspolicies privilegedaccesspolicies", "list watch", NULL,
+     NULL},
     {"apiextensions.k8s.io", "customresourcedefinitions", "list watch", NULL, NULL},
     {RBAC, "clusterroles", "list watch", NULL, NULL},
-    /* Who node proxies are. */
+    /* Authentication of node proxies. */
     {"authentication.k8s.io", "tokenreviews", "create", NULL, NULL},
-    /* What they say about it. */
+    /* Status of the objects above. */
     {GW,
      "gatewayclasses/status gateways/status listenersets/status httproutes/status "
      "grpcroutes/status tlsroutes/status tcproutes/status udproutes/status "
@@ -39,6 +42,8 @@ static const struct boot_rule control_rules[] = {
     {"-", "services/status", "patch", NULL, NULL},
     {ISTIO, "serviceentries/status workloadentries/status", "patch", NULL, NULL},
     {SECURITY, "authorizationpolicies/status", "patch", NULL, NULL},
+    {LINK, "peers/status exports/status imports/status", "patch", NULL, NULL},
+    {LINK, "imports", "patch", NULL, NULL}, /* the lease of a target port */
     {"-", "events", "create patch", NULL, NULL},
     /* What they make: the fabric's own kinds, and what follows from these. */
     {DATUM, "*", "get list watch create patch update delete", NULL, NULL},
@@ -48,7 +53,13 @@ static const struct boot_rule control_rules[] = {
     {"discovery.k8s.io", "endpointslices", "create patch delete", NULL, NULL},
     {ENVOY, "envoypatchpolicies backends", CHILD, NULL, NULL},
     {"-", "serviceaccounts", CHILD, NULL, NULL},
+    {"-", "services", "create patch delete", NULL, NULL},
+    /* What machines that join get: a WorkloadEntry, or a token of the account made for them. */
+    {ISTIO, "workloadentries", "get create patch delete", NULL, NULL},
+    {"-", "serviceaccounts/token", "create", NULL, NULL},
+    {LINK, "peers", "create patch", NULL, NULL}, /* of sites that join */
     {"-", "secrets", "create patch delete", NULL, NULL},
+    {"-", "secrets", "update", "cacerts istio-ca-secret", NULL}, /* the mesh's CA */
     {"-", "configmaps namespaces", "create patch", NULL, NULL},
     {"-", "configmaps", "delete", NULL, NULL},
     {"coordination.k8s.io", "leases", "get list watch create patch update delete", NULL, NULL},
@@ -58,7 +69,10 @@ static const struct boot_rule control_rules[] = {
      */
     {RBAC, "clusterroles", "create", NULL, NULL},
     {RBAC, "clusterroles", "patch escalate",
-     "spanwire-connector spanwire-gateway spanwire-gateway-identity spanwire-take-over", NULL},
+     "spanwire-connector spanwire-gateway spanwire-gateway-identity spanwire-take-over "
+     "spanwire-link-control spanwire-link-secrets spanwire-link-edit spanwire-link-view "
+     "spanwire-link-admin",
+     NULL},
     {DATUM, "connectors httpproxies", "take-over", NULL, NULL},
     {"admissionregistration.k8s.io",
      "validatingadmissionpolicies validatingadmissionpolicybindings", "list watch create patch",

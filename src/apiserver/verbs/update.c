@@ -31,7 +31,31 @@ static void keep_top(struct sw_arena *a, struct sw_json *obj, const struct sw_js
         (void)sw_json_remove(obj, sw_slice_str(key));
 }
 
-/* /status takes status and ownership, nothing else; the main door keeps the stored status. */
+/*
+ * Labels, annotations, finalizers and owners that /status may change too, as kube-apiserver's does
+ * for built-in kinds with few exceptions: node agents annotate pods by it, whose right it is.
+ */
+static void take_open_meta(struct api_req *r, const struct sw_json *obj, struct sw_json *to)
+{
+    static const char *const open[] = {"labels", "annotations", "finalizers", "ownerReferences"};
+    const struct api_res *res = r->res;
+
+    if (!res->builtin || api_is_crd_kind(res) ||
+        strcmp(res->group, "admissionregistration.k8s.io") == 0)
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(open); i++) {
+        bool pod = strcmp(res->plural, "pods") == 0 && strcmp(open[i], "ownerReferences") == 0;
+        bool deployment = strcmp(res->plural, "deployments") == 0 && strcmp(open[i], "labels") == 0;
+
+        if (!pod && !deployment)
+            keep_meta(r->arena, api_meta(r->arena, to), sw_json_find(obj, "metadata"), open[i]);
+    }
+}
+
+/*
+ * /status takes status and ownership, and of built-in kinds some metadata; the main door keeps the
+ * stored status.
+ */
 static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_json *old)
 {
     struct sw_arena *a = r->arena;
@@ -46,6 +70,7 @@ static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_
             sw_json_put(a, copy, "status", status);
         else
             (void)sw_json_remove(copy, SW_SLICE_LIT("status"));
+        take_open_meta(r, obj, copy);
         if (mf)
             sw_json_put(a, api_meta(a, copy), "managedFields", mf);
         if (rv)
@@ -106,7 +131,7 @@ static void settle_generation(struct api_req *r, struct sw_json *obj, const stru
         sw_json_put(r->arena, meta, "generation", sw_json_new_i64(r->arena, n + 1));
 }
 
-/* A patch may not change these; false: 422 was sent. PUT says the uid as a precondition. */
+/* A patch may not change these; false: 422 was sent. PUT has the uid as a precondition. */
 static bool metadata_kept(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
 {
     static const char *const fixed[] = {"uid", "deletionTimestamp", "deletionGracePeriodSeconds"};

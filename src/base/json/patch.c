@@ -286,11 +286,20 @@ static int op_move(struct patcher *p, struct sw_slice from, struct sw_slice path
     return rc == SW_OK ? op_add(p, path, value) : rc;
 }
 
+/* A member that an object lacks counts as null: clients test for null before they add a member. */
 static int op_test(struct patcher *p, struct sw_slice path, const struct sw_json *value)
 {
     struct sw_json *at = NULL;
-    int rc = sw_json_pointer_get(p->doc, path, &at, p->err);
+    struct place place = {0};
+    int rc = locate(p, path, &place);
 
+    if (rc == SW_OK && value->type == SW_JSON_NULL && sw_json_is(place.parent, SW_JSON_OBJECT) &&
+        !sw_json_get(place.parent, place.token))
+        return SW_OK;
+    if (rc == SW_OK && !place.parent)
+        at = p->doc;
+    else if (rc == SW_OK)
+        rc = step(place.parent, place.token, &at, p->err);
     if (rc == SW_OK && !sw_json_equal(at, value, SW_JSON_EQ_VALUE))
         return sw_err_set(p->err, SW_EDENIED, "the value there is another");
     return rc;

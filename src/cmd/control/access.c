@@ -11,14 +11,13 @@
 #include "base/time.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
+#include "kube/client/review.h"
 
 enum { ENTRIES_MAX = 1024, TOKEN_LEN_MAX = 16 * 1024 };
 
 static const uint64_t trust_ns = 300 * SW_NS_PER_S; /* a yes is worth nothing afterwards */
 static const uint64_t denied_ns = 5 * SW_NS_PER_S;  /* how long a no is believed */
 
-static const struct sw_kube_gvr token_reviews = {"authentication.k8s.io", "v1", "tokenreviews",
-                                                 "TokenReview", false};
 static const struct sw_kube_gvr access_reviews = {
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", false};
 
@@ -134,25 +133,11 @@ static void on_access(void *arg, struct sw_kube_reply *r)
         answered(e, false, "its owner may not get ", e->path);
 }
 
-/* A review object with a spec; both in the arena. */
-static struct sw_json *review(struct sw_arena *a, const struct sw_kube_gvr *gvr,
-                              struct sw_json **ret_spec)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_put_str(a, o, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "%s/%s", gvr->group, gvr->version)));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, gvr->kind));
-    *ret_spec = sw_json_new_object(a);
-    sw_json_put(a, o, "spec", *ret_spec);
-    return o;
-}
-
 static void ask_access(struct entry *e, const struct sw_json *user)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *spec;
-    struct sw_json *o = review(&a, &access_reviews, &spec);
+    struct sw_json *o = sw_kube_review_new(&a, &access_reviews, &spec);
     struct sw_json *what = sw_json_new_object(&a);
     const struct sw_json *groups = sw_json_find(user, "groups");
 
@@ -183,14 +168,8 @@ static void on_token(void *arg, struct sw_kube_reply *r)
 
 static void ask(struct entry *e)
 {
-    SW_ARENA_AUTO a = {0};
-    struct sw_json *spec;
-    struct sw_json *o = review(&a, &token_reviews, &spec);
-
-    if (e->call)
-        return;
-    sw_json_put_str(&a, spec, "token", e->token);
-    e->call = sw_kube_create(e->access->client, &token_reviews, o, on_token, e);
+    if (!e->call)
+        e->call = sw_kube_review_token(e->access->client, e->token, NULL, on_token, e);
 }
 
 /* ---- tokens ---- */

@@ -5,20 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base64.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
+#include "kube/client/secret.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 
 #define CA_DIR "xds-ca"
 
-enum { NAMES_MAX = 64, PEM_MAX = 1 << 20 };
+enum { NAMES_MAX = 64, PEM_MAX = SW_SECRET_VALUE_MAX };
 
 static const uint64_t leaf_ttl_s = UINT64_C(30) * 86400;
 static const uint64_t root_ttl_s = UINT64_C(10) * 365 * 86400;
@@ -26,9 +25,6 @@ static const uint64_t root_ttl_s = UINT64_C(10) * 365 * 86400;
 static const uint64_t renew_ns = UINT64_C(10) * 86400 * SW_NS_PER_S;
 static const uint64_t reread_ns = 600 * SW_NS_PER_S;
 static const uint64_t retry_ns = 5 * SW_NS_PER_S;
-
-static const struct sw_kube_gvr secrets = {"", "v1", "secrets", "Secret", true};
-static const struct sw_kube_gvr configmaps = {"", "v1", "configmaps", "ConfigMap", true};
 
 struct sw_control_cert {
     struct sw_control_cert_opts o;
@@ -198,23 +194,6 @@ static void failed(struct sw_control_cert *c, const char *what, struct sw_slice 
     later(c, retry_ns);
 }
 
-/* An object of this name with apiVersion, kind, metadata and empty data. */
-static struct sw_json *object(const struct sw_control_cert *c, struct sw_arena *a,
-                              const struct sw_kube_gvr *gvr, struct sw_json **ret_data)
-{
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, gvr->version));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, gvr->kind));
-    sw_json_put(a, meta, "namespace", sw_json_new_str(a, c->o.ns));
-    sw_json_put(a, meta, "name", sw_json_new_str(a, c->o.secret));
-    sw_json_put(a, o, "metadata", meta);
-    *ret_data = sw_json_new_object(a);
-    sw_json_put(a, o, "data", *ret_data);
-    return o;
-}
-
 static void on_root_written(void *arg, struct sw_kube_reply *r)
 {
     struct sw_control_cert *c = arg;
@@ -236,10 +215,10 @@ static void write_root(struct sw_control_cert *c)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *data;
-    struct sw_json *o = object(c, &a, &configmaps, &data);
+    struct sw_json *o = sw_secret_object(&a, &sw_configmaps_gvr, c->o.ns, c->o.secret, &data);
 
     sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(c->ca));
-    c->call = sw_kube_apply(c->client, &configmaps, o, NULL, "spanwire-control", true,
+    c->call = sw_kube_apply(c->client, &sw_configmaps_gvr, o, NULL, "spanwire-control", true,
                             on_root_written, c);
 }
 
@@ -263,12 +242,11 @@ static struct sw_ca *parse_secret(const struct sw_json *secret, struct sw_err *e
 {
     SW_BUF_AUTO cert = {.max = PEM_MAX};
     SW_BUF_AUTO key = {.max = PEM_MAX};
-    const struct sw_json *data = sw_json_find(secret, "data");
     struct sw_ca *ca = NULL;
 
-    if (sw_base64_decode(&cert, sw_json_str(sw_json_find(data, "tls.crt"))) != SW_OK ||
-        sw_base64_decode(&key, sw_json_str(sw_json_find(data, "tls.key"))) != SW_OK)
-        (void)sw_err_set(err, SW_EINVAL, "tls.crt or tls.key is not base64");
+    if (sw_secret_get(secret, "tls.crt", &cert) != SW_OK ||
+        sw_secret_get(secret, "tls.key", &key) != SW_OK)
+        (void)sw_err_set(err, SW_EINVAL, "tls.crt or tls.key is missing or not base64");
     else
         ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
     if (key.p)
@@ -287,17 +265,6 @@ static void on_created(void *arg, struct sw_kube_reply *r)
         failed(c, "cannot create the CA of the xDS server in Secret", r->message);
 }
 
-static void put_base64(struct sw_arena *a, struct sw_json *data, const char *key,
-                       struct sw_slice text)
-{
-    SW_BUF_AUTO out = {.max = 2 * PEM_MAX};
-
-    if (sw_base64_append(&out, text) == SW_OK)
-        sw_json_put_str(a, data, key, sw_buf_slice(&out));
-    if (out.p)
-        explicit_bzero(out.p, out.cap);
-}
-
 static void create_secret(struct sw_control_cert *c)
 {
     SW_ARENA_AUTO a = {0};
@@ -305,7 +272,7 @@ static void create_secret(struct sw_control_cert *c)
     struct sw_err err = {0};
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("spanwire.local"), root_ttl_s, &err);
     struct sw_json *data;
-    struct sw_json *o = object(c, &a, &secrets, &data);
+    struct sw_json *o = sw_secret_object(&a, &sw_secrets_gvr, c->o.ns, c->o.secret, &data);
 
     if (!ca || sw_ca_key_pem(ca, &key, &err) != SW_OK) {
         sw_ca_free(ca);
@@ -313,11 +280,11 @@ static void create_secret(struct sw_control_cert *c)
         return;
     }
     sw_json_put(&a, o, "type", sw_json_new_str(&a, "kubernetes.io/tls"));
-    put_base64(&a, data, "tls.crt", sw_ca_root_pem(ca));
-    put_base64(&a, data, "tls.key", sw_buf_slice(&key));
+    sw_secret_put(&a, data, "tls.crt", sw_ca_root_pem(ca));
+    sw_secret_put(&a, data, "tls.key", sw_buf_slice(&key));
     explicit_bzero(key.p, key.cap);
     sw_ca_free(ca);
-    c->call = sw_kube_create(c->client, &secrets, o, on_created, c);
+    c->call = sw_kube_create(c->client, &sw_secrets_gvr, o, on_created, c);
 }
 
 static void on_secret(void *arg, struct sw_kube_reply *r)
@@ -344,8 +311,8 @@ static void on_secret(void *arg, struct sw_kube_reply *r)
 
 static void read_secret(struct sw_control_cert *c)
 {
-    c->call = sw_kube_get(c->client, &secrets, sw_slice_str(c->o.ns), sw_slice_str(c->o.secret),
-                          on_secret, c);
+    c->call = sw_kube_get(c->client, &sw_secrets_gvr, sw_slice_str(c->o.ns),
+                          sw_slice_str(c->o.secret), on_secret, c);
 }
 
 /* Something to listen with until the Secret was read: nobody trusts it. */

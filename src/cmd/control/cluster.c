@@ -7,6 +7,7 @@
 #include "cmd/control/access.h"
 #include "cmd/control/cert.h"
 #include "cmd/control/gateway.h"
+#include "cmd/control/pages.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
 #include "kube/client/kubeconfig.h"
@@ -25,9 +26,9 @@ struct sw_control_cluster {
     struct sw_control_access *access;
     struct sw_control_cert *cert;
     struct sw_ready *ready;
-    struct sw_metrics *metrics; /* where there is no gateway's */
     struct sw_admin *admin;
     struct sw_control_gateway *gateway; /* borrowed; NULL: none */
+    const struct sw_control_pages *pages;
     const char *lease_ns;
     struct sw_timer look; /* until it is ready */
     bool was_ready;
@@ -91,28 +92,29 @@ static bool extra(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
     struct sw_control_cluster *c = arg;
     struct sw_buf out = {.max = PAGE_MAX};
 
-    if (!c->gateway || !sw_slice_eq_str(req->path, "/debug/xds"))
+    if (!sw_slice_eq_str(req->path, "/debug/xds"))
         return false;
-    sw_control_gateway_status(c->gateway, &out);
+    sw_control_pages_status(c->pages, &out);
     sw_http_send_buf(resp, 200, "application/json", &out);
     return true;
 }
 
 int sw_control_cluster_serve(struct sw_control_cluster *c, struct sw_control_gateway *g,
-                             struct sw_err *err)
+                             const struct sw_control_pages *p, struct sw_err *err)
 {
     struct sw_admin_opts o = {.title = "spanwire control",
                               .admin = {c->o->admin},
                               .access = c->o->access,
                               .one_port = true,
                               .pages = c->o->pages,
-                              .metrics = g ? sw_control_gateway_registry(g) : c->metrics,
+                              .metrics = sw_control_pages_registry(p),
                               .ready = c->ready,
                               .pending = pending,
                               .extra = extra,
                               .arg = c};
 
     c->gateway = g;
+    c->pages = p;
     if (g) /* it may have been renewed meanwhile */
         sw_control_gateway_set_cred(g, sw_control_cert_cred(c->cert));
     c->admin = sw_admin_new(c->loop, &o, err);
@@ -167,7 +169,6 @@ struct sw_control_cluster *sw_control_cluster_new(struct sw_loop *l,
     c->o = o;
     c->loop = l;
     c->ready = sw_ready_new();
-    c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
     if (connect_to(c, err) != SW_OK || open_cert(c, err) != SW_OK) {
         sw_control_cluster_free(c);
         return NULL;
@@ -192,7 +193,6 @@ void sw_control_cluster_free(struct sw_control_cluster *c)
     sw_control_access_free(c->access);
     sw_control_cert_free(c->cert);
     sw_kube_client_free(c->client);
-    sw_metrics_free(c->metrics);
     sw_ready_free(c->ready);
     sw_arena_clear(&c->arena);
     sw_free(c);

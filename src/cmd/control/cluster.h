@@ -16,6 +16,7 @@
 struct sw_control_access;
 struct sw_control_cluster;
 struct sw_control_gateway;
+struct sw_control_pages;
 struct sw_kube_client;
 struct sw_loop;
 struct sw_tls_cred;
@@ -53,7 +54,8 @@ struct sw_tls_cred *sw_control_cluster_cred(struct sw_control_cluster *c);
 struct sw_control_access *sw_control_cluster_access(struct sw_control_cluster *c);
 /* Namespace of leases: as asked, else that of the kubeconfig's context, else "default". */
 const char *sw_control_cluster_lease_ns(const struct sw_control_cluster *c);
-/* Opens the admin listener; g may be NULL. */
+/* Opens the admin listener, which shows the pages; g may be NULL. Both are borrowed. */
 SW_NODISCARD int sw_control_cluster_serve(struct sw_control_cluster *c,
-                                          struct sw_control_gateway *g, struct sw_err *err);
+                                          struct sw_control_gateway *g,
+                                          const struct sw_control_pages *p, struct sw_err *err);
 struct sw_addr sw_control_cluster_addr(const struct sw_control_cluster *c);

@@ -9,7 +9,9 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/control/link_peers.h"
 #include "cmd/control/options.h"
+#include "cmd/control/pages.h"
 #include "control/trust.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
@@ -24,12 +26,15 @@ struct run {
     struct sw_api *api;
     struct sw_control_cluster *cluster; /* instead of api */
     struct sw_kube_client *client;      /* of the controllers; NULL: none run */
+    struct sw_control_pages *pages;
     struct sw_trust *trust;
     struct sw_control_gateway *gateway;
     struct sw_control_connector *connector;
     struct sw_control_dns *dns;
     struct sw_control_mesh *mesh;
     struct sw_control_mesh_xds *mesh_xds;
+    struct sw_control_link *link;
+    struct sw_control_link_peers *peers;
     struct sw_egress *egress;
     uint64_t drain;
     bool stopping;
@@ -106,7 +111,7 @@ static int start_trust(struct run *r, const struct control_options *o, struct sw
 
     if (rc != SW_OK)
         return rc;
-    trust.roots = roots;
+    trust.pem = roots;
     r->trust = sw_trust_new(r->client, &trust, err);
     sw_slice_free(&roots);
     if (!r->trust)
@@ -131,15 +136,13 @@ static int open_client(struct run *r, const struct control_options *o, struct sw
 static bool controllers_wanted(const struct control_options *o)
 {
     return o->trust_roots || o->gateway || o->connector || sw_control_dns_wanted(&o->dns) ||
-           o->mx.listen.ip.family;
+           o->mx.listen.ip.family || o->ln.listen.ip.family;
 }
 
 static int start_mesh_xds(struct run *r, const struct control_options *o, struct sw_err *err)
 {
-    r->mesh_xds = sw_control_mesh_xds_new(
-        r->client, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->mx, err);
-    if (r->mesh_xds && r->gateway)
-        sw_control_gateway_show_mesh(r->gateway, r->mesh_xds);
+    r->mesh_xds =
+        sw_control_mesh_xds_new(r->client, sw_control_pages_metrics(r->pages), &o->mx, err);
     return r->mesh_xds ? SW_OK : err->rc;
 }
 
@@ -152,8 +155,8 @@ static int start_mesh(struct run *r, const struct control_options *o, struct sw_
 
     if (!cache)
         return SW_OK;
-    r->mesh = sw_control_mesh_new(
-        r->client, cache, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->ms, err);
+    r->mesh =
+        sw_control_mesh_new(r->client, cache, sw_control_pages_metrics(r->pages), &o->ms, err);
     return r->mesh ? SW_OK : err->rc;
 }
 
@@ -175,8 +178,8 @@ static int start_controllers(struct run *r, const struct control_options *o, str
         rc = r->gateway ? SW_OK : err->rc;
     }
     if (rc == SW_OK && o->connector) {
-        r->connector = sw_control_connector_new(
-            r->client, r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL, &o->cn, err);
+        r->connector =
+            sw_control_connector_new(r->client, sw_control_pages_metrics(r->pages), &o->cn, err);
         rc = r->connector ? SW_OK : err->rc;
         if (r->connector && r->gateway)
             sw_control_gateway_rules(r->gateway, sw_control_connector_of(r->connector));
@@ -185,12 +188,17 @@ static int start_controllers(struct run *r, const struct control_options *o, str
         rc = start_mesh_xds(r, o, err);
     if (rc == SW_OK && o->mesh)
         rc = start_mesh(r, o, err);
+    if (rc == SW_OK && o->ln.listen.ip.family) {
+        r->link = sw_control_link_new(r->client, sw_control_pages_metrics(r->pages), &o->ln, err);
+        rc = r->link ? SW_OK : err->rc;
+    }
     if (rc == SW_OK && sw_control_dns_wanted(&o->dns)) {
-        r->dns = sw_control_dns_new(r->loop, r->client,
-                                    r->gateway ? sw_control_gateway_metrics(r->gateway) : NULL,
-                                    &o->dns, err);
+        r->dns = sw_control_dns_new(r->loop, r->client, sw_control_pages_metrics(r->pages), &o->dns,
+                                    err);
         rc = r->dns ? SW_OK : err->rc;
     }
+    if (rc == SW_OK)
+        sw_control_pages_show(r->pages, r->gateway, r->mesh_xds);
     return rc;
 }
 
@@ -222,7 +230,13 @@ static void tell_ports(const struct run *r)
     if (r->mesh_xds) {
         struct sw_addr mesh = sw_control_mesh_xds_addr(r->mesh_xds);
 
-        sw_log_info("control", "mesh on %s", sw_addr_text(&mesh, text));
+        if (mesh.port) /* otherwise its certificate is waited for */
+            sw_log_info("control", "mesh on %s", sw_addr_text(&mesh, text));
+    }
+    if (r->link) {
+        struct sw_addr at = sw_control_link_addr(r->link);
+
+        sw_log_info("control", "links on %s", sw_addr_text(&at, text));
     }
     if (r->dns && sw_control_dns_addr(r->dns).port) {
         struct sw_addr dns = sw_control_dns_addr(r->dns);
@@ -233,9 +247,9 @@ static void tell_ports(const struct run *r)
 
 static void free_controllers(struct run *r)
 {
+    sw_control_pages_show(r->pages, NULL, NULL);
     sw_trust_free(r->trust);
-    if (r->gateway)
-        sw_control_gateway_show_mesh(r->gateway, NULL);
+    sw_control_link_free(r->link);
     sw_control_mesh_free(r->mesh);
     sw_control_mesh_xds_free(r->mesh_xds);
     sw_control_dns_free(r->dns);
@@ -262,12 +276,17 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     o->gw.access = sw_control_cluster_access(r->cluster);
     o->gw.lease_ns = o->cn.lease_ns = sw_control_cluster_lease_ns(r->cluster);
     o->ms.lease_ns = o->mx.lease_ns = o->cn.lease_ns;
+    o->ln.direct = false;
+    o->ln.lease_ns = o->gw.lease_ns;
+    o->ln.identity = o->cluster.identity;
     o->gw.identity = o->cn.identity = o->cluster.identity;
     o->ms.identity = o->mx.identity = o->cluster.identity;
     o->gw.review_ns = o->cluster.review_ns;
+    r->pages = sw_control_pages_new(NULL);
+    o->gw.metrics = sw_control_pages_metrics(r->pages);
     rc = start_controllers(r, o, err);
     if (rc == SW_OK)
-        rc = sw_control_cluster_serve(r->cluster, r->gateway, err);
+        rc = sw_control_cluster_serve(r->cluster, r->gateway, r->pages, err);
     if (rc == SW_OK) {
         at = sw_control_cluster_addr(r->cluster);
         tell_ports(r);
@@ -276,6 +295,7 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
     }
     sw_control_cluster_close(r->cluster);
     free_controllers(r);
+    sw_control_pages_free(r->pages);
     sw_control_cluster_free(r->cluster);
     return rc;
 }
@@ -296,7 +316,7 @@ static int check_device_account(const char *name, struct sw_err *err)
                : SW_OK;
 }
 
-static int serve_api(const struct control_options *o, struct run *r, struct sw_err *err)
+static int serve_api(struct control_options *o, struct run *r, struct sw_err *err)
 {
     struct sw_api_config c = {.data_dir = o->data,
                               .listen = o->listen,
@@ -331,6 +351,8 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     r->api = sw_api_new(r->loop, &c, err);
     if (!r->api)
         return err->rc;
+    r->pages = sw_control_pages_new(r->api);
+    o->gw.metrics = sw_control_pages_metrics(r->pages);
     while (!sw_api_ready(r->api) && !r->stopping)
         sw_loop_turn(r->loop, -1);
     at = sw_api_addr(r->api);
@@ -344,7 +366,25 @@ static int serve_api(const struct control_options *o, struct run *r, struct sw_e
     free_controllers(r);
     sw_kube_client_free(r->client);
     sw_api_free(r->api);
+    sw_control_pages_free(r->pages); /* the API showed them */
     return rc;
+}
+
+/*
+ * Tenants choose target ports, and gateways connect to these at data planes unfiltered: beside
+ * other programs of a machine only a range counts that is left to links.
+ */
+static int limit_link_ports(struct control_options *o, struct sw_err *err)
+{
+    bool shared = !sw_control_cluster_wanted(&o->cluster);
+    const char *ports = o->ln.ports ? o->ln.ports : shared ? SW_LINK_PORTS_SHARED : NULL;
+
+    if (ports && sw_link_ports_outside(sw_slice_str(ports), o->ln.outside, err) != SW_OK)
+        return sw_err_prefix(err, "--link-ports");
+    o->ln.n_outside = ports ? SW_ARRAY_LEN(o->ln.outside) : 0;
+    o->gw.link_reserved = o->ln.outside;
+    o->gw.n_link_reserved = o->ln.n_outside;
+    return SW_OK;
 }
 
 static int serve(struct control_options *o, struct sw_err *err)
@@ -357,18 +397,18 @@ static int serve(struct control_options *o, struct sw_err *err)
     if (!r.loop)
         return err->rc;
     (void)sw_sock_raise_fd_limit();
-    r.egress = o->gw.egress = sw_upstream_filter(r.loop, &o->upstream, false, err);
+    r.egress = o->gw.egress = o->ln.egress = sw_upstream_filter(r.loop, &o->upstream, false, err);
     if (!r.egress) {
         sw_loop_free(r.loop);
         return err->rc;
     }
     s = sw_signals_new(r.loop, signos, SW_ARRAY_LEN(signos), on_signal, &r, err);
-    if (!s)
-        rc = err->rc;
-    else if (sw_control_cluster_wanted(&o->cluster))
-        rc = serve_cluster(o, &r, err);
-    else
-        rc = serve_api(o, &r, err);
+    rc = s ? sw_control_link_peers_new(&o->ln, &r.peers, err) : err->rc;
+    o->mx.peers = sw_control_link_peers_hook(r.peers);
+    if (rc == SW_OK)
+        rc = sw_control_cluster_wanted(&o->cluster) ? serve_cluster(o, &r, err)
+                                                    : serve_api(o, &r, err);
+    sw_control_link_peers_free(r.peers);
     sw_signals_free(s);
     sw_resolver_stop(); /* before the loop that its answers go to */
     sw_egress_free(r.egress);
@@ -392,13 +432,19 @@ int sw_cmd_control(int argc, char **argv)
         o.cn.dns = sw_control_dns_wanted(&o.dns);
         o.dns.data = o.data;
         o.mx.data = o.data;
+        o.ln.data = o.data;
+        o.ln.direct = true; /* unless the API is elsewhere */
+        o.gw.link_ns = o.ln.ns;
         o.mx.trust_domain = o.ms.trust_domain;
         o.mx.cluster_id = o.ms.cluster_id;
+        o.mx.root_ns = o.ms.root_ns;
         o.cn.gateway_controller = o.gw.controller;
         o.cn.port_offset = o.gw.port_offset;
         o.gw.api = o.listen;
         o.cn.dns_stale_ns = o.dns.stale_ns;
-        rc = serve(&o, &err);
+        rc = limit_link_ports(&o, &err);
+        if (rc == SW_OK)
+            rc = serve(&o, &err);
         sw_log_stop();
     }
     if (rc == SW_EOF)

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control/access.h"
-#include "cmd/control/mesh_xds.h"
 #include "cmd/control/views.h"
 #include "cmd/control/xds_status.h"
 #include "control/connector/controller.h"
@@ -17,7 +16,6 @@
 #include "http/grpc/grpc.h"
 #include "http/h1.h"
 #include "io/loop.h"
-#include "store/store.h"
 #include "telemetry/metrics.h"
 #include "xds/server.h"
 
@@ -34,9 +32,7 @@ struct sw_control_gateway {
     struct sw_gateway_controller *controller;
     struct sw_plane_watch *planes;
     struct sw_extension extension;
-    const struct sw_control_mesh_xds *mesh; /* may be NULL */
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
+    struct sw_metrics_shard *shard; /* borrowed */
     struct sw_addr bound;
     uint64_t deadline_ns;
     void (*done)(void *arg);
@@ -97,7 +93,7 @@ static void on_planes(void *arg)
     sw_plane_watch_changed(g->planes);
 }
 
-/* ---- pages of the API ---- */
+/* ---- status ---- */
 
 static void put_runtime(struct sw_jw *w, const char *name, const struct sw_control *c)
 {
@@ -119,49 +115,19 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
     sw_jw_object_end(w);
 }
 
-static void status_page(void *arg, struct sw_buf *out)
+void sw_control_gateway_put_status(const struct sw_control_gateway *g, struct sw_jw *w)
 {
-    struct sw_control_gateway *g = arg;
-    struct sw_jw w;
-
-    sw_jw_begin(&w, out, NULL);
-    sw_jw_object(&w);
-    sw_jw_put_bool(&w, "synced", sw_xds_server_synced(g->server));
-    sw_jw_name(&w, "controllers");
-    sw_jw_object(&w);
-    put_runtime(&w, "gateway", sw_gateway_controller_main(g->controller));
-    put_runtime(&w, "endpoints", sw_gateway_controller_endpoints(g->controller));
-    sw_jw_object_end(&w);
-    sw_jw_name(&w, "clients");
-    sw_jw_array(&w);
-    sw_control_put_clients(&w, g->server);
-    if (g->mesh)
-        sw_control_mesh_xds_status(g->mesh, &w);
-    sw_jw_array_end(&w);
-    sw_jw_object_end(&w);
-    if (sw_jw_end(&w) != SW_OK)
-        sw_buf_clear(out);
+    sw_jw_put_bool(w, "synced", sw_xds_server_synced(g->server));
+    sw_jw_name(w, "controllers");
+    sw_jw_object(w);
+    put_runtime(w, "gateway", sw_gateway_controller_main(g->controller));
+    put_runtime(w, "endpoints", sw_gateway_controller_endpoints(g->controller));
+    sw_jw_object_end(w);
 }
 
-static void measure_store(struct sw_control_gateway *g)
+void sw_control_gateway_put_clients(const struct sw_control_gateway *g, struct sw_jw *w)
 {
-    struct sw_store_stats st;
-
-    sw_api_store_stats(g->api, &st);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_OBJECTS, NULL), (int64_t)st.objects);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_CHANGES, NULL), (int64_t)st.events);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_STORE_CHANGE_BYTES, NULL),
-                  (int64_t)st.event_bytes);
-}
-
-/* Of the embedded API only. */
-static void metrics_page(void *arg, struct sw_buf *out)
-{
-    struct sw_control_gateway *g = arg;
-
-    measure_store(g);
-    if (sw_metrics_write(g->metrics, SW_METRICS_PROMETHEUS, out) != SW_OK)
-        sw_buf_clear(out);
+    sw_control_put_clients(w, g->server);
 }
 
 /* ---- life ---- */
@@ -267,7 +233,10 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
     struct sw_gateway_controller_opts co = {
         .conf = {.controller = sw_slice_str(o->controller),
                  .port_offset = (uint16_t)o->port_offset,
-                 .ingress_shared_hosts = o->ingress_shared_hosts},
+                 .ingress_shared_hosts = o->ingress_shared_hosts,
+                 .link_ns = sw_slice_str(o->link_ns ? o->link_ns : ""),
+                 .link_reserved = o->link_reserved,
+                 .n_link_reserved = o->n_link_reserved},
         .xds = {.access_log = o->access_log,
                 .gzip = o->gzip,
                 .http10 = o->http10,
@@ -339,8 +308,7 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
     g->access = o->access;
     if (g->access)
         sw_control_access_on_answer(g->access, on_answer, g);
-    g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "control"});
-    g->shard = sw_metrics_shard_new(g->metrics);
+    g->shard = o->metrics;
     g->cache = sw_xds_cache_new();
     g->views = sw_control_views_new(l, api, g->access);
     rc = start_server(g, l, o, err);
@@ -353,32 +321,14 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
         return NULL;
     }
     sw_extension_serve(sw_xds_server_grpc(g->server), &g->extension);
-    if (api) {
+    if (api)
         sw_api_on_revoke(api, sw_control_views_changed, g->views);
-        sw_api_page(api, "/debug/xds", "application/json", status_page, g);
-        sw_api_page(api, "/metrics", "text/plain; version=0.0.4", metrics_page, g);
-    }
     return g;
-}
-
-struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g)
-{
-    return g->metrics;
 }
 
 struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g)
 {
     return g->cache;
-}
-
-void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out)
-{
-    status_page(g, out);
-}
-
-void sw_control_gateway_show_mesh(struct sw_control_gateway *g, const struct sw_control_mesh_xds *m)
-{
-    g->mesh = m;
 }
 
 bool sw_control_gateway_ready(const struct sw_control_gateway *g)
@@ -402,11 +352,6 @@ void sw_control_gateway_rules(struct sw_control_gateway *g, struct sw_connector_
 struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g)
 {
     return g->bound;
-}
-
-struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g)
-{
-    return g->shard;
 }
 
 static void on_controller_stopped(void *arg)
@@ -440,8 +385,6 @@ void sw_control_gateway_free(struct sw_control_gateway *g)
     sw_gateway_controller_free(g->controller);
     sw_control_views_free(g->views);
     sw_xds_cache_free(g->cache);
-    sw_metrics_shard_free(g->shard);
-    sw_metrics_free(g->metrics);
     sw_arena_clear(&g->arena);
     sw_free(g);
 }

@@ -11,11 +11,11 @@
 struct sw_api;
 struct sw_kube_client;
 struct sw_loop;
-struct sw_buf;
 struct sw_control_access;
 struct sw_control_gateway;
 struct sw_egress;
-struct sw_metrics;
+struct sw_jw;
+struct sw_link_ports;
 struct sw_metrics_shard;
 struct sw_tls_cred;
 struct sw_xds_cache;
@@ -38,12 +38,16 @@ struct sw_control_gateway_opts {
     /* Not flags of their own. */
     struct sw_addr api;       /* where our API listens; family 0: nowhere */
     struct sw_egress *egress; /* judges what host names of backends resolve to */
+    struct sw_metrics_shard *metrics;
     /* Without an API of ours: */
-    struct sw_tls_cred *cred;         /* of the xDS server */
-    struct sw_control_access *access; /* judges its clients */
-    uint64_t review_ns;               /* how often tokens of open streams are reviewed */
-    const char *lease_ns;             /* NULL: we are alone and lead */
-    const char *identity;             /* in the lease; NULL: made up */
+    struct sw_tls_cred *cred;                  /* of the xDS server */
+    struct sw_control_access *access;          /* judges its clients */
+    uint64_t review_ns;                        /* how often tokens of open streams are reviewed */
+    const char *lease_ns;                      /* NULL: we are alone and lead */
+    const char *identity;                      /* in the lease; NULL: made up */
+    const char *link_ns;                       /* where links have their objects */
+    const struct sw_link_ports *link_reserved; /* target ports no Import has */
+    size_t n_link_reserved;
 };
 
 /*
@@ -58,17 +62,12 @@ struct sw_connector_controller;
 void sw_control_gateway_rules(struct sw_control_gateway *g, struct sw_connector_controller *c);
 /* Where the xDS server listens. */
 struct sw_addr sw_control_gateway_addr(const struct sw_control_gateway *g);
-/* What its page of metrics shows, for others of the same loop to count in. */
-struct sw_metrics_shard *sw_control_gateway_metrics(const struct sw_control_gateway *g);
-struct sw_metrics *sw_control_gateway_registry(const struct sw_control_gateway *g);
 /* What the xDS server serves, for others of the same loop to fill. */
 struct sw_xds_cache *sw_control_gateway_cache(const struct sw_control_gateway *g);
-/* JSON: controllers, and what each data plane has acknowledged. */
-void sw_control_gateway_status(struct sw_control_gateway *g, struct sw_buf *out);
-/* Its clients stand in the status, too. */
-struct sw_control_mesh_xds;
-void sw_control_gateway_show_mesh(struct sw_control_gateway *g,
-                                  const struct sw_control_mesh_xds *m);
+/* Members of the status: its controllers; and an object for each type of each stream, in an array.
+ */
+void sw_control_gateway_put_status(const struct sw_control_gateway *g, struct sw_jw *w);
+void sw_control_gateway_put_clients(const struct sw_control_gateway *g, struct sw_jw *w);
 /* True once data planes can have a complete configuration. */
 bool sw_control_gateway_ready(const struct sw_control_gateway *g);
 /* A renewed certificate of the xDS server. */

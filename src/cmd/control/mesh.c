@@ -6,6 +6,7 @@
 
 struct sw_control_mesh {
     struct sw_mesh_controller *controller;
+    struct sw_arena arena;
 };
 
 static int read_prefix(const char *flag, const char *text, uint8_t family, struct sw_cidr *ret,
@@ -28,8 +29,29 @@ static int check_name(const char *flag, const char *text, struct sw_err *err)
     return SW_OK;
 }
 
-static int read_conf(const struct sw_control_mesh_opts *o, struct sw_mesh_status_conf *ret,
-                     struct sw_err *err)
+/* "SELECTOR of Services[;SELECTOR of namespaces]", each, in the arena. */
+static int read_scopes(const struct sw_opt_list *l, struct sw_arena *a, struct sw_mesh_conf *ret,
+                       struct sw_err *err)
+{
+    struct sw_mesh_scope *all = sw_arena_array(a, l->n + 1, sizeof(*all));
+
+    for (size_t i = 0; i < l->n; i++) {
+        struct sw_slice spaces = sw_slice_str(l->p[i]);
+        struct sw_slice services = sw_slice_cut(&spaces, ';');
+        const char *why = NULL;
+
+        if (sw_label_selector_parse(a, services, &all[i].services, &why) != SW_OK ||
+            sw_label_selector_parse(a, spaces.p ? spaces : sw_slice("", 0), &all[i].namespaces,
+                                    &why) != SW_OK)
+            return sw_err_set(err, SW_EINVAL, "--mesh-global '%.60s': %s", l->p[i], why);
+    }
+    ret->scopes = all;
+    ret->n_scopes = l->n;
+    return SW_OK;
+}
+
+static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
+                     struct sw_mesh_status_conf *ret, struct sw_err *err)
 {
     int rc = check_name("--cluster-id", o->cluster_id, err);
 
@@ -38,6 +60,7 @@ static int read_conf(const struct sw_control_mesh_opts *o, struct sw_mesh_status
                  .trust_domain = sw_slice_str(o->trust_domain),
                  .domain = sw_slice_str(o->domain),
                  .root_ns = sw_slice_str(o->root_ns),
+                 .network = sw_slice_str(o->network ? o->network : ""),
                  .revision = sw_slice_str(o->revision ? o->revision : ""),
                  .visibility = (enum sw_mesh_visibility)o->visibility},
         .policy = {.root_ns = sw_slice_str(o->root_ns),
@@ -52,6 +75,10 @@ static int read_conf(const struct sw_control_mesh_opts *o, struct sw_mesh_status
         rc = check_name("--cluster-domain", o->domain, err);
     if (rc == SW_OK)
         rc = check_name("--mesh-root-namespace", o->root_ns, err);
+    if (rc == SW_OK && o->network)
+        rc = check_name("--mesh-network", o->network, err);
+    if (rc == SW_OK)
+        rc = read_scopes(&o->global, a, &ret->mesh, err);
     if (rc == SW_OK)
         rc = read_prefix("--mesh-allocate-ipv4", o->prefix4, 4, &ret->prefix4, err);
     if (rc == SW_OK)
@@ -70,13 +97,14 @@ struct sw_control_mesh *sw_control_mesh_new(struct sw_kube_client *client,
         .cache = cache,
         .metrics = metrics,
         .statuses = o->statuses,
+        .clusters = o->clusters,
         .threaded = true,
         .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
         .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-mesh") : sw_slice("", 0),
         .identity = sw_slice_str(o->identity ? o->identity : ""),
     };
 
-    if (read_conf(o, &co.conf, err) == SW_OK)
+    if (read_conf(o, &m->arena, &co.conf, err) == SW_OK)
         m->controller = sw_mesh_controller_new(client, &co, err);
     if (!m->controller) {
         sw_control_mesh_free(m);
@@ -96,5 +124,6 @@ void sw_control_mesh_free(struct sw_control_mesh *m)
     if (!m)
         return;
     sw_mesh_controller_free(m->controller);
+    sw_arena_clear(&m->arena);
     sw_free(m);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "opts/opts.h"
 
 struct sw_control_mesh;
 struct sw_kube_client;
@@ -14,8 +15,11 @@ struct sw_xds_cache;
 struct sw_control_mesh_opts {
     const char *cluster_id;
     const char *trust_domain;
-    const char *domain;   /* of Services */
-    const char *root_ns;  /* whose label names the network */
+    const char *domain;  /* of Services */
+    const char *root_ns; /* whose label names the network */
+    const char *network; /* where that label is missing; NULL: "" */
+    struct sw_opt_list global;
+    bool clusters;
     const char *revision; /* of Istio's objects that are read; NULL: all */
     bool statuses;        /* write conditions and addresses */
     bool allocate;        /* addresses for ServiceEntries */

@@ -14,6 +14,7 @@
 struct sw_buf;
 struct sw_control_mesh_xds;
 struct sw_jw;
+struct sw_join_peers;
 struct sw_kube_client;
 struct sw_loop;
 struct sw_metrics_shard;
@@ -22,18 +23,23 @@ struct sw_xds_cache;
 struct sw_control_mesh_xds_opts {
     struct sw_addr listen; /* family 0: nowhere */
     const char *ca_dir;    /* NULL: DATA/mesh-ca */
+    bool ca_secret;        /* in a Secret of root_ns instead */
+    uint64_t rotate_ns;    /* from the announcement of a root until it signs */
     const char *data;      /* may be NULL with ca_dir */
     const char *trust_domain;
     struct sw_opt_list trust_aliases;
     const char *cluster_id;
     struct sw_opt_list node_accounts; /* "NAMESPACE/ACCOUNT" */
     struct sw_opt_list names;         /* of the server's certificate, besides istiod's */
+    const char *join_address;         /* where machines join, in codes; NULL: what is bound */
     uint64_t ttl_ns;                  /* of a certificate */
     uint64_t max_ttl_ns;
     /* Not flags of their own: */
-    const char *lease_ns; /* leader election; NULL: we are alone and lead */
-    const char *identity; /* in the lease; NULL: made up */
-    uint64_t review_ns;   /* how often tokens of open streams are reviewed */
+    const char *root_ns;
+    const struct sw_join_peers *peers; /* who signs for peers that join; NULL: nobody */
+    const char *lease_ns;              /* leader election; NULL: we are alone and lead */
+    const char *identity;              /* in the lease; NULL: made up */
+    uint64_t review_ns;                /* how often tokens of open streams are reviewed */
 };
 
 /* Everything is borrowed and must outlive it, o included; metrics may be NULL. NULL with err. */

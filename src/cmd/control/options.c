@@ -235,6 +235,19 @@ static const struct sw_opt table[] = {
              "further roots in roots.pem; or an intermediate CA as ca-cert.pem, ca-key.pem, "
              "cert-chain.pem and root-cert.pem, or as tls.crt, tls.key and ca.crt. Read again when "
              "changed. Without it: mesh-ca in --data"},
+    {.name = "ca-secret",
+     .env = "SPANWIRE_CA_SECRET",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(mx.ca_secret),
+     .help = "the certificate authority is in a Secret of --mesh-root-namespace: cacerts, which "
+             "somebody plugged in, or else istio-ca-secret, which is made"},
+    {.name = "ca-rotate-wait",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(mx.rotate_ns),
+     .def = "90d",
+     .min = 1000,
+     .help = "how long a new root of our own is trusted before it signs; node proxies receive it "
+             "when they renew certificates, at half of their life"},
     {.name = "ca-ttl",
      .type = SW_OPT_DURATION,
      .offset = OPT(mx.ttl_ns),
@@ -265,6 +278,15 @@ static const struct sw_opt table[] = {
      .offset = OPT(mx.names),
      .arg = "NAME",
      .help = "further DNS name or address of the certificate of --mesh-listen; may be repeated"},
+    {.name = "join-address",
+     .env = "SPANWIRE_JOIN_ADDRESS",
+     .type = SW_OPT_STR,
+     .offset = OPT(mx.join_address),
+     .arg = "HOST:PORT",
+     .help =
+         "how machines outside the cluster reach --mesh-listen: part of the codes of 'spanwire "
+         "token create', and a name of the port's certificate [the address listened on; on another "
+         "cluster nobody joins without it]"},
     {.name = "mesh-review",
      .type = SW_OPT_DURATION,
      .offset = OPT(mx.review_ns),
@@ -399,6 +421,25 @@ static const struct sw_opt table[] = {
      .def = "istio-system",
      .arg = "NAMESPACE",
      .help = "namespace whose label topology.istio.io/network names the network of this cluster"},
+    {.name = "mesh-network",
+     .env = "SPANWIRE_MESH_NETWORK",
+     .type = SW_OPT_STR,
+     .offset = OPT(ms.network),
+     .arg = "NAME",
+     .help = "network of this cluster where the label of the root namespace does not say"},
+    {.name = "mesh-global",
+     .type = SW_OPT_LIST,
+     .offset = OPT(ms.global),
+     .def = "istio.io/global=true",
+     .arg = "SELECTOR[;SELECTOR]",
+     .help = "Services that other clusters and networks are endpoints of too (scope GLOBAL): a "
+             "label selector of Services, after a semicolon one of their namespaces; may be "
+             "repeated"},
+    {.name = "mesh-clusters",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(ms.clusters),
+     .help = "read the other clusters of the mesh, too: their kubeconfigs are in Secrets of "
+             "--mesh-root-namespace with the label istio/multiCluster=true, a key for each"},
     {.name = "mesh-revision",
      .type = SW_OPT_STR,
      .offset = OPT(ms.revision),
@@ -444,6 +485,82 @@ static const struct sw_opt table[] = {
      .help =
          "workloads behind a waypoint accept connections of its service accounts and no others, "
          "unless a policy allows more"},
+    {.type = SW_OPT_GROUP, .help = "Links between clusters"},
+    {.name = "link-listen",
+     .env = "SPANWIRE_LINK_LISTEN",
+     .type = SW_OPT_ADDR,
+     .offset = OPT(ln.listen),
+     .help = "address where data planes of links (`spanwire link`, ClusterLink's) find xDS and "
+             "authorisation, in HTTP/2 over TLS with certificates of the site; port 0 takes a free "
+             "one. Without it there are no links"},
+    {.name = "link-fabric",
+     .env = "SPANWIRE_LINK_FABRIC",
+     .type = SW_OPT_STR,
+     .offset = OPT(ln.fabric),
+     .arg = "DIR",
+     .help = "CA of the fabric and certificate of this site: ca.pem, cert.pem, key.pem; the "
+             "certificate's first DNS name is the site's. Read again when changed; waited for "
+             "while there are none. With ca.key other sites may join (spanwire-token(1)) [the "
+             "Secret cl-peer of --link-namespace]"},
+    {.name = "link-peer-ttl",
+     .env = "SPANWIRE_LINK_PEER_TTL",
+     .type = SW_OPT_DURATION,
+     .offset = OPT(ln.peer_ttl_ns),
+     .def = "90d",
+     .min = 10000,
+     .help = "with ca.key in --link-fabric: how long certificates of sites that join, and its own "
+             "when renewed, are valid; sites renew them after two thirds of it"},
+    {.name = "link-site",
+     .env = "SPANWIRE_LINK_SITE",
+     .type = SW_OPT_STR,
+     .offset = OPT(ln.site),
+     .arg = "DIR",
+     .help = "certificates between this process and its data planes: ca.pem, control.pem, "
+             "control.key, dataplane.pem, dataplane.key; made when missing [link-site in --data]"},
+    {.name = "link-namespace",
+     .env = "CL_NAMESPACE",
+     .type = SW_OPT_STR,
+     .offset = OPT(ln.ns),
+     .def = "clusterlink-system",
+     .arg = "NAMESPACE",
+     .help = "where Peers are, and the Secrets jwk (key of tokens, made when missing) and cl-peer"},
+    {.name = "peer-label",
+     .type = SW_OPT_LIST,
+     .offset = OPT(ln.labels),
+     .arg = "KEY=VALUE",
+     .help = "label of this site that access policies may select; may be repeated"},
+    {.name = "link-address",
+     .type = SW_OPT_LIST,
+     .offset = OPT(ln.addresses),
+     .arg = "IP",
+     .help = "where data planes of links are reached when no pod is labelled app=cl-dataplane; may "
+             "be repeated"},
+    {.name = "link-gateway",
+     .type = SW_OPT_LIST,
+     .offset = OPT(ln.gateways),
+     .arg = "HOST:PORT",
+     .help = "where other sites reach data planes of this one, for sites that join with a code; "
+             "may be repeated"},
+    {.name = "link-export-host",
+     .type = SW_OPT_LIST,
+     .offset = OPT(ln.export_hosts),
+     .arg = "HOST",
+     .help =
+         "what spec.host of an Export may be besides Services of its own namespace: an address, "
+         "a block, a name, *.SUFFIX, or * for anything; may be repeated. Data planes judge what "
+         "a name resolves to by their own rules"},
+    {.name = "link-ports",
+     .type = SW_OPT_STR,
+     .offset = OPT(ln.ports),
+     .arg = "FIRST-LAST",
+     .help = "target ports that Imports may have; data planes listen there, and gateways connect "
+             "to them on behalf of every namespace, so nothing else may listen there where data "
+             "planes run [20000-29999 with the embedded API, else 1024-49151]"},
+    {.name = "link-known-peers-only",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(ln.known_peers_only),
+     .help = "peers without a Peer object here get no tokens"},
+
     {.type = SW_OPT_GROUP, .help = "Connectors"},
     {.name = "connector",
      .env = "SPANWIRE_CONNECTOR",

@@ -9,6 +9,7 @@
 #include "cmd/control/connector.h"
 #include "cmd/control/dns.h"
 #include "cmd/control/gateway.h"
+#include "cmd/control/link.h"
 #include "cmd/control/mesh.h"
 #include "cmd/control/mesh_xds.h"
 #include "io/addr.h"
@@ -46,6 +47,7 @@ struct control_options {
     bool mesh;
     struct sw_control_mesh_opts ms;
     struct sw_control_mesh_xds_opts mx;
+    struct sw_control_link_opts ln;
     uint64_t drain;
     const char *log_level;
     int log_format;

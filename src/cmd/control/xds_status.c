@@ -24,6 +24,7 @@ static void put_status(const struct sw_xds_status *st, void *arg)
     sw_jw_put_u64(w, "acks", st->acks);
     sw_jw_put_u64(w, "nacks", st->nacks);
     sw_jw_put_string(w, "nack", st->nack);
+    sw_jw_put_u64(w, "pushedSeconds", st->pushed_ns / SW_NS_PER_S);
     sw_jw_put_u64(w, "connectedSeconds", st->connected_ns / SW_NS_PER_S);
     sw_jw_object_end(w);
 }

@@ -2,18 +2,21 @@
 /* `spanwire status`: what the control plane has told its data planes, and what they answered. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/status/cluster.h"
 #include "cmd/status/devices.h"
+#include "cmd/status/links.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
 
 struct settings {
     const char *kubeconfig;
     const char *ns;
+    bool links;
     bool json;
     uint64_t timeout_ns;
 };
@@ -33,15 +36,17 @@ static const struct sw_opt table[] = {
 
 const struct sw_opts_cmd sw_status_options = {
     .name = "status",
-    .usage = "[options]",
+    .usage = "[links] [options]",
     .summary =
         "Lists the data planes connected to the control plane: what each has accepted (ACK)\n"
         "and refused (NACK) of its configuration; on another cluster its Gateways, too, and the\n"
         "pods of the control plane are asked through the API server. Then the devices, and how\n"
         "gateways reach them. Exit status 2 when a data plane lags or refuses, none is connected,\n"
-        "or a Gateway is not programmed.",
+        "or a Gateway is not programmed. With 'links' peers, imports and exports of links between\n"
+        "clusters; exit status 2 when one of their conditions is not True.",
     .opts = table,
     .n = SW_ARRAY_LEN(table),
+    .max_args = 1,
 };
 
 struct ask {
@@ -152,6 +157,20 @@ static bool all_settled(const struct sw_json *o)
     return ok;
 }
 
+/* "12s", "3m", "5h", "2d": how long ago. */
+static void print_age(int64_t s)
+{
+    static const struct {
+        int64_t seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    size_t i = 0;
+
+    while (i + 1 < SW_ARRAY_LEN(units) && s < 2 * units[i].seconds)
+        i++;
+    printf("%5" PRId64 "%c  ", s / units[i].seconds, units[i].unit);
+}
+
 static void print_client(const struct sw_json *c)
 {
     struct sw_slice nack = text(c, "nack");
@@ -162,7 +181,8 @@ static void print_client(const struct sw_json *c)
     print_cell(short_type(text(c, "type")), 22);
     print_cell(sw_slice_str(nack.n ? "REFUSED" : is_settled(c) ? "ACKED" : "WAITING"), 8);
     print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
-    printf("%6" PRId64 " %6" PRId64 "  ", number(c, "acks"), number(c, "nacks"));
+    printf("%6" PRId64 " %6" PRId64 " ", number(c, "acks"), number(c, "nacks"));
+    print_age(number(c, "pushedSeconds"));
     print_reason(nack);
 }
 
@@ -173,8 +193,8 @@ static void print_table(const struct sw_json *clients)
     if (n == 0)
         printf("No data plane is connected.\n");
     else
-        printf("%-28s %-22s %-22s %-8s %-10s %6s %6s  %s\n", "NODE", "ADDRESS", "TYPE", "STATE",
-               "VERSION", "ACKS", "NACKS", "LAST REFUSAL");
+        printf("%-28s %-22s %-22s %-8s %-10s %6s %6s %6s  %s\n", "NODE", "ADDRESS", "TYPE", "STATE",
+               "VERSION", "ACKS", "NACKS", "PUSHED", "LAST REFUSAL");
     for (size_t i = 0; i < n; i++)
         print_client(sw_json_at(clients, i));
 }
@@ -298,8 +318,13 @@ static int ask_server(struct ask *a, struct sw_kube_config *config)
     if (!client)
         return a->err->rc;
     a->client = client;
-    (void)sw_kube_do(client, &req, on_reply, a);
-    sw_loop_run(a->loop);
+    if (a->set->links) {
+        a->rc =
+            sw_status_links(a->loop, client, a->set->timeout_ns, a->set->json, &a->settled, a->err);
+    } else {
+        (void)sw_kube_do(client, &req, on_reply, a);
+        sw_loop_run(a->loop);
+    }
     sw_kube_client_free(client);
     return a->rc;
 }
@@ -329,11 +354,15 @@ int sw_cmd_status(int argc, char **argv)
     SW_ARENA_AUTO arena = {0};
     struct settings set = {0};
     struct sw_err err = {0};
+    struct sw_opts_rest rest = {0};
     bool settled = false;
-    int rc = sw_opts_parse(&sw_status_options, &set, &arena, argc, argv, NULL, &err);
+    int rc = sw_opts_parse(&sw_status_options, &set, &arena, argc, argv, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_status_options);
+    set.links = rest.n_args && strcmp(rest.args[0], "links") == 0;
+    if (rc == SW_OK && rest.n_args && !set.links)
+        rc = sw_err_set(&err, SW_EINVAL, "status: '%.60s' is not 'links'", rest.args[0]);
     if (rc == SW_OK)
         rc = run(&set, &settled, &err);
     if (rc != SW_OK)

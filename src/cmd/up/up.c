@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire up`: control, relay, sidecar and gateway of one machine, in one go and without root. */
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -15,59 +14,14 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
-#include "cmd/supervise.h"
 #include "cmd/up/demo.h"
+#include "cmd/up/page.h"
 #include "cmd/up/ports.h"
-#include "http/client.h"
+#include "cmd/up/up_int.h"
 #include "io/signal.h"
 #include "io/sock.h"
 
-enum {
-    /* Distances from --port-base. */
-    PORT_ADMIN = 0,
-    PORT_XDS = 12,
-    PORT_STATS = 20,
-    PORT_READY = 21,
-    PORT_RELAY_ADMIN = 31,
-    PORT_RELAY_STATS = 32,
-    PORT_RELAY_READY = 33,
-    PORT_SIDECAR_ADMIN = 41,
-    PORT_SIDECAR_STATS = 42,
-    PORT_SIDECAR_READY = 43,
-    PORT_EXPOSE_ADMIN = 60,
-    PORTS = 64,
-};
-
-/* The demo is a device like any other. */
-#define DEMO "demo" /* its account and its objects */
-
-static const uint64_t demo_every_ns = 20 * SW_NS_PER_MS;
-static const uint64_t demo_timeout_ns = 20 * SW_NS_PER_S;
-
-struct settings {
-    const char *data;
-    struct sw_addr listen;
-    const char *address;
-    uint32_t port_offset;
-    uint32_t port_base;
-    struct sw_addr relay;
-    const char *relay_url;
-    const char *target_domain;
-    const char *device_ports;
-    const char *cert_domain;
-    bool demo;
-    const char *demo_hostname;
-    bool verbose;
-    uint64_t ready_timeout_ns;
-    uint64_t stop_timeout_ns;
-    const char *log_level;
-    int log_format;
-    bool access_log;
-};
-
-#define AT(field) .offset = offsetof(struct settings, field)
-
-static const char *const formats[] = {"plain", "json", NULL};
+#define AT(field) .offset = offsetof(struct up_settings, field)
 
 static const struct sw_opt table[] = {
     {"data", "SPANWIRE_DATA", SW_OPT_STR, AT(data), .def = "./spanwire-data", .arg = "DIR",
@@ -93,9 +47,13 @@ static const struct sw_opt table[] = {
      .help = "Ports of the gateway that devices may have for TCP services; empty: none."},
     {NULL, NULL, SW_OPT_GROUP, 0, .help = "Demonstration"},
     {"demo", NULL, SW_OPT_BOOL, AT(demo), .def = "false", .arg = "BOOL",
-     .help = "Also run a small web app and expose it as a device would."},
+     .help = "Also run a small web app and expose it as a device would, and a second site that "
+             "exports another to this one."},
     {"demo-hostname", NULL, SW_OPT_STR, AT(demo_hostname), .def = "demo.localhost", .arg = "NAME",
-     .help = "Its hostname."},
+     .help = "Its hostname; the other's is second.NAME."},
+    {"import-port", NULL, SW_OPT_U32, AT(import_port), .def = "15100", .min = 1024, .max = 49142,
+     .help = "Where the second site's web app is imported, on 127.0.0.1; this port and the nine "
+             "behind it are for Imports."},
     {NULL, NULL, SW_OPT_GROUP, 0, .help = "Process"},
     {"verbose", NULL, SW_OPT_BOOL, AT(verbose), .def = "false", .arg = "BOOL",
      .help = "Show the roles' log lines here too, not only in DIR/log."},
@@ -106,7 +64,7 @@ static const struct sw_opt table[] = {
     {"log-level", "SPANWIRE_LOG", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
      .help = "Log filter of the roles."},
     {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats, .help = "Form of the roles' log lines, and of the lines of requests."},
+     .choices = up_formats, .help = "Form of the roles' log lines, and of the lines of requests."},
     {"access-log", NULL, SW_OPT_BOOL, AT(access_log), .def = "true", .arg = "BOOL",
      .help = "A line per request in DIR/log/gateway.log; failed ones are logged in any case."},
 };
@@ -122,204 +80,11 @@ const struct sw_opts_cmd sw_up_options = {
     .config_file = true,
 };
 
-struct up {
-    const struct settings *set;
-    struct sw_arena *arena;
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_supervisor *sup;
-    struct sw_supervised roles[SW_SUPERVISED_MAX];
-    size_t n_roles;
-    struct sw_demo_app *app;
-    const char *data;       /* absolute: what is printed works from every directory */
-    const char *kubeconfig; /* for people */
-    const char *relay_url;
-    uint64_t begin_ns;
-    /* The demo, asked for through the gateway until it answers. */
-    struct sw_http_client *http;
-    struct sw_timer ask;
-    uint64_t ask_until_ns;
-    bool answered;
-    struct sw_up_ports *ports;
-    bool unbound; /* the first listener could not be bound: that is why it ends */
-    int rc;
-    struct sw_err *err;
-};
-
-/* ---- what is run ---- */
-
-static const char *path(struct up *u, const char *name)
-{
-    return sw_arena_printf(u->arena, "%s/%s", u->data, name);
-}
-
-static struct sw_addr local(const struct up *u, uint32_t port)
-{
-    return (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}},
-                            .port = (uint16_t)(u->set->port_base + port)};
-}
-
-static const char *local_text(struct up *u, uint32_t port)
-{
-    return sw_arena_printf(u->arena, "127.0.0.1:%" PRIu32, u->set->port_base + port);
-}
-
-static const char *addr_text(struct up *u, const struct sw_addr *a)
-{
-    char text[SW_ADDR_TEXT];
-
-    return sw_arena_printf(u->arena, "%s", sw_addr_text(a, text));
-}
-
-static void give(struct sw_supervised *r, const char *name, const char *value)
-{
-    size_t n = 0;
-
-    while (r->argv[n])
-        n++;
-    assert(n + 2 < SW_SUPERVISED_ARGS);
-    r->argv[n] = name;
-    r->argv[n + 1] = value;
-}
-
-static struct sw_supervised *add(struct up *u, const char *name)
-{
-    struct sw_supervised *r = &u->roles[u->n_roles++];
-
-    r->name = name;
-    r->argv[0] = "spanwire";
-    r->argv[1] = name;
-    give(r, "--log-format", formats[u->set->log_format]);
-    if (strcmp(name, "control") != 0) /* whose pages are the API's */
-        give(r, "--admin-token-file", path(u, "run/admin.token"));
-    return r;
-}
-
-static void add_control(struct up *u)
-{
-    struct sw_supervised *r = add(u, "control");
-
-    r->ready = u->set->listen;
-    r->ready_path = "/readyz";
-    r->ready_ca = path(u, "pki/root.crt");
-    give(r, "--data", u->data);
-    give(r, "--listen", addr_text(u, &u->set->listen));
-    give(r, "--xds-listen", local_text(u, PORT_XDS));
-    give(r, "--gateway-addresses", u->set->address);
-    give(r, "--gateway-port-offset", sw_arena_printf(u->arena, "%" PRIu32, u->set->port_offset));
-    give(r, "--gateway-reserved-ports",
-         sw_arena_printf(u->arena, "%u,%u,%" PRIu32 "-%" PRIu32, u->set->listen.port,
-                         u->set->relay.port, u->set->port_base, u->set->port_base + PORTS - 1));
-    give(r, "--connect-proxy", path(u, "run/sidecar.sock"));
-    give(r, "--target-domain", u->set->target_domain);
-    if (u->set->device_ports[0])
-        give(r, "--device-ports", u->set->device_ports);
-    if (u->set->cert_domain)
-        give(r, "--certificate-domain", u->set->cert_domain);
-    give(r, "--relay-url", u->relay_url);
-    give(r, "--log-level", u->set->log_level);
-    give(r, "--loopback-endpoints", NULL);
-    if (u->set->demo)
-        give(r, "--device-account", DEMO);
-    if (u->set->access_log)
-        give(r, "--gateway-access-log", NULL);
-}
-
-static void add_relay(struct up *u)
-{
-    struct sw_supervised *r = add(u, "relay");
-
-    r->ready = u->set->relay;
-    r->ready_path = "/healthz";
-    give(r, "--listen", addr_text(u, &u->set->relay));
-    give(r, "--kubeconfig", path(u, "roles/relay.kubeconfig"));
-    give(r, "--admin-addr", local_text(u, PORT_RELAY_ADMIN));
-    give(r, "--stats-addr", local_text(u, PORT_RELAY_STATS));
-    give(r, "--ready-addr", local_text(u, PORT_RELAY_READY));
-    give(r, "--log-level", u->set->log_level);
-}
-
-/*
- * Backends are on this machine, as devices are: objects may name loopback addresses. The ports of
- * the fabric itself they may not.
- */
-static void give_upstreams(struct up *u, struct sw_supervised *r)
-{
-    static const char *const nets[] = {"127.0.0.0/8", "[::1]"};
-    const struct settings *s = u->set;
-    const char *ports[] = {
-        sw_arena_printf(u->arena, "%" PRIu32 "-%" PRIu32, s->port_base, s->port_base + PORTS - 1),
-        sw_arena_printf(u->arena, "%u", s->listen.port),
-        sw_arena_printf(u->arena, "%u", s->relay.port),
-    };
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(nets); i++) {
-        give(r, "--upstream-allow", nets[i]);
-        for (size_t k = 0; k < SW_ARRAY_LEN(ports); k++)
-            give(r, "--upstream-deny", sw_arena_printf(u->arena, "%s:%s", nets[i], ports[k]));
-    }
-}
-
-static void add_sidecar(struct up *u)
-{
-    struct sw_supervised *r = add(u, "sidecar");
-
-    r->ready = local(u, PORT_SIDECAR_READY);
-    r->ready_path = "/healthz/ready";
-    give(r, "--listen", path(u, "run/sidecar.sock"));
-    give(r, "--key-file", path(u, "sidecar.key"));
-    give(r, "--kubeconfig", path(u, "roles/sidecar.kubeconfig"));
-    give(r, "--relay", u->relay_url);
-    give(r, "--admin-addr", local_text(u, PORT_SIDECAR_ADMIN));
-    give(r, "--stats-addr", local_text(u, PORT_SIDECAR_STATS));
-    give(r, "--ready-addr", local_text(u, PORT_SIDECAR_READY));
-    give(r, "--drain-time", "2s");
-    give(r, "--log-level", u->set->log_level);
-    give_upstreams(u, r);
-    give(r, "--upstream-allow", "own"); /* devices of this machine name all of its addresses */
-}
-
-static void add_gateway(struct up *u)
-{
-    struct sw_supervised *r = add(u, "gateway");
-
-    r->ready = local(u, PORT_READY);
-    r->ready_path = "/healthz/ready";
-    give(r, "--xds-addr", local_text(u, PORT_XDS));
-    give(r, "--xds-ca", path(u, "pki/root.crt"));
-    give(r, "--xds-token-file", path(u, "roles/gateway.token"));
-    give(r, "--admin-addr", local_text(u, PORT_ADMIN));
-    give(r, "--stats-addr", local_text(u, PORT_STATS));
-    give(r, "--ready-addr", local_text(u, PORT_READY));
-    give(r, "--log-level", u->set->log_level);
-    give_upstreams(u, r);
-    give(r, "--drain-time", "2s");
-}
-
-static int add_demo(struct up *u)
-{
-    struct sw_supervised *r = add(u, "expose");
-    struct sw_addr at;
-
-    u->app = sw_demo_app_new(u->loop, u->err);
-    if (!u->app)
-        return u->err->rc;
-    at = sw_demo_app_addr(u->app);
-    give(r, sw_arena_printf(u->arena, "http://%s", addr_text(u, &at)), NULL);
-    give(r, "--hostname", u->set->demo_hostname);
-    give(r, "--name", DEMO);
-    give(r, "--data", path(u, "demo"));
-    give(r, "--kubeconfig", path(u, "roles/" DEMO ".kubeconfig"));
-    give(r, "--relay", u->relay_url);
-    give(r, "--admin-addr", local_text(u, PORT_EXPOSE_ADMIN));
-    return SW_OK;
-}
-
 /* ---- what is said ---- */
 
 static void print_up(const struct up *u)
 {
-    const struct settings *s = u->set;
+    const struct up_settings *s = u->set;
     char api[SW_ADDR_TEXT];
 
     printf("spanwire is up (%.2f s)\n\n", (double)(sw_now_ns() - u->begin_ns) / 1e9);
@@ -330,8 +95,7 @@ static void print_up(const struct up *u)
     printf("  logs     %s/log/\n\n", s->data);
 }
 
-/* A word that a shell reads as it is. */
-static const char *shell_word(const struct up *u, const char *text)
+const char *up_shell_word(const struct up *u, const char *text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "/._-+:@,=";
@@ -373,18 +137,18 @@ static const char *dir_to_add(const struct up *u)
     return sw_arena_printf(u->arena, "%s", self);
 }
 
-static void print_next(const struct up *u)
+static void print_next(const struct up *u, bool answered)
 {
-    const struct settings *s = u->set;
+    const struct up_settings *s = u->set;
     const char *dir = dir_to_add(u);
 
-    if (u->answered)
+    if (answered)
         printf("The demo is served at\n\n  http://%s:%" PRIu32 "/\n\n", s->demo_hostname,
                80 + s->port_offset);
     printf("Try next, in another terminal:\n\n");
     if (dir)
-        printf("  export PATH=%s:$PATH\n", shell_word(u, dir));
-    printf("  export KUBECONFIG=%s\n", shell_word(u, u->kubeconfig));
+        printf("  export PATH=%s:$PATH\n", up_shell_word(u, dir));
+    printf("  export KUBECONFIG=%s\n", up_shell_word(u, u->kubeconfig));
     printf("  spanwire expose 3000      # what listens on port 3000 here gets a hostname\n");
     printf("  spanwire status           # data planes and the configuration they serve\n");
     printf("  kubectl get connectors,httpproxies,gateways,httproutes -A  # 1.29 or newer\n\n");
@@ -394,70 +158,24 @@ static void print_next(const struct up *u)
 
 /* ---- the demo's first answer ---- */
 
-static void ask_later(struct up *u);
-
-static void on_answer_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
+static void on_page(void *arg, bool answered)
 {
     struct up *u = arg;
 
-    (void)call;
-    u->answered = msg->status == 200;
-}
-
-static void on_answer(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
-{
-    struct up *u = arg;
-
-    (void)call;
-    (void)err;
-    if (rc == SW_ECLOSED)
-        return; /* the end */
-    if (rc == SW_OK && u->answered) {
-        print_next(u);
-    } else if (sw_loop_now(u->loop) > u->ask_until_ns) {
+    if (!answered)
         printf("The demo does not answer yet; %s/log/expose.log says why.\n\n", u->set->data);
-        print_next(u);
-    } else {
-        ask_later(u);
-    }
-}
-
-static void on_ask(struct sw_timer *t)
-{
-    struct up *u = SW_CONTAINER_OF(t, struct up, ask);
-    struct sw_http_call_opts o = {.method = SW_SLICE_LIT("GET"),
-                                  .target = SW_SLICE_LIT("/"),
-                                  .timeout_ns = 2 * SW_NS_PER_S,
-                                  .body_max = 1 << 20,
-                                  .on_head = on_answer_head,
-                                  .on_done = on_answer,
-                                  .arg = u};
-    struct sw_err err = {0};
-
-    u->answered = false;
-    if (!sw_http_call_start(u->http, &o, &err))
-        ask_later(u);
-}
-
-static void ask_later(struct up *u)
-{
-    sw_timer_start(u->loop, &u->ask, demo_every_ns, on_ask);
+    print_next(u, answered);
+    sw_supervisor_start_rest(u->sup);
 }
 
 static void ask_demo(struct up *u)
 {
-    struct sw_http_client_opts o = {
-        .scope = "up",
-        .host = SW_SLICE_LIT("127.0.0.1"),
-        .port = (uint16_t)(80 + u->set->port_offset),
-        .host_header = sw_slice_str(u->set->demo_hostname),
-    };
     struct sw_err err = {0};
 
-    u->http = sw_http_client_new(u->loop, &o, &err);
-    u->ask_until_ns = sw_loop_now(u->loop) + demo_timeout_ns;
-    if (u->http)
-        ask_later(u);
+    u->page = sw_up_page_new(u->loop, (uint16_t)(80 + u->set->port_offset),
+                             sw_slice_str(u->set->demo_hostname), on_page, u, &err);
+    if (!u->page)
+        on_page(u, false);
 }
 
 /* ---- events ---- */
@@ -470,8 +188,13 @@ static void on_up(void *arg)
     if (u->app)
         ask_demo(u);
     else
-        print_next(u);
+        print_next(u, false);
     (void)fflush(stdout);
+}
+
+static void on_rest_up(void *arg)
+{
+    up_second_link(arg);
 }
 
 static void on_down(void *arg, int rc, const struct sw_err *err)
@@ -528,39 +251,55 @@ static int prepare(struct up *u)
     if (rc != SW_OK)
         return rc;
     u->data = sw_arena_printf(u->arena, "%s", real);
-    u->kubeconfig = path(u, "admin.kubeconfig");
-    rc = sw_make_dirs(path(u, "run"), u->err);
+    u->kubeconfig = up_path(u, "admin.kubeconfig");
+    rc = sw_make_dirs(up_path(u, "run"), u->err);
     if (rc == SW_OK)
-        rc = sw_make_dirs(path(u, "log"), u->err);
+        rc = sw_make_dirs(up_path(u, "log"), u->err);
     if (rc != SW_OK)
         return rc;
     u->relay_url = u->set->relay_url;
     if (!u->relay_url)
-        u->relay_url = sw_arena_printf(u->arena, "http://%s/", addr_text(u, &u->set->relay));
-    add_control(u);
-    add_relay(u);
-    add_sidecar(u);
-    add_gateway(u);
-    return u->set->demo ? add_demo(u) : SW_OK;
+        u->relay_url = sw_arena_printf(u->arena, "http://%s/", up_addr_text(u, &u->set->relay));
+    if (u->set->demo)
+        rc = up_second_prepare(u);
+    if (rc != SW_OK)
+        return rc;
+    up_add_control(u);
+    up_add_relay(u);
+    up_add_sidecar(u);
+    up_add_gateway(u);
+    if (u->set->demo)
+        rc = up_add_demo(u);
+    u->n_first = u->n_roles;
+    if (u->set->demo)
+        up_second_add_roles(u);
+    return rc;
 }
 
-static int check_port(const struct up *u, const struct sw_ip *ip, uint16_t port, const char *what)
+int up_check_port(const struct up *u, const struct sw_addr *at, const char *what,
+                  const char *option)
 {
     static const struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
-    struct sw_addr at = {.ip = *ip, .port = (uint16_t)(port + u->set->port_offset)};
     struct sw_err err = {0};
     char text[SW_ADDR_TEXT];
     int fd;
 
-    if (sw_sock_listen(&at, &o, &fd, &err) == SW_OK) {
+    if (sw_sock_listen(at, &o, &fd, &err) == SW_OK) {
         sw_sock_close(fd);
         return SW_OK;
     }
     if (err.sys_errno != EADDRINUSE)
-        return SW_OK; /* the gateway knows better */
-    return sw_err_set(u->err, SW_ECLOSED,
-                      "%s is in use, and the gateway serves %s there (see --port-offset)",
-                      sw_addr_text(&at, text), what);
+        return SW_OK; /* the role knows better */
+    return sw_err_set(u->err, SW_ECLOSED, "%s is in use, and %s there (see %s)",
+                      sw_addr_text(at, text), what, option);
+}
+
+static int check_gateway_port(const struct up *u, const struct sw_ip *ip, uint16_t port,
+                              const char *what)
+{
+    struct sw_addr at = {.ip = *ip, .port = (uint16_t)(port + u->set->port_offset)};
+
+    return up_check_port(u, &at, what, "--port-offset");
 }
 
 /* A gateway whose port is taken says so in its log and tries on: that helps nobody who waits. */
@@ -576,9 +315,9 @@ static int check_gateway_ports(const struct up *u)
 
         if (sw_ip_parse(sw_slice_trim(at.p ? at : told), &ip, NULL) != SW_OK)
             continue; /* control looks at them */
-        rc = check_port(u, &ip, 80, "HTTP");
+        rc = check_gateway_port(u, &ip, 80, "the gateway serves HTTP");
         if (rc == SW_OK)
-            rc = check_port(u, &ip, 443, "HTTPS");
+            rc = check_gateway_port(u, &ip, 443, "the gateway serves HTTPS");
     }
     return rc;
 }
@@ -592,6 +331,7 @@ static int run(struct up *u)
         .ready_timeout_ns = u->set->ready_timeout_ns,
         .stop_timeout_ns = u->set->stop_timeout_ns,
         .up = on_up,
+        .rest_up = on_rest_up,
         .down = on_down,
         .arg = u,
     };
@@ -600,18 +340,21 @@ static int run(struct up *u)
 
     if (rc == SW_OK)
         rc = check_gateway_ports(u);
+    if (rc == SW_OK && u->second)
+        rc = up_second_check_ports(u);
     if (rc != SW_OK)
         return rc;
     o.n = u->n_roles;
-    o.log_dir = path(u, "log");
+    o.n_first = u->n_first;
+    o.log_dir = up_path(u, "log");
     u->signals = sw_signals_new(u->loop, signos, SW_ARRAY_LEN(signos), on_signal, u, u->err);
     if (!u->signals)
         return u->err->rc;
     u->sup = sw_supervisor_new(u->loop, &o, u->err);
     if (!u->sup)
         return u->err->rc;
-    admin.at = local(u, PORT_ADMIN);
-    admin.token_file = path(u, "run/admin.token");
+    admin.at = up_local(u, PORT_ADMIN);
+    admin.token_file = up_path(u, "run/admin.token");
     u->ports = sw_up_ports_new(u->loop, &admin, on_unbound, u, u->err);
     if (!u->ports)
         return u->err->rc;
@@ -624,9 +367,8 @@ static void done(struct up *u)
 {
     sw_supervisor_free(u->sup);
     sw_up_ports_free(u->ports);
-    if (u->loop)
-        sw_timer_stop(u->loop, &u->ask);
-    sw_http_client_free(u->http);
+    sw_up_page_free(u->page);
+    up_second_done(u);
     sw_demo_app_free(u->app);
     sw_signals_free(u->signals);
     sw_loop_free(u->loop);
@@ -635,7 +377,7 @@ static void done(struct up *u)
 int sw_cmd_up(int argc, char **argv)
 {
     SW_ARENA_AUTO arena = {0};
-    struct settings set = {0};
+    struct up_settings set = {0};
     struct sw_err err = {0};
     struct up u = {.set = &set, .arena = &arena, .err = &err, .begin_ns = sw_now_ns()};
     int rc = sw_opts_parse(&sw_up_options, &set, &arena, argc, argv, NULL, &err);

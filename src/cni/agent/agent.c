@@ -24,6 +24,8 @@ enum {
     PROBES_TEXT_MAX = 4 << 20,
     UNINSTALL_S = 15,
     ASK_S = 5,
+    ASK_AGAIN_MS = 250,
+    ASK_TURNS = 60, /* API servers take a token for 10 s after its account is gone */
     LAST_TURNS = 4,
 };
 
@@ -203,6 +205,7 @@ static struct sw_install_opts install_opts(const struct sw_agent_config *c,
     return (struct sw_install_opts){.bin_dir = c->bin_dir,
                                     .conf_dir = c->conf_dir,
                                     .conf_name = c->conf_name,
+                                    .program = c->plugin,
                                     .plugin = plugin};
 }
 
@@ -332,7 +335,17 @@ static void leave_all(struct agent *g)
     sw_loop_stop(g->loop);
 }
 
-/* Gone, going, or gone with our account: an uninstallation. Anything else is an upgrade. */
+static void ask_for_daemonset(struct agent *g);
+
+static void on_ask_again(struct sw_timer *t)
+{
+    ask_for_daemonset(SW_CONTAINER_OF(t, struct agent, ask));
+}
+
+/*
+ * Gone, going, or gone with our account: an uninstallation. Anything else is an upgrade. Who
+ * uninstalls takes the rights away before the account, as a rule: it is waited for.
+ */
 static void on_daemonset(void *arg, struct sw_kube_reply *r)
 {
     struct agent *g = arg;
@@ -340,18 +353,18 @@ static void on_daemonset(void *arg, struct sw_kube_reply *r)
 
     if (r->rc == SW_OK)
         going = sw_json_walk(r->object, "metadata", "deletionTimestamp", NULL) != NULL;
-    if (g->ending)
+    if (g->ending || g->uninstalling)
         return;
-    if (going && !g->uninstalling)
+    if (going)
         agent_uninstall(g, NULL);
-    else if (!g->uninstalling)
+    else if (r->code == 403 && g->ask_turns++ < ASK_TURNS)
+        sw_timer_start(g->loop, &g->ask, ASK_AGAIN_MS * SW_NS_PER_MS, on_ask_again);
+    else
         leave_all(g);
 }
 
-/* The next agent goes on with everything, unless there will be none. */
-static void on_signal(int signo, void *arg)
+static void ask_for_daemonset(struct agent *g)
 {
-    struct agent *g = arg;
     const struct sw_agent_config *c = g->config;
     const struct sw_kube_req req = {
         .verb = SW_KUBE_GET,
@@ -361,14 +374,22 @@ static void on_signal(int signo, void *arg)
         .timeout_ns = ASK_S * SW_NS_PER_S,
     };
 
+    (void)sw_kube_do(g->client, &req, on_daemonset, g);
+}
+
+/* The next agent goes on with everything, unless there will be none. */
+static void on_signal(int signo, void *arg)
+{
+    struct agent *g = arg;
+
     if (g->uninstalling && signo == SIGTERM)
         return; /* it ends by itself */
-    if (!c->daemonset || g->asking) {
+    if (!g->config->daemonset || g->asking) {
         leave_all(g);
         return;
     }
     g->asking = true;
-    (void)sw_kube_do(g->client, &req, on_daemonset, g);
+    ask_for_daemonset(g);
 }
 
 static bool pending(void *arg, struct sw_buf *out)
@@ -474,6 +495,7 @@ static void stop(struct agent *g)
         sw_timer_stop(g->loop, &g->probes);
         sw_timer_stop(g->loop, &g->verify);
         sw_timer_stop(g->loop, &g->uninstall);
+        sw_timer_stop(g->loop, &g->ask);
     }
     sw_install_free(g->install);
     sw_admin_free(g->admin);

@@ -25,6 +25,7 @@ struct sw_agent_config {
     const char *plugin_socket;
     const char *run_dir;
     bool install;
+    const char *plugin; /* the program to install; derived where it is not given */
     const char *bin_dir;
     const char *conf_dir;
     const char *conf_name;

@@ -50,6 +50,8 @@ struct agent {
     struct sw_timer calls_again;
     bool synced;
     bool asking; /* for the DaemonSet, to end */
+    struct sw_timer ask;
+    unsigned ask_turns;
     bool uninstalling;
     bool ending; /* callbacks do nothing any more */
     struct sw_timer uninstall;

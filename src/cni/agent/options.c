@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `spanwire cni agent` and what follows from them. */
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cni/agent/agent.h"
+#include "cni/plugin/plugin.h"
 #include "opts/admin.h"
 
 #define AT(field) .offset = offsetof(struct sw_agent_config, field)
@@ -60,6 +63,9 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "The plugin on the host"},
     {"install", NULL, SW_OPT_BOOL, AT(install), .def = "true", .arg = "BOOL",
      .help = "Install the plugin and add it to the network configuration, and keep both so."},
+    {"plugin", NULL, SW_OPT_STR, AT(plugin), .arg = "FILE",
+     .help = "The program to install as the plugin [spanwire-cni beside this program, which needs "
+             "no libraries of the host; otherwise this program]."},
     {"cni-bin-dir", NULL, SW_OPT_STR, AT(bin_dir), .def = "/opt/cni/bin", .arg = "DIR",
      .help = "Plugins of the container runtime."},
     {"cni-conf-dir", NULL, SW_OPT_STR, AT(conf_dir), .def = "/etc/cni/net.d", .arg = "DIR",
@@ -107,6 +113,17 @@ static void exclude_own(struct sw_agent_config *c)
     c->excluded.p = all;
 }
 
+/* The plugin in the directory of this program; NULL: there is none. */
+static const char *find_plugin(struct sw_arena *a)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+    ptrdiff_t end = n > 0 ? sw_slice_rfind(sw_slice(self, (size_t)n), '/') : -1;
+    const char *path = end >= 0 ? sw_arena_printf(a, "%.*s/" SW_CNI_PLUGIN, (int)end, self) : NULL;
+
+    return path && access(path, X_OK) == 0 ? path : NULL;
+}
+
 int sw_agent_config_read(struct sw_agent_config *c, int argc, char **argv, struct sw_err *err)
 {
     struct sw_opts_rest rest;
@@ -122,6 +139,8 @@ int sw_agent_config_read(struct sw_agent_config *c, int argc, char **argv, struc
         return sw_err_set(err, SW_EINVAL, "cni agent: --probe-uid: '%.40s' is not a user id",
                           c->probe_uid_text);
     exclude_own(c);
+    if (!c->plugin)
+        c->plugin = find_plugin(&c->arena);
     return SW_OK;
 }
 

@@ -257,11 +257,11 @@ static void bring_out(struct agent_pod *p)
         return;
     }
     leave_proxy(p);
+    agent_record_remove(g->config, p->uid); /* the API may be unreachable by now */
     if (!p->gone)
         agent_annotate(p, NULL);
     if (!p->gone && (p->patching || p->annotated))
         return; /* until the API knows */
-    agent_record_remove(g->config, p->uid);
     sw_log_info("agent", "pod %.*s left the mesh", SW_SLICE_ARG(label(p)));
     pod_free(p);
     agent_probes_changed(g);

@@ -16,12 +16,6 @@
 
 /* ---- objects.c ---- */
 
-/* A new object; ns may be empty. */
-struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
-                          struct sw_slice name);
-/* metadata.<what>.<key> = value, made where missing ("labels", "annotations"). */
-void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
-             struct sw_slice value);
 /* Makes 'of' the controlling owner. */
 void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
             const char *kind);
@@ -36,8 +30,6 @@ struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
 /* For the log and a counter, once for as long as it is so. */
 void cn_note(struct sw_output *out, const char *reason, const char *kind,
              const struct sw_kube_obj *of, const char *text);
-/* printf as a slice in the arena. */
-struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
 
 /* ---- defaults.c: what every fabric has ---- */
 

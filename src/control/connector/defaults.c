@@ -6,7 +6,7 @@
  * go, new ones come, those of users stay (kube/schema/bundled.h).
  */
 #include "control/connector/build_int.h"
-#include "kube/schema/bundled.h"
+#include "control/roles.h"
 
 /* Single quotes, to be readable here. */
 #define R(group, resources, verbs)                                                                 \
@@ -53,11 +53,7 @@ static const char device_rules_before[] =
     "'verbs':['get','list','watch']}"
     "]";
 
-static const struct {
-    const char *name;
-    const char *rules;
-    const char *before; /* or NULL */
-} roles[] = {
+static const struct sw_role roles[] = {
     {"spanwire-connector", device_rules, device_rules_before},
     {"spanwire-gateway", gateway_rules, NULL},
     {"spanwire-gateway-identity", identity_rules, NULL},
@@ -92,42 +88,6 @@ static struct sw_json *class_object(struct sw_arena *a, const char *api, const c
     return obj;
 }
 
-/* Single quotes to double ones, and read; our own text. */
-static struct sw_json *rules_json(struct sw_arena *a, const char *rules_text)
-{
-    char *text = sw_arena_dup(a, sw_slice_str(rules_text ? rules_text : "[]"));
-    struct sw_json *rules = NULL;
-
-    for (char *p = text; *p; p++) {
-        if (*p == '\'')
-            *p = '"';
-    }
-    return sw_json_parse(a, sw_slice_str(text), NULL, &rules, NULL) == SW_OK ? rules
-                                                                             : sw_json_new_array(a);
-}
-
-static void add_role(const struct sw_view *v, struct sw_output *out, size_t i)
-{
-    struct sw_arena *a = sw_out_arena(out);
-    struct sw_slice name = sw_slice_str(roles[i].name);
-    const struct sw_kube_obj *have = sw_view_find(v, SW_CN_ROLE, sw_slice("", 0), name);
-    struct sw_json *bundled = rules_json(a, roles[i].rules);
-    struct sw_json *rules = bundled;
-    struct sw_json *obj =
-        cn_object(a, "rbac.authorization.k8s.io/v1", "ClusterRole", sw_slice("", 0), name);
-
-    if (have) {
-        rules = sw_bundled_rules(a, have->json, bundled, rules_json(a, roles[i].before));
-        if (sw_bundled_hands_off(have->json) || sw_bundled_current(a, have->json, rules, bundled))
-            return;
-    }
-    cn_meta(a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
-    cn_meta(a, obj, "annotations", SW_BUNDLED_AUTOUPDATE, SW_SLICE_LIT("true"));
-    cn_meta(a, obj, "annotations", SW_BUNDLED_RULES, sw_bundled_note(a, bundled));
-    sw_json_put(a, obj, "rules", rules);
-    sw_out_apply(out, SW_CN_ROLE, obj);
-}
-
 void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
                  struct sw_output *out)
 {
@@ -145,6 +105,6 @@ void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
     add(v, out, SW_CN_NAMESPACE,
         cn_object(a, "v1", "Namespace", sw_slice("", 0), SW_SLICE_LIT(SW_CONNECTOR_SYSTEM_NS)));
     for (size_t i = 0; i < SW_ARRAY_LEN(roles); i++)
-        add_role(v, out, i);
+        sw_role_want(v, SW_CN_ROLE, out, &roles[i]);
     cn_relays(v, conf, out);
 }

@@ -6,7 +6,10 @@
 #include "base/time.h"
 #include "base/vec.h"
 #include "control/gateway/build/build.h"
+#include "control/mesh/clusters.h"
 #include "control/mesh/index.h"
+#include "control/mesh/kinds.h"
+#include "control/mesh/networks.h"
 #include "control/mesh/policy/policy.h"
 #include "control/mesh/read/text.h"
 #include "io/loop.h"
@@ -18,43 +21,10 @@
 /* Resources computed in one turn of the loop. */
 enum { SLICE = 4096 };
 
-/* Kinds besides those of enum sw_mesh_kind. */
-enum { POLICY = SW_MESH_KINDS, PEER, KINDS };
+enum { KINDS = SW_MESH_WATCHED };
 
 /* A change is published at once; after a flush that took long others gather for twice as long. */
 static const uint64_t gap_most_ns = SW_NS_PER_S;
-
-#define GVR(group, version, plural, name, ns)                                                      \
-    {                                                                                              \
-        (group), (version), (plural), (name), (ns)                                                 \
-    }
-
-static const struct {
-    struct sw_kube_gvr gvr;
-    bool optional; /* a cluster need not have it */
-} kinds[KINDS] = {
-    [SW_MESH_NAMESPACE] = {GVR("", "v1", "namespaces", "Namespace", false), false},
-    [SW_MESH_NODE] = {GVR("", "v1", "nodes", "Node", false), true},
-    [SW_MESH_CLASS] = {GVR("gateway.networking.k8s.io", "v1", "gatewayclasses", "GatewayClass",
-                           false),
-                       true},
-    [SW_MESH_GATEWAY] = {GVR("gateway.networking.k8s.io", "v1", "gateways", "Gateway", true), true},
-    [SW_MESH_SERVICE] = {GVR("", "v1", "services", "Service", true), false},
-    [SW_MESH_SERVICE_ENTRY] = {GVR("networking.istio.io", "v1", "serviceentries", "ServiceEntry",
-                                   true),
-                               true},
-    [SW_MESH_WORKLOAD_ENTRY] = {GVR("networking.istio.io", "v1", "workloadentries", "WorkloadEntry",
-                                    true),
-                                true},
-    [SW_MESH_SLICE] = {GVR("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true),
-                       true},
-    [SW_MESH_POD] = {GVR("", "v1", "pods", "Pod", true), true},
-    [POLICY] = {GVR("security.istio.io", "v1", "authorizationpolicies", "AuthorizationPolicy",
-                    true),
-                true},
-    [PEER] = {GVR("security.istio.io", "v1", "peerauthentications", "PeerAuthentication", true),
-              true},
-};
 
 /* One kind that is watched. */
 struct source {
@@ -67,6 +37,9 @@ struct sw_mesh_controller {
     struct sw_mesh_status_conf conf;
     struct sw_loop *loop;
     struct sw_mesh_index *ix;
+    struct sw_mesh_networks *nets;
+    struct sw_mesh_clusters *clusters; /* NULL: our own only */
+    size_t doorless;                   /* as logged */
     struct sw_mesh_policies *policies;
     struct source sources[KINDS];
     size_t synced; /* kinds that were read once */
@@ -197,24 +170,52 @@ static struct sw_slice policies_of(void *arg, const struct sw_mesh_subject *of, 
 
 /* ---- the flush ---- */
 
+static void gauge(const struct sw_mesh_controller *m, enum sw_metric_id id, const char *label,
+                  size_t n)
+{
+    sw_metric_set(sw_metric_get1(m->metrics, id, label), (int64_t)n);
+}
+
 static void set_gauges(const struct sw_mesh_controller *m)
 {
     struct sw_mesh_index_stats st = sw_mesh_index_stats(m->ix);
+    struct sw_mesh_networks_stats nt = sw_mesh_networks_stats(m->nets);
 
     if (!m->metrics)
         return;
-    sw_metric_set(sw_metric_get1(m->metrics, SW_METRIC_MESH_OBJECTS, "pods"), (int64_t)st.pods);
-    sw_metric_set(sw_metric_get1(m->metrics, SW_METRIC_MESH_OBJECTS, "services"),
-                  (int64_t)st.services);
-    sw_metric_set(sw_metric_get1(m->metrics, SW_METRIC_MESH_OBJECTS, "service_entries"),
-                  (int64_t)st.service_entries);
-    sw_metric_set(sw_metric_get1(m->metrics, SW_METRIC_MESH_OBJECTS, "workload_entries"),
-                  (int64_t)st.workload_entries);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "pods", st.pods);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "services", st.services);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "service_entries", st.service_entries);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "workload_entries", st.workload_entries);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "clusters", nt.clusters);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "remote_workloads", nt.far);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "joined_services", nt.joined);
+    gauge(m, SW_METRIC_MESH_OBJECTS, "networks_without_gateway", nt.doorless);
+    gauge(m, SW_METRIC_MESH_WAYPOINTLESS, "held", st.held);
+    gauge(m, SW_METRIC_MESH_WAYPOINTLESS, "passed", st.passed);
+}
+
+/* Said when it begins and when it ends. */
+static void report_doorless(struct sw_mesh_controller *m)
+{
+    size_t now = sw_mesh_networks_stats(m->nets).doorless;
+
+    if (now == m->doorless)
+        return;
+    m->doorless = now;
+    if (now)
+        sw_log_warn("mesh",
+                    "%zu other networks have workloads and no gateway leads there: a Gateway of "
+                    "class istio-remote, or istio-east-west in their cluster, is missing",
+                    now);
+    else
+        sw_log_info("mesh", "gateways lead to all other networks");
 }
 
 static void commit(struct sw_mesh_controller *m)
 {
     set_gauges(m);
+    report_doorless(m);
     if (m->txn)
         (void)sw_xds_cache_commit(m->cache, SW_TAKE(m->txn));
 }
@@ -248,7 +249,7 @@ static void on_flush(struct sw_timer *t)
     bool done;
 
     flush_policies(m);
-    done = sw_mesh_index_flush(m->ix, SLICE, on_change, m);
+    done = sw_mesh_networks_flush(m->nets, SLICE, on_change, m);
     took = sw_now_ns() - began;
     if (done)
         drop_policies(m);
@@ -266,7 +267,8 @@ static void schedule(struct sw_mesh_controller *m)
 {
     uint64_t now = sw_loop_now(m->loop);
 
-    if (m->stopped || m->synced < KINDS || sw_timer_running(&m->flush))
+    if (m->stopped || m->synced < KINDS || sw_timer_running(&m->flush) ||
+        (m->clusters && !m->ready && !sw_mesh_clusters_settled(m->clusters)))
         return;
     sw_timer_start(m->loop, &m->flush, m->not_before_ns > now ? m->not_before_ns - now : 0,
                    on_flush);
@@ -276,7 +278,8 @@ static void schedule(struct sw_mesh_controller *m)
 
 static enum sw_mesh_policy_kind policy_kind(const struct source *s)
 {
-    return s->kind == POLICY ? SW_MESH_AUTHORIZATION_POLICY : SW_MESH_PEER_AUTHENTICATION;
+    return s->kind == SW_MESH_WATCH_POLICY ? SW_MESH_AUTHORIZATION_POLICY
+                                           : SW_MESH_PEER_AUTHENTICATION;
 }
 
 static void on_object(void *arg, struct sw_kube_obj *o)
@@ -292,7 +295,7 @@ static void on_object(void *arg, struct sw_kube_obj *o)
     if (why) {
         count(s->of, SW_METRIC_MESH_REFUSALS, "object");
         sw_log_begin(&l, SW_LOG_WARN, "mesh", "object ignored");
-        sw_log_cstr(&l, "kind", kinds[s->kind].gvr.kind);
+        sw_log_cstr(&l, "kind", sw_mesh_kinds[s->kind].gvr.kind);
         sw_log_str(&l, "object", o->key);
         sw_log_cstr(&l, "reason", why);
         sw_log_end(&l);
@@ -325,6 +328,11 @@ static void on_synced(void *arg)
     schedule(s->of);
 }
 
+static void on_clusters(void *arg)
+{
+    schedule(arg);
+}
+
 static const struct sw_informer_cbs informer_cbs = {
     .add = on_object, .update = on_update, .del = on_gone, .synced = on_synced};
 
@@ -346,6 +354,7 @@ static int make_statuses(struct sw_mesh_controller *m, struct sw_kube_client *c,
                                        .build = build,
                                        .build_arg = m,
                                        .stamp = sw_gateway_stamp,
+                                       .events = true,
                                        .threaded = o->threaded,
                                        .lease_ns = o->lease_ns,
                                        .lease_name = o->lease_name,
@@ -370,12 +379,20 @@ struct sw_mesh_controller *sw_mesh_controller_new(struct sw_kube_client *c,
     conf.policies = policies_of;
     conf.policies_arg = m;
     m->ix = sw_mesh_index_new(&conf);
+    m->nets = sw_mesh_networks_new(m->ix);
+    if (o->clusters)
+        m->clusters =
+            sw_mesh_clusters_new(c, &(struct sw_mesh_clusters_opts){.nets = m->nets,
+                                                                    .ns = o->conf.mesh.root_ns,
+                                                                    .metrics = m->metrics,
+                                                                    .changed = on_clusters,
+                                                                    .arg = m});
     sw_xds_cache_await(m->cache, SW_TYPE_ADDRESS);
     sw_xds_cache_await(m->cache, SW_TYPE_AUTHORIZATION);
     for (int k = 0; k < KINDS; k++) {
         struct source *s = &m->sources[k];
         const struct sw_informer_opts io = {
-            .gvr = &kinds[k].gvr, .optional = kinds[k].optional, .hollow = true};
+            .gvr = &sw_mesh_kinds[k].gvr, .optional = sw_mesh_kinds[k].optional, .hollow = true};
 
         *s = (struct source){.of = m, .kind = k};
         s->informer = sw_informer_new(c, &io, &informer_cbs, s);
@@ -391,6 +408,8 @@ void sw_mesh_controller_start(struct sw_mesh_controller *m)
 {
     for (size_t k = 0; k < KINDS; k++)
         sw_informer_start(m->sources[k].informer);
+    if (m->clusters)
+        sw_mesh_clusters_start(m->clusters);
     if (m->statuses)
         sw_control_start(m->statuses);
 }
@@ -401,6 +420,8 @@ void sw_mesh_controller_stop(struct sw_mesh_controller *m, void (*done)(void *ar
     sw_timer_stop(m->loop, &m->flush);
     for (size_t k = 0; k < KINDS; k++)
         sw_informer_stop(m->sources[k].informer);
+    if (m->clusters)
+        sw_mesh_clusters_stop(m->clusters);
     if (m->statuses)
         sw_control_stop(m->statuses, done, arg);
     else if (done)
@@ -419,6 +440,8 @@ void sw_mesh_controller_free(struct sw_mesh_controller *m)
     SW_VEC_FOREACH (char *, key, &m->dropped)
         sw_free(*key);
     sw_vec_done(&m->dropped);
+    sw_mesh_clusters_free(m->clusters);
+    sw_mesh_networks_free(m->nets);
     sw_mesh_index_free(m->ix);
     sw_mesh_policies_free(m->policies);
     sw_free(m);

@@ -22,6 +22,7 @@ struct sw_mesh_controller_opts {
     struct sw_xds_cache *cache;
     struct sw_metrics_shard *metrics; /* may be NULL */
     bool statuses;                    /* write them, as the leader */
+    bool clusters;                    /* read those that Secrets name, too */
     bool threaded;                    /* build statuses on a thread of its own */
     struct sw_slice lease_ns;         /* leader election; an empty name: we are alone and lead */
     struct sw_slice lease_name;

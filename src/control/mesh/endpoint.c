@@ -4,6 +4,7 @@
 #include <proto/google.pb-c.h>
 #include <proto/workload.pb-c.h>
 
+#include "control/mesh/far.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
 #include "control/mesh/read/ports.h"
@@ -17,27 +18,21 @@ static void put_ip(struct sw_arena *a, Sw__MeshWorkload *m, const struct sw_ip *
     m->addresses[m->n_addresses++] = SW_PB_BYTES(sw_slice(ip->b, sw_ip_len(ip)));
 }
 
-static bool is_taken(const mesh_outs *outs, struct sw_slice name)
-{
-    for (size_t i = 0; i < outs->n; i++) {
-        if (sw_slice_eq_str(name, outs->p[i].name))
-            return true;
-    }
-    return false;
-}
-
 /* A second workload of the same address gets a number behind its name. */
 static void emit(struct sw_mesh_index *ix, mesh_outs *outs, Sw__MeshWorkload *m)
 {
     struct sw_slice base = SW_PB_SLICE(m->uid);
     struct sw_slice uid = base;
+    const struct sw_mesh_far *far;
     struct sw_mesh_change c;
 
-    for (unsigned i = 2; is_taken(outs, uid); i++)
+    for (unsigned i = 2; mesh_outs_has(outs, uid); i++)
         uid = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%u", SW_SLICE_ARG(base), i));
     m->uid = SW_PB_BYTES(uid);
     m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));
+    far = mesh_far_take(ix, m);
     c = mesh_msg_change(&ix->tmp, m);
+    c.far = far;
     mesh_outs_put(ix, outs, &c);
 }
 
@@ -186,12 +181,18 @@ void mesh_netgws_emit(struct sw_mesh_index *ix)
                                                            SW_SLICE_ARG(g->address), g->port));
         struct sw_mesh_change c;
 
-        if (is_taken(&ix->netgw_outs, uid))
+        if (mesh_outs_has(&ix->netgw_outs, uid))
             continue; /* two Gateways for one door */
         m->uid = SW_PB_BYTES(uid);
         m->namespace_ = SW_PB_BYTES(g->gateway->ns);
         m->service_account = SW_PB_BYTES(g->gateway->account);
         m->network = SW_PB_BYTES(g->network);
+        if (g->gateway->far.p) {
+            struct sw_slice rest = g->gateway->far;
+            struct sw_slice cluster = sw_slice_cut(&rest, '/');
+
+            m->cluster_id = SW_PB_BYTES(cluster);
+        }
         if (g->ip.family)
             put_ip(&ix->tmp, m, &g->ip);
         else

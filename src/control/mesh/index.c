@@ -12,6 +12,7 @@
 #include "control/mesh/links.h"
 #include "control/mesh/model.h"
 #include "control/mesh/names.h"
+#include "control/mesh/netgw.h"
 #include "control/mesh/read/read.h"
 #include "control/mesh/service.h"
 #include "control/mesh/workload.h"
@@ -37,6 +38,7 @@ struct sw_mesh_index *sw_mesh_index_new(const struct sw_mesh_conf *conf)
     ix->conf.root_ns = or_default(conf->root_ns, "istio-system");
     for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++)
         sw_list_init(lists[i]);
+    ix->network = mesh_text(&ix->pool, conf->network);
     return ix;
 }
 
@@ -54,8 +56,10 @@ static bool replace(struct sw_mesh_index *ix, struct mesh_text **have, struct me
 
 static void set_network(struct sw_mesh_index *ix, struct sw_slice network)
 {
-    if (replace(ix, &ix->network, mesh_text(&ix->pool, network)))
+    if (replace(ix, &ix->network, mesh_text(&ix->pool, network))) {
+        mesh_netgws_renew(ix);
         mesh_mark_all(ix);
+    }
 }
 
 /* m: without labels and annotations when the namespace goes. */
@@ -74,7 +78,7 @@ static void put_ns(struct sw_mesh_index *ix, const struct mesh_meta *m, bool kno
     if (sw_slice_eq(m->name, ix->conf.root_ns)) {
         struct sw_slice network = js_or(m->labels, MESH_NETWORK, "");
 
-        set_network(ix, mesh_read_is_name(network) ? network : sw_slice("", 0));
+        set_network(ix, mesh_read_is_name(network) ? network : ix->conf.network);
     }
     mesh_ns_release(ix, ns);
 }
@@ -138,62 +142,13 @@ static void put_class(struct sw_mesh_index *ix, const struct mesh_meta *m)
         mark_class(ix, m->name);
 }
 
-/* ---- gateways to other networks ---- */
-
-static uint16_t hbone_port(const struct mesh_gateway *g)
-{
-    for (size_t i = 0; i < g->n_listeners; i++) {
-        if (g->listeners[i].hbone && g->listeners[i].port)
-            return g->listeners[i].port;
-    }
-    return 0;
-}
-
-static bool is_netgw(const struct mesh_gateway *g)
-{
-    return g && g->network.n && sw_slice_eq_str(g->class, "istio-remote") && hbone_port(g);
-}
-
-static int by_netgw(const void *a, const void *b)
-{
-    const struct mesh_netgw *x = a;
-    const struct mesh_netgw *y = b;
-    int d = sw_slice_cmp(x->network, y->network);
-
-    if (!d)
-        d = sw_slice_cmp(x->gateway->key, y->gateway->key);
-    return d ? d : sw_slice_cmp(x->address, y->address);
-}
-
-static void renew_netgws(struct sw_mesh_index *ix)
-{
-    sw_vec_done(&ix->netgws);
-    SW_MAP_FOREACH (it, &ix->gateways) {
-        const struct mesh_gateway *g = it->value;
-
-        for (size_t i = 0; is_netgw(g) && i < g->n_status; i++) {
-            struct mesh_netgw n = {.network = g->network,
-                                   .address = g->status[i],
-                                   .port = hbone_port(g),
-                                   .gateway = g};
-            struct sw_err err;
-
-            if (sw_ip_parse(n.address, &n.ip, &err) != SW_OK)
-                n.ip = (struct sw_ip){0};
-            sw_vec_push(&ix->netgws, n);
-        }
-    }
-    if (ix->netgws.n > 1)
-        qsort(ix->netgws.p, ix->netgws.n, sizeof(*ix->netgws.p), by_netgw);
-    ix->dirty_networks = true;
-    mesh_mark_all(ix);
-}
+/* ---- gateways ---- */
 
 /* now: NULL when it goes. */
 static void put_gateway(struct sw_mesh_index *ix, struct sw_slice key, struct mesh_gateway *now)
 {
     struct mesh_gateway *old = sw_map_get(&ix->gateways, key);
-    bool doors = is_netgw(old) || is_netgw(now);
+    bool doors = mesh_is_netgw(old) || mesh_is_netgw(now);
 
     if (old && now && old->digest == now->digest) {
         mesh_gateway_free(now);
@@ -205,8 +160,10 @@ static void put_gateway(struct sw_mesh_index *ix, struct sw_slice key, struct me
         (void)sw_map_del(&ix->gateways, key);
     if (now || old)
         mesh_mark_gateway(ix, now ? now : old);
-    if (doors)
-        renew_netgws(ix);
+    if (doors) {
+        mesh_netgws_renew(ix);
+        mesh_mark_all(ix);
+    }
     mesh_gateway_free(old);
 }
 
@@ -437,6 +394,8 @@ bool sw_mesh_index_flush(struct sw_mesh_index *ix, size_t most, sw_mesh_emit_fn 
 struct sw_mesh_index_stats sw_mesh_index_stats(const struct sw_mesh_index *ix)
 {
     return (struct sw_mesh_index_stats){.pods = ix->pods.n,
+                                        .held = ix->missing[MESH_MISSING_HELD],
+                                        .passed = ix->missing[MESH_MISSING_PASSED],
                                         .workload_entries = ix->workload_entries.n,
                                         .services = ix->services.n,
                                         .service_entries = ix->service_entries.n,
@@ -476,11 +435,8 @@ static void drop_named(struct sw_mesh_index *ix)
     }
 }
 
-void sw_mesh_index_free(struct sw_mesh_index *ix)
+void sw_mesh_index_clear(struct sw_mesh_index *ix)
 {
-    if (!ix)
-        return;
-    ix->closing = true;
     drop_all(ix, &ix->pods, SW_MESH_POD);
     drop_all(ix, &ix->workload_entries, SW_MESH_WORKLOAD_ENTRY);
     drop_all(ix, &ix->slices, SW_MESH_SLICE);
@@ -489,8 +445,18 @@ void sw_mesh_index_free(struct sw_mesh_index *ix)
     drop_all(ix, &ix->gateways, SW_MESH_GATEWAY);
     drop_all(ix, &ix->classes, SW_MESH_CLASS);
     drop_named(ix);
+}
+
+void sw_mesh_index_free(struct sw_mesh_index *ix)
+{
+    if (!ix)
+        return;
+    ix->closing = true;
+    sw_mesh_index_clear(ix);
+    mesh_far_gateways_done(ix);
     sw_map_done(&ix->namespaces);
     sw_map_done(&ix->nodes);
+    sw_map_done(&ix->backings);
     sw_map_done(&ix->hosts);
     sw_map_done(&ix->groups);
     sw_map_done(&ix->targets);

@@ -33,6 +33,8 @@ void sw_mesh_index_set(struct sw_mesh_index *ix, enum sw_mesh_kind kind, const s
 /* ns is empty for kinds without namespaces. */
 void sw_mesh_index_del(struct sw_mesh_index *ix, enum sw_mesh_kind kind, struct sw_slice ns,
                        struct sw_slice name);
+/* All objects go; the next flush removes what came of them. */
+void sw_mesh_index_clear(struct sw_mesh_index *ix);
 /* What workloads list of policies may have changed in a namespace; an empty one: in all. */
 void sw_mesh_index_policies_changed(struct sw_mesh_index *ix, struct sw_slice ns);
 
@@ -52,6 +54,8 @@ struct sw_mesh_index_stats {
     size_t service_entries;
     size_t groups; /* of workloads with the same labels */
     size_t texts;
+    size_t held;       /* services that wait for a waypoint */
+    size_t passed;     /* services whose traffic goes past a waypoint that is not there */
     uint64_t computed; /* resources encoded */
     uint64_t emitted;  /* that were different */
 };

@@ -34,9 +34,22 @@ static uint64_t take_gone(struct sw_mesh_index *ix, struct sw_slice name)
     return hash;
 }
 
+/* The value says everything but in which services' split-horizon workloads it counts. */
+static uint64_t hash_of(const struct sw_mesh_change *c)
+{
+    uint64_t h[3] = {sw_hash(c->value.p, c->value.n), c->global, 0};
+
+    if (!c->far && !c->global)
+        return h[0] | 1;
+    h[1] |= c->far ? 2 : 0;
+    for (size_t i = 0; c->far && i < c->far->n_counted; i++)
+        h[2] = h[2] * 31 + sw_hash(c->far->counted[i].p, c->far->counted[i].n);
+    return sw_hash(h, sizeof(h)) | 1;
+}
+
 void mesh_publish(struct sw_mesh_index *ix, uint64_t *slot, const struct sw_mesh_change *c)
 {
-    uint64_t hash = sw_hash(c->value.p, c->value.n) | 1;
+    uint64_t hash = hash_of(c);
 
     if (!*slot)
         *slot = take_gone(ix, c->name);
@@ -61,6 +74,15 @@ void mesh_outs_put(struct sw_mesh_index *ix, mesh_outs *outs, const struct sw_me
 
     mesh_publish(ix, &o.hash, c);
     sw_vec_push(outs, o);
+}
+
+bool mesh_outs_has(const mesh_outs *outs, struct sw_slice name)
+{
+    for (size_t i = 0; i < outs->n; i++) {
+        if (sw_slice_eq_str(name, outs->p[i].name))
+            return true;
+    }
+    return false;
 }
 
 void mesh_outs_retire(struct sw_mesh_index *ix, mesh_outs *outs)

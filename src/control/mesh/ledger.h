@@ -14,6 +14,7 @@ void mesh_retire(struct sw_mesh_index *ix, uint64_t *slot, struct sw_slice name)
 
 /* The same for owners of several. A set is computed anew by retiring all and putting each. */
 void mesh_outs_put(struct sw_mesh_index *ix, mesh_outs *outs, const struct sw_mesh_change *c);
+bool mesh_outs_has(const mesh_outs *outs, struct sw_slice name);
 void mesh_outs_retire(struct sw_mesh_index *ix, mesh_outs *outs);
 
 /* Removes what nobody took over. */

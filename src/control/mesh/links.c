@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/names.h"
+#include "control/mesh/service.h"
 #include "control/mesh/waypoint.h"
 #include "control/mesh/workload.h"
 
@@ -84,6 +85,17 @@ static void mark_hosts(struct sw_mesh_index *ix, struct mesh_svc *s)
 {
     for (size_t i = 0; i < s->n_offers; i++)
         mark(&ix->dirty_hosts, &s->offers[i].host->dirty);
+}
+
+void mesh_mark_host(struct sw_mesh_index *ix, struct sw_slice key)
+{
+    struct sw_slice host = key;
+    struct mesh_host *h;
+
+    (void)sw_slice_cut(&host, '/');
+    h = sw_map_get(&ix->hosts, host);
+    if (h)
+        mark(&ix->dirty_hosts, &h->dirty);
 }
 
 static void mark_entry(struct sw_mesh_index *ix, struct mesh_svc *s)
@@ -174,6 +186,17 @@ static bool selects(const struct mesh_svc *s, const struct mesh_group *g)
     return s->selector && mesh_labels_within(s->selector, g->labels);
 }
 
+/* Of a Service only those that name it, not all of its namespace: there may be a slice for each. */
+static void mark_slices(struct sw_mesh_index *ix, const struct mesh_svc *s)
+{
+    struct mesh_backing *b = s->entry ? NULL : sw_map_get(&ix->backings, s->key);
+
+    if (!b)
+        return;
+    SW_LIST_FOREACH (l, &b->slices)
+        mark(&ix->dirty_slices, &SW_CONTAINER_OF(l, struct mesh_slice, in_backing)->dirty);
+}
+
 void mesh_mark_service(struct sw_mesh_index *ix, struct mesh_svc *s)
 {
     SW_LIST_FOREACH (l_g, &s->ns->groups) {
@@ -182,12 +205,7 @@ void mesh_mark_service(struct sw_mesh_index *ix, struct mesh_svc *s)
         if (selects(s, g))
             mark(&ix->dirty_groups, &g->dirty);
     }
-    SW_LIST_FOREACH (l_sl, &s->ns->slices) {
-        struct mesh_slice *sl = SW_CONTAINER_OF(l_sl, struct mesh_slice, in_ns);
-
-        if (!s->entry && sw_slice_eq(mesh_str(sl->service), s->name))
-            mark(&ix->dirty_slices, &sl->dirty);
-    }
+    mark_slices(ix, s);
     mark_entry(ix, s);
 }
 
@@ -352,6 +370,7 @@ static void unlink_service(struct sw_mesh_index *ix, struct mesh_svc *s)
         }
     }
     for (size_t i = 0; i < s->n_offers; i++) {
+        mesh_offer_leave(ix, &s->offers[i]);
         mesh_retire(ix, &s->offers[i].emitted, s->offers[i].key);
         host_leave(ix, &s->offers[i]);
     }
@@ -391,13 +410,37 @@ void mesh_drop_service(struct sw_mesh_index *ix, bool entry, struct sw_slice key
 
 struct mesh_svc *mesh_slice_service(const struct sw_mesh_index *ix, const struct mesh_slice *s)
 {
-    char key[KEY_MAX];
-    int n = snprintf(key, sizeof(key), "%.*s/%.*s", SW_SLICE_ARG(mesh_str(s->ns->name)),
-                     SW_SLICE_ARG(mesh_str(s->service)));
+    return sw_map_get(&ix->services, s->backing->key);
+}
 
-    if (n < 0 || (size_t)n >= sizeof(key))
-        return NULL;
-    return sw_map_get(&ix->services, sw_slice(key, (size_t)n));
+static void backing_join(struct sw_mesh_index *ix, struct mesh_slice *s)
+{
+    char *key = sw_asprintf("%.*s/%.*s", SW_SLICE_ARG(mesh_str(s->ns->name)),
+                            SW_SLICE_ARG(mesh_str(s->service)));
+    struct mesh_backing *b = sw_map_get(&ix->backings, sw_slice_str(key));
+
+    if (b) {
+        sw_free(key);
+    } else {
+        b = SW_NEW(struct mesh_backing);
+        b->key = sw_slice_str(key);
+        sw_list_init(&b->slices);
+        (void)sw_map_put(&ix->backings, b->key, b);
+    }
+    s->backing = b;
+    sw_list_push_back(&b->slices, &s->in_backing);
+}
+
+static void backing_leave(struct sw_mesh_index *ix, struct mesh_slice *s)
+{
+    struct mesh_backing *b = s->backing;
+
+    sw_list_unlink(&s->in_backing);
+    if (!sw_list_empty(&b->slices))
+        return;
+    (void)sw_map_del(&ix->backings, b->key);
+    sw_slice_free(&b->key);
+    sw_free(b);
 }
 
 static void target_leave(struct sw_mesh_index *ix, struct mesh_target *t,
@@ -478,6 +521,7 @@ static void unlink_slice(struct sw_mesh_index *ix, struct mesh_slice *s)
     mesh_outs_retire(ix, &s->outs);
     sw_list_unlink(&s->dirty);
     sw_list_unlink(&s->in_ns);
+    backing_leave(ix, s);
     mesh_slice_free(ix, s);
     mesh_ns_release(ix, ns);
 }
@@ -486,6 +530,7 @@ void mesh_put_slice(struct sw_mesh_index *ix, struct mesh_slice *s, struct sw_sl
 {
     s->ns = mesh_ns_get(ix, ns);
     sw_list_push_back(&s->ns->slices, &s->in_ns);
+    backing_join(ix, s);
     mesh_drop_slice(ix, s->key);
     (void)sw_map_put(&ix->slices, s->key, s);
     mark(&ix->dirty_slices, &s->dirty);

@@ -23,6 +23,8 @@ void mesh_mark_policies(struct sw_mesh_index *ix, struct mesh_ns *ns);
 void mesh_mark_all(struct sw_mesh_index *ix);
 /* What is bound to the waypoint, wants to be, or is an instance of it. */
 void mesh_mark_gateway(struct sw_mesh_index *ix, const struct mesh_gateway *g);
+/* The services of a host name; key: "namespace/hostname" of one of them. */
+void mesh_mark_host(struct sw_mesh_index *ix, struct sw_slice key);
 /* What depends on a service whose offers won or lost. */
 void mesh_mark_service(struct sw_mesh_index *ix, struct mesh_svc *s);
 

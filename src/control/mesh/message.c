@@ -5,6 +5,7 @@
 #include <proto/workload.pb-c.h>
 
 #include "control/mesh/names.h"
+#include "control/mesh/netgw.h"
 #include "proto/pb.h"
 
 static ProtobufCBinaryData ip_bytes(const struct sw_ip *ip)
@@ -45,20 +46,33 @@ Sw__MeshGatewayAddress *mesh_msg_waypoint(const struct sw_mesh_index *ix, struct
                          : by_ip(a, mesh_str(ix->network), &g->ip);
 }
 
+Sw__MeshGatewayAddress *mesh_msg_missing(const struct sw_mesh_index *ix, struct sw_arena *a,
+                                         struct sw_slice key)
+{
+    struct sw_slice name = key;
+    struct sw_slice ns = sw_slice_cut(&name, '/');
+
+    return by_hostname(
+        a, ns,
+        sw_slice_str(sw_arena_printf(a, "%.*s.%.*s.svc.%.*s", SW_SLICE_ARG(name), SW_SLICE_ARG(ns),
+                                     SW_SLICE_ARG(ix->conf.domain))));
+}
+
+Sw__MeshGatewayAddress *mesh_msg_netgw(struct sw_arena *a, const struct mesh_netgw *g)
+{
+    Sw__MeshGatewayAddress *m =
+        g->ip.family ? by_ip(a, g->network, &g->ip) : by_hostname(a, g->gateway->ns, g->address);
+
+    m->hbone_mtls_port = g->port;
+    return m;
+}
+
 Sw__MeshGatewayAddress *mesh_msg_network_gateway(const struct sw_mesh_index *ix, struct sw_arena *a,
                                                  struct sw_slice network)
 {
-    for (size_t i = 0; i < ix->netgws.n; i++) {
-        const struct mesh_netgw *g = &ix->netgws.p[i];
-        Sw__MeshGatewayAddress *m;
+    const struct mesh_netgw *g = mesh_netgw_first(ix, network);
 
-        if (!sw_slice_eq(g->network, network))
-            continue;
-        m = g->ip.family ? by_ip(a, network, &g->ip) : by_hostname(a, g->gateway->ns, g->address);
-        m->hbone_mtls_port = g->port;
-        return m;
-    }
-    return NULL;
+    return g ? mesh_msg_netgw(a, g) : NULL;
 }
 
 Sw__MeshLocality *mesh_msg_locality(struct sw_arena *a, const struct mesh_locality *l)

@@ -10,8 +10,15 @@ struct Sw__MeshServicePorts;
 struct Sw__MeshWorkload;
 struct Sw__UInt32Value;
 
+/*
+ * A waypoint that is not there, by the name that its Service will have: nodes refuse connections to
+ * what is bound to it. key: "namespace/name".
+ */
+struct Sw__MeshGatewayAddress *mesh_msg_missing(const struct sw_mesh_index *ix, struct sw_arena *a,
+                                                struct sw_slice key);
 struct Sw__MeshGatewayAddress *mesh_msg_waypoint(const struct sw_mesh_index *ix, struct sw_arena *a,
                                                  const struct mesh_gateway *g);
+struct Sw__MeshGatewayAddress *mesh_msg_netgw(struct sw_arena *a, const struct mesh_netgw *g);
 /* How a network is reached; NULL: directly. */
 struct Sw__MeshGatewayAddress *mesh_msg_network_gateway(const struct sw_mesh_index *ix,
                                                         struct sw_arena *a,

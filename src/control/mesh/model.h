@@ -134,6 +134,14 @@ struct mesh_endpoint {
     struct mesh_text *ports;
 };
 
+/* A service that asks for a waypoint that it does not get. */
+enum mesh_missing {
+    MESH_MISSING_NONE,
+    MESH_MISSING_PASSED, /* traffic goes past it */
+    MESH_MISSING_HELD,   /* traffic is refused */
+    MESH_MISSING_STATES,
+};
+
 /* One host of a service. */
 struct mesh_offer {
     struct mesh_svc *of;
@@ -143,6 +151,7 @@ struct mesh_offer {
     size_t n_addresses;
     bool won; /* not hidden by another service of this host in its namespace */
     bool canonical;
+    enum mesh_missing missing;
     uint64_t emitted;
 };
 
@@ -165,6 +174,7 @@ struct mesh_svc {
     enum mesh_distribution distribution;
     uint64_t shape; /* hash of what endpoints take from here */
     bool entry;
+    bool global;          /* as of the last renewal of its hosts */
     bool gateway_managed; /* a waypoint's or east-west gateway's own */
     /* Services */
     bool local_only; /* internalTrafficPolicy: Local */
@@ -197,10 +207,18 @@ struct mesh_foreign {
     bool ready;
 };
 
+/* The slices of one Service, which need not exist. */
+struct mesh_backing {
+    struct sw_slice key;   /* "namespace/name" of the Service, owned */
+    struct sw_list slices; /* mesh_slice.in_backing; never empty */
+};
+
 struct mesh_slice {
     struct sw_list in_ns;
+    struct sw_list in_backing;
     struct sw_list dirty;
     struct mesh_ns *ns;
+    struct mesh_backing *backing;
     struct mesh_text *service; /* name */
     struct mesh_text *ports;
     char *pods; /* owned: of each that is an endpoint uid hash, length, name */
@@ -234,6 +252,7 @@ struct mesh_listener {
     uint16_t port;
     bool hbone;
     bool proxy;
+    bool terminates; /* TLS */
     enum mesh_from from;
     struct sw_label_selector selector;
 };
@@ -248,6 +267,8 @@ struct mesh_gateway {
     struct sw_slice binding; /* annotation; p == NULL: not set */
     struct sw_slice network; /* label; p == NULL: not set */
     struct sw_slice account;
+    struct mesh_locality locality;
+    struct sw_slice far; /* "cluster/namespace/name" where it is another's; p == NULL: our own */
     struct mesh_listener *listeners;
     size_t n_listeners;
     struct sw_slice hostname;      /* first of the status; empty: none */
@@ -282,9 +303,11 @@ struct sw_mesh_index {
     struct sw_map services;
     struct sw_map service_entries;
     struct sw_map slices;
+    struct sw_map backings; /* mesh_backing by key */
     struct sw_map hosts;
     struct sw_map groups;
     struct sw_map gateways;
+    struct sw_map far_gateways; /* of other clusters, that lead into their networks */
     struct sw_map classes;
     struct sw_map targets;
     struct sw_map gone;            /* name -> mesh_out: was emitted, and nobody has it now */
@@ -297,11 +320,13 @@ struct sw_mesh_index {
     bool dirty_networks;
     bool closing; /* nothing is remembered any more */
     struct mesh_text *network;
-    SW_VEC(struct mesh_netgw) netgws;
+    SW_VEC(struct mesh_netgw) netgws; /* by network; within one the preferred first */
+    uint64_t netgws_renewed;
     mesh_outs netgw_outs;
     struct sw_arena tmp; /* of one resource */
     sw_mesh_emit_fn emit;
     void *emit_arg;
     uint64_t computed;
     uint64_t emitted;
+    size_t missing[MESH_MISSING_STATES]; /* offers in each; the first does not count */
 };

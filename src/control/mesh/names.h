@@ -24,10 +24,16 @@
 #define MESH_CANARY_NS        "istio.io/use-waypoint-canary-namespace"
 #define MESH_CANARY_WEIGHT    "istio.io/use-waypoint-canary-weight"
 #define MESH_INGRESS_WAYPOINT "istio.io/ingress-use-waypoint"
+/* Ours, on a Namespace: traffic waits for the waypoint rather than going past it. */
+#define MESH_HOLD "spanwire.dev/hold-for-waypoint"
+
 #define MESH_WAYPOINT_FOR     "istio.io/waypoint-for"
 #define MESH_INBOUND_BINDING  "ambient.istio.io/waypoint-inbound-binding"
 #define MESH_DISTRIBUTION     "networking.istio.io/traffic-distribution"
 #define MESH_CONNECT_STRATEGY "istio.io/connect-strategy"
 #define MESH_AUTOALLOCATE     "networking.istio.io/enable-autoallocate-ip"
+
+#define MESH_CLASS_REMOTE    "istio-remote"
+#define MESH_CLASS_EAST_WEST "istio-east-west"
 
 enum { MESH_HBONE_PORT = 15008 };

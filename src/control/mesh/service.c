@@ -7,6 +7,7 @@
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
 #include "control/mesh/read/distribution.h"
+#include "control/mesh/scope.h"
 #include "control/mesh/waypoint.h"
 #include "proto/pb.h"
 
@@ -23,8 +24,24 @@ static bool beats(const struct mesh_offer *x, const struct mesh_offer *y)
     return d ? d < 0 : sw_slice_cmp(x->of->key, y->of->key) < 0;
 }
 
-static bool wins(const struct mesh_host *h, const struct mesh_offer *o)
+/*
+ * Of another cluster only what both sides call GLOBAL counts, and the Services of its waypoints
+ * where we have none of that name.
+ */
+static bool is_seen(const struct sw_mesh_index *ix, const struct mesh_offer *o)
 {
+    const struct mesh_offer *ours = ix->conf.home ? mesh_offer_find(ix->conf.home, o->key) : NULL;
+
+    if (!ix->conf.home)
+        return true;
+    return ours ? ours->of->global && o->of->global : o->of->global || o->of->gateway_managed;
+}
+
+static bool wins(const struct sw_mesh_index *ix, const struct mesh_host *h,
+                 const struct mesh_offer *o)
+{
+    if (!is_seen(ix, o))
+        return false;
     for (size_t i = 0; i < h->offers.n; i++) {
         const struct mesh_offer *other = h->offers.p[i];
 
@@ -43,12 +60,27 @@ static const struct mesh_offer *canonical_of(const struct sw_mesh_index *ix,
     for (size_t i = 0; i < h->offers.n; i++) {
         const struct mesh_offer *o = h->offers.p[i];
 
-        if (o->of->entry && ix->conf.visibility == SW_MESH_VISIBILITY_NAMESPACE)
+        if ((o->of->entry && ix->conf.visibility == SW_MESH_VISIBILITY_NAMESPACE) ||
+            !is_seen(ix, o))
             continue;
         if (!best || beats(o, best))
             best = o;
     }
     return best;
+}
+
+struct mesh_offer *mesh_offer_find(const struct sw_mesh_index *ix, struct sw_slice key)
+{
+    struct sw_slice host = key;
+    const struct mesh_host *h;
+
+    (void)sw_slice_cut(&host, '/');
+    h = host.p ? sw_map_get(&ix->hosts, host) : NULL;
+    for (size_t i = 0; h && i < h->offers.n; i++) {
+        if (h->offers.p[i]->won && sw_slice_eq(h->offers.p[i]->key, key))
+            return h->offers.p[i];
+    }
+    return NULL;
 }
 
 /* ---- the resource ---- */
@@ -132,11 +164,30 @@ static Sw__MeshWeightedWaypoint *weighted(const struct sw_mesh_index *ix, struct
     return m;
 }
 
-static void put_waypoint(const struct sw_mesh_index *ix, Sw__MeshService *m,
-                         const struct mesh_svc *s, struct sw_arena *a)
+/* How many services ask for a waypoint that there is not. */
+static void count_missing(struct sw_mesh_index *ix, struct mesh_offer *o, enum mesh_missing now)
 {
-    const struct mesh_binding b = mesh_bind_service(ix, s, a);
+    ix->missing[o->missing]--;
+    ix->missing[now]++;
+    o->missing = now;
+}
 
+void mesh_offer_leave(struct sw_mesh_index *ix, struct mesh_offer *o)
+{
+    count_missing(ix, o, MESH_MISSING_NONE);
+}
+
+static void put_waypoint(struct sw_mesh_index *ix, Sw__MeshService *m, struct mesh_offer *o,
+                         struct sw_arena *a)
+{
+    const struct mesh_binding b = mesh_bind_service(ix, o->of, a);
+
+    count_missing(ix, o,
+                  b.held               ? MESH_MISSING_HELD
+                  : b.key.n && b.error ? MESH_MISSING_PASSED
+                                       : MESH_MISSING_NONE);
+    if (b.held)
+        m->waypoint = mesh_msg_missing(ix, a, b.key);
     if (!b.waypoint)
         return;
     m->waypoint = mesh_msg_waypoint(ix, a, b.waypoint);
@@ -180,17 +231,12 @@ static void put_sans(Sw__MeshService *m, const struct mesh_svc *s, struct sw_are
         m->subject_alt_names[m->n_subject_alt_names++] = SW_PB_BYTES(s->sans[i]);
 }
 
-static void emit(struct sw_mesh_index *ix, struct mesh_offer *o)
+Sw__MeshService *mesh_service_message(struct sw_mesh_index *ix, struct mesh_offer *o,
+                                      struct sw_arena *a)
 {
-    struct sw_arena *a = &ix->tmp;
     const struct mesh_svc *s = o->of;
-    Sw__MeshAddress m = SW__MESH_ADDRESS__INIT;
     Sw__MeshService *v = SW_PB_NEW(a, Sw__MeshService, sw__mesh_service);
-    struct sw_mesh_change c = {.name = o->key};
-    struct sw_slice *aliases;
 
-    m.type_case = SW__MESH_ADDRESS__TYPE_SERVICE;
-    m.service = v;
     v->name = SW_PB_BYTES(s->name);
     v->namespace_ = SW_PB_BYTES(mesh_str(s->ns->name));
     v->hostname = SW_PB_BYTES(mesh_str(o->host->name));
@@ -201,30 +247,63 @@ static void emit(struct sw_mesh_index *ix, struct mesh_offer *o)
     put_addresses(ix, v, o, a);
     put_ports(v, s, a);
     put_sans(v, s, a);
-    put_waypoint(ix, v, s, a);
+    put_waypoint(ix, v, o, a);
     v->load_balancing = balancing_of(s, a);
+    return v;
+}
+
+struct sw_mesh_change mesh_service_change(struct sw_arena *a, struct sw_slice key,
+                                          Sw__MeshService *v)
+{
+    Sw__MeshAddress m = SW__MESH_ADDRESS__INIT;
+    struct sw_mesh_change c = {.name = key};
+    struct sw_slice *aliases;
+
+    m.type_case = SW__MESH_ADDRESS__TYPE_SERVICE;
+    m.service = v;
     c.n_aliases = put_aliases(a, v, &aliases);
     c.aliases = aliases;
     c.value = sw_pb_pack(a, &m.base);
+    return c;
+}
+
+static void emit(struct sw_mesh_index *ix, struct mesh_offer *o)
+{
+    struct sw_mesh_change c =
+        mesh_service_change(&ix->tmp, o->key, mesh_service_message(ix, o, &ix->tmp));
+
+    c.global = o->of->global;
     mesh_publish(ix, &o->emitted, &c);
 }
 
 void mesh_host_renew(struct sw_mesh_index *ix, struct mesh_host *h,
                      void (*flipped)(struct sw_mesh_index *ix, struct mesh_svc *s))
 {
-    const struct mesh_offer *canonical = canonical_of(ix, h);
+    const struct mesh_offer *canonical;
 
     for (size_t i = 0; i < h->offers.n; i++) {
+        struct mesh_svc *s = h->offers.p[i]->of;
+        bool global = mesh_is_global(ix, s);
+
+        if (global != s->global) {
+            s->global = global;
+            flipped(ix, s);
+        }
+    }
+    canonical = canonical_of(ix, h);
+    for (size_t i = 0; i < h->offers.n; i++) {
         struct mesh_offer *o = h->offers.p[i];
-        bool won = wins(h, o);
+        bool won = wins(ix, h, o);
 
         o->canonical = o == canonical;
         if (won != o->won) {
             o->won = won;
             flipped(ix, o->of);
         }
-        if (!won)
+        if (!won) {
+            mesh_offer_leave(ix, o);
             mesh_retire(ix, &o->emitted, o->key);
+        }
     }
     /* After the losers, whose names the winners take over. */
     for (size_t i = 0; i < h->offers.n; i++) {

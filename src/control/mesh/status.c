@@ -150,6 +150,21 @@ static void add_bound(struct set *s, const struct mesh_binding *b, const char *t
                         ingress_text(b), canary));
 }
 
+/* What a missing waypoint means for traffic: no condition says it. */
+static void notice_missing(struct sw_output *out, size_t kind, const struct sw_kube_obj *o,
+                           const struct mesh_binding *b)
+{
+    if (!b->key.n || b->waypoint)
+        return;
+    sw_out_notice(out, kind, o, b->held ? "WaypointHoldsTraffic" : "WaypointBypassed",
+                  sw_slice_str(sw_arena_printf(
+                      sw_out_arena(out),
+                      b->held ? "connections are refused until waypoint %.*s is ready"
+                              : "connections bypass waypoint %.*s and its policies; label the "
+                                "namespace " MESH_HOLD "=true to refuse them instead",
+                      SW_SLICE_ARG(b->key))));
+}
+
 static void add_entry(struct set *s, const struct mesh_svc *e, const struct mesh_binding *b,
                       enum sw_mesh_visibility visibility)
 {
@@ -226,6 +241,7 @@ static void services(const struct sw_view *v, const struct sw_mesh_status_conf *
             const struct mesh_binding b = mesh_bind_service(ix, svc, a);
 
             add_bound(&s, &b, "service");
+            notice_missing(out, kind, o, &b);
             if (entry)
                 add_entry(&s, svc, &b, conf->mesh.visibility);
         }

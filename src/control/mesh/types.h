@@ -9,6 +9,7 @@
 #include "base/slice.h"
 #include "control/mesh/policy/model.h"
 #include "io/addr.h"
+#include "kube/select/selector.h"
 
 enum sw_mesh_kind {
     SW_MESH_NAMESPACE,
@@ -44,16 +45,38 @@ struct sw_mesh_subject {
 typedef struct sw_slice (*sw_mesh_policies_fn)(void *arg, const struct sw_mesh_subject *of,
                                                struct sw_arena *a);
 
+/* Services that other clusters and networks see too: both selectors match. */
+struct sw_mesh_scope {
+    struct sw_label_selector services;
+    struct sw_label_selector namespaces;
+};
+
+struct sw_mesh_index;
+
 /* Texts are borrowed and must outlive the index. */
 struct sw_mesh_conf {
     struct sw_slice cluster;      /* [Kubernetes] */
     struct sw_slice trust_domain; /* [cluster.local] */
     struct sw_slice domain;       /* of Services [cluster.local] */
     struct sw_slice root_ns;      /* whose label names the network [istio-system] */
+    struct sw_slice network;      /* where no label does */
     struct sw_slice revision;     /* of the Istio kinds that are read; empty: all */
     enum sw_mesh_visibility visibility;
     sw_mesh_policies_fn policies; /* NULL: none */
     void *policies_arg;
+    const struct sw_mesh_scope *scopes; /* GLOBAL is what one of them selects; others are LOCAL */
+    size_t n_scopes;
+    struct sw_mesh_index *home; /* of the mesh's own cluster; NULL: this is it */
+};
+
+/* What is to be known of a workload that is on another network than the own cluster. */
+struct sw_mesh_far {
+    struct sw_slice network;
+    struct sw_slice identity; /* empty: none */
+    uint32_t weight;          /* 0: not healthy */
+    /* GLOBAL services, in whose split-horizon workloads it counts; not among its own any more. */
+    const struct sw_slice *counted;
+    size_t n_counted;
 };
 
 /* One resource that is new, different or gone (value.p == NULL). Borrowed during the call. */
@@ -65,6 +88,8 @@ struct sw_mesh_change {
     struct sw_slice node;
     const struct sw_slice *services; /* keys of those whose endpoint a workload is */
     size_t n_services;
+    const struct sw_mesh_far *far; /* of workloads; NULL: on the network of the own cluster */
+    bool global;                   /* of services */
 };
 typedef void (*sw_mesh_emit_fn)(void *arg, const struct sw_mesh_change *c);
 

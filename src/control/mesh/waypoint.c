@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "control/mesh/names.h"
+#include "control/mesh/scope.h"
 
 /* Where a reference was found, and what it says. */
 struct ref {
@@ -85,17 +86,6 @@ static const struct mesh_listener *listener_of(const struct sw_mesh_index *ix,
     return NULL;
 }
 
-static bool selects(const struct mesh_listener *l, const struct mesh_ns *ns, struct sw_arena *a)
-{
-    struct sw_json *labels = sw_json_new_object(a);
-    struct sw_slice rest = mesh_str(ns->labels);
-    struct sw_mesh_label pair;
-
-    while (mesh_labels_next(&rest, &pair))
-        sw_json_set(a, labels, pair.key, sw_json_new_string(a, pair.value));
-    return sw_label_selector_match(&l->selector, labels);
-}
-
 static bool may_attach(const struct sw_mesh_index *ix, const struct mesh_gateway *g,
                        const struct mesh_ns *ns, struct sw_arena *a)
 {
@@ -105,7 +95,7 @@ static bool may_attach(const struct sw_mesh_index *ix, const struct mesh_gateway
     case MESH_FROM_ALL:
         return true;
     case MESH_FROM_SELECTOR:
-        return selects(l, ns, a);
+        return mesh_labels_match(a, &l->selector, ns->labels);
     case MESH_FROM_SAME:
         break;
     }
@@ -145,6 +135,23 @@ static enum mesh_bind_error look_up(const struct sw_mesh_index *ix, struct sw_sl
     return MESH_BIND_OK;
 }
 
+static bool is_true(struct sw_slice s)
+{
+    static const char *const words[] = {"1", "t", "T", "true", "TRUE", "True"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
+        if (sw_slice_eq_str(s, words[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_held(const struct mesh_ns *ns, enum mesh_bind_error e)
+{
+    return (e == MESH_BIND_NOT_READY || e == MESH_BIND_DENIED) &&
+           is_true(mesh_labels_get(ns->labels, MESH_HOLD));
+}
+
 /* ---- services ---- */
 
 static void bind_canary(const struct sw_mesh_index *ix, const struct mesh_ns *ns,
@@ -167,17 +174,6 @@ static void bind_canary(const struct sw_mesh_index *ix, const struct mesh_ns *ns
     b->canary_error = look_up(ix, b->canary_key, ns, "service", a, &b->canary);
     if (b->canary)
         b->weight = (uint32_t)percent;
-}
-
-static bool is_true(struct sw_slice s)
-{
-    static const char *const words[] = {"1", "t", "T", "true", "TRUE", "True"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
-        if (sw_slice_eq_str(s, words[i]))
-            return true;
-    }
-    return false;
 }
 
 static void read_ingress(const struct mesh_svc *s, struct mesh_binding *b)
@@ -217,6 +213,7 @@ struct mesh_binding mesh_bind_service(const struct sw_mesh_index *ix, const stru
         b.waypoint = NULL;
         b.error = MESH_BIND_CROSS_NS;
     }
+    b.held = is_held(s->ns, b.error);
     if (!b.waypoint)
         return b;
     read_ingress(s, &b);
@@ -246,6 +243,7 @@ struct mesh_binding mesh_bind_workload(const struct sw_mesh_index *ix, const str
         b.error = MESH_BIND_OK;
         b.key = sw_slice(NULL, 0);
     }
+    b.held = is_held(ns, b.error);
     return b;
 }
 

@@ -18,8 +18,9 @@ struct mesh_binding {
     const struct mesh_gateway *waypoint; /* NULL: none */
     enum mesh_bind_error error;          /* why there is none, though one is asked for */
     struct sw_slice key;                 /* "namespace/name" of the one asked for; empty: none is */
-    const struct mesh_gateway *canary;   /* NULL: none */
-    uint32_t weight;                     /* percent of the canary */
+    bool held;                         /* no waypoint, and the namespace wants no traffic past it */
+    const struct mesh_gateway *canary; /* NULL: none */
+    uint32_t weight;                   /* percent of the canary */
     enum mesh_bind_error canary_error;
     struct sw_slice canary_key;
     bool ingress;      /* gateways go through the waypoint too */

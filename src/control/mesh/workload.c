@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "control/mesh/far.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
 #include "control/mesh/read/ports.h"
@@ -87,6 +88,8 @@ static struct shared shared_of(const struct sw_mesh_index *ix, const struct mesh
         if (b.waypoint) {
             s.waypoint_key = b.waypoint->key;
             s.waypoint = mesh_msg_waypoint(ix, a, b.waypoint);
+        } else if (b.held) {
+            s.waypoint = mesh_msg_missing(ix, a, b.key);
         }
     }
     return s;
@@ -115,6 +118,7 @@ bool mesh_group_renew(struct sw_mesh_index *ix, struct mesh_group *g)
     for (uint32_t i = 0; i < g->n_offers; i++) {
         mix(&h, g->offers[i]->key.p, g->offers[i]->key.n);
         mix(&h, &g->offers[i]->of->shape, sizeof(g->offers[i]->of->shape));
+        mix(&h, &g->offers[i]->of->global, sizeof(g->offers[i]->of->global));
     }
     mix(&h, mesh_str(g->policies).p, mesh_str(g->policies).n);
     if (s.waypoint) {
@@ -244,6 +248,7 @@ void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
 {
     Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
     const struct shared s = shared_of(ix, w->group, &ix->tmp);
+    const struct sw_mesh_far *far;
     struct sw_mesh_change c;
 
     put_facts(ix, m, w);
@@ -256,7 +261,9 @@ void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
     m->waypoint = s.waypoint;
     m->application_tunnel = s.tunnel;
     m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));
+    far = mesh_far_take(ix, m);
     c = mesh_msg_change(&ix->tmp, m);
+    c.far = far;
     mesh_publish(ix, &w->emitted, &c);
 }
 

@@ -155,6 +155,22 @@ static bool is_connect_proxy(const struct sw_gw_cluster_spec *spec)
             sw_slice_eq_str(spec->name, "spanwire-connect-proxy-udp"));
 }
 
+/*
+ * An Import's: data planes of links, whose addresses only the control plane writes (slices of the
+ * system namespace). "import/", four names and a hash: what objects of tenants make has fewer parts
+ * or another first one.
+ */
+static bool is_import(const struct sw_gw_cluster_spec *spec)
+{
+    size_t parts = 1;
+
+    for (size_t i = 0; i < spec->name.n; i++)
+        parts += spec->name.p[i] == '/';
+    return spec->discovery == SW_GW_EDS && parts == 6 &&
+           sw_slice_has_prefix(spec->name, SW_SLICE_LIT("import/")) &&
+           sw_slice_has_prefix(spec->name, spec->eds_name);
+}
+
 static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_slice bytes,
                            struct sw_gw_build *b)
 {
@@ -167,7 +183,7 @@ static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw
         (void)sw_gw_tls_unref(tls);
         return SW_EINVAL;
     }
-    spec->egress = is_connect_proxy(spec) ? NULL : s->o.egress;
+    spec->egress = is_connect_proxy(spec) || is_import(spec) ? NULL : s->o.egress;
     m = load_members(s, spec, inline_members, r->cluster ? r->cluster->members : NULL, b->err);
     if (!m || b->missing) {
         (void)sw_gw_members_unref(m);
@@ -245,8 +261,8 @@ static void recompile(struct sw_gw_store *s, struct sw_gw_res *r, bool give_up)
 }
 
 /*
- * Who uses a name is looked at once all of an update is there: a listener with a hundred
- * certificates that come together is compiled once.
+ * Users of a name are built once all of an update is there: a listener with a hundred certificates
+ * that come together is compiled once.
  */
 static void mark_users(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
@@ -305,7 +321,7 @@ static void res_free(struct sw_gw_store *s, struct sw_gw_res *r)
     sw_free(r);
 }
 
-/* Checks what has no object of its own: an assignment for nobody yet, a secret. */
+/* Checks what has no object of its own: an assignment that no cluster uses yet, a secret. */
 static int check(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice bytes,
                  struct sw_err *err)
 {
@@ -391,7 +407,7 @@ static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
     struct sw_gw_res *r = sw_gw_store_find(s, t, name);
 
     if (!r) {
-        /* The server says there is no such thing: whoever waits for it need not. */
+        /* The server says there is no such resource: its users need not wait for it. */
         if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_ROUTES) {
             const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
 
@@ -403,7 +419,7 @@ static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
         return;
     }
     if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_SECRET) {
-        /* Those who use it go on with what they have; a new version of theirs will wait. */
+        /* Its users keep the version they have; a new version of theirs will wait for it. */
         (void)sw_map_del(&s->res[t], r->name);
         res_free(s, r);
         return;

@@ -81,7 +81,7 @@ struct sw_grpc_ops {
     void (*on_drain)(struct sw_grpc_call *c, void *arg);
     /*
      * Over, exactly once and last; c is gone when it returns. Client: the server's status, or one
-     * of our own (UNAVAILABLE: connection lost). Server: OK when all was said, else CANCELLED.
+     * of our own (UNAVAILABLE: connection lost). Server: OK when all was sent, else CANCELLED.
      */
     void (*on_done)(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
                     void *arg);
@@ -119,7 +119,7 @@ struct sw_grpc_method {
      */
     void (*unary)(struct sw_grpc_call *c, struct sw_slice msg, void *arg);
     void *arg;
-    bool judges; /* 'open' decides who may call: the server's 'allow' is not asked */
+    bool judges; /* 'open' authorises the call: the server's 'allow' is not called */
 };
 
 /* Zero in a field means the default in brackets. */
@@ -127,21 +127,31 @@ struct sw_grpc_server_opts {
     const char *scope;        /* log scope, static ["grpc"] */
     struct sw_tls_cred *cred; /* NULL: plain HTTP/2; a reference is taken */
     size_t max_conns;         /* [1024] */
+    uint32_t conn_calls;      /* of one connection at once [128] */
     size_t max_calls;         /* over all connections [4096] */
     size_t max_message;       /* of a request [4 MiB] */
     size_t max_in;            /* half-received messages of all calls [256 MiB] */
     size_t max_queue;         /* of a call [64 MiB] */
-    /* Before any method: SW_OK or why not (UNAUTHENTICATED). NULL: everybody. */
+    /* Before any method: SW_OK or why not (UNAUTHENTICATED). NULL: every client is allowed. */
     int (*allow)(void *arg, const struct sw_grpc_request *req, struct sw_err *err);
     void *arg;
 };
 
 SW_NODISCARD struct sw_grpc_server *sw_grpc_server_new(struct sw_loop *l,
                                                        const struct sw_grpc_server_opts *o);
-/* Calls hear on_done. NULL is fine. Not from a callback. */
+/* Calls get on_done. NULL is fine. Not from a callback. */
 void sw_grpc_server_free(struct sw_grpc_server *s);
 /* methods are copied, paths borrowed; may be called several times. */
 void sw_grpc_server_methods(struct sw_grpc_server *s, const struct sw_grpc_method *m, size_t n);
+/*
+ * Takes requests that are not gRPC by their content type (any method), instead of refusing them: fn
+ * owns the stream (sw_h2stream_own) or answers it. The server's 'allow' is not called. One at a
+ * time; NULL: none.
+ */
+void sw_grpc_server_plain(struct sw_grpc_server *s,
+                          void (*fn)(struct sw_h2stream *st, const struct sw_h2_head *head,
+                                     void *arg),
+                          void *arg);
 SW_NODISCARD int sw_grpc_server_listen(struct sw_grpc_server *s, const struct sw_addr *at,
                                        struct sw_addr *ret_bound, struct sw_err *err);
 /* Serves an already connected descriptor, which it takes over. */
@@ -177,7 +187,7 @@ struct sw_grpc_client_opts {
     struct sw_slice authority; /* to send [host and port]; copied */
     sw_tls_leaf_cb leaf_ok;    /* judges the certificate instead of tls_name; see tls/tls.h */
     void *leaf_arg;            /* borrowed */
-    bool insecure_skip;        /* believe any chain; leaf_ok is still asked */
+    bool insecure_skip;        /* accept any chain; leaf_ok is still called */
     const struct sw_h2_header *headers; /* metadata sent with every call, lower case; copied */
     size_t n_headers;                   /* at most SW_GRPC_METADATA_MAX */
     size_t max_message;                 /* of a response [4 MiB] */
@@ -189,7 +199,7 @@ struct sw_grpc_client_opts {
 /* One server, one connection, opened by the first call. NULL with SW_EINVAL. */
 SW_NODISCARD struct sw_grpc_client *
 sw_grpc_client_new(struct sw_loop *l, const struct sw_grpc_client_opts *o, struct sw_err *err);
-/* Calls hear on_done. NULL is fine. Not from a callback. */
+/* Calls get on_done. NULL is fine. Not from a callback. */
 void sw_grpc_client_free(struct sw_grpc_client *c);
 void sw_grpc_client_set_cred(struct sw_grpc_client *c, struct sw_tls_cred *cred);
 

@@ -8,29 +8,15 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/grpc/grpc_int.h"
-#include "io/resolver.h"
-#include "io/sock.h"
-#include "tls/cert/cred.h"
+#include "http/h2origin.h"
 
 struct sw_grpc_client {
-    struct sw_loop *loop; /* borrowed */
+    struct sw_h2origin origin;
     struct sw_grpc_client_opts o;
-    char *host;
-    char *tls_name;
-    char *authority;
-    struct sw_arena arena;  /* of o.headers */
-    struct sw_h2conn *conn; /* NULL: none */
-    bool open;
+    struct sw_arena arena; /* of o.headers */
     struct sw_list calls;
-    struct sw_resolve *resolve;
-    struct sw_addr addrs[SW_RESOLVE_MAX];
-    size_t n_addrs;
-    size_t at_addr;
-    struct sw_timer timer; /* of connecting */
     struct sw_defer start;
 };
-
-static void dial_next(struct sw_grpc_client *cl, const char *why);
 
 /* --- ends --- */
 
@@ -203,9 +189,9 @@ static void open_stream(struct sw_grpc_call *c)
     struct sw_grpc_client *cl = c->client;
     struct sw_h2_header h[9 + SW_GRPC_METADATA_MAX] = {
         {SW_SLICE_LIT(":method"), SW_SLICE_LIT("POST")},
-        {SW_SLICE_LIT(":scheme"), cl->o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
+        {SW_SLICE_LIT(":scheme"), cl->origin.o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
         {SW_SLICE_LIT(":path"), sw_slice_str(c->path)},
-        {SW_SLICE_LIT(":authority"), sw_slice_str(cl->authority)},
+        {SW_SLICE_LIT(":authority"), sw_slice_str(cl->origin.authority)},
         {SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc")},
         {SW_SLICE_LIT("te"), SW_SLICE_LIT("trailers")},
         {SW_SLICE_LIT("user-agent"), SW_SLICE_LIT("spanwire/" SW_VERSION)},
@@ -223,7 +209,7 @@ static void open_stream(struct sw_grpc_call *c)
     }
     for (size_t i = 0; i < cl->o.n_headers; i++)
         h[n++] = cl->o.headers[i];
-    c->stream = sw_h2stream_open(cl->conn, h, n, &stream_ops, c, &err);
+    c->stream = sw_h2stream_open(cl->origin.conn, h, n, &stream_ops, c, &err);
     if (!c->stream) {
         grpc_client_fail(c, SW_GRPC_UNAVAILABLE, err.msg);
         return;
@@ -239,12 +225,11 @@ static void open_stream(struct sw_grpc_call *c)
 
 /* --- connecting --- */
 
-/* Calls that have no stream yet hear why there will be none. */
+/* Calls without a stream fail with the reason. */
 static void fail_waiting(struct sw_grpc_client *cl, const char *why)
 {
     struct sw_list waiting;
 
-    sw_timer_stop(cl->loop, &cl->timer);
     sw_list_init(&waiting);
     sw_list_splice(&waiting, &cl->calls);
     while (!sw_list_empty(&waiting)) {
@@ -257,13 +242,8 @@ static void fail_waiting(struct sw_grpc_client *cl, const char *why)
     }
 }
 
-static void on_conn_open(struct sw_h2conn *conn, void *arg)
+static void open_waiting(struct sw_grpc_client *cl)
 {
-    struct sw_grpc_client *cl = arg;
-
-    (void)conn;
-    cl->open = true;
-    sw_timer_stop(cl->loop, &cl->timer);
     SW_LIST_FOREACH (it, &cl->calls) {
         struct sw_grpc_call *c = SW_CONTAINER_OF(it, struct sw_grpc_call, link);
 
@@ -272,112 +252,24 @@ static void on_conn_open(struct sw_h2conn *conn, void *arg)
     }
 }
 
-static void on_conn_closed(struct sw_h2conn *conn, const struct sw_err *err, void *arg)
+static void on_origin_open(struct sw_h2origin *r)
 {
-    struct sw_grpc_client *cl = arg;
-    bool was_open = cl->open;
-
-    if (cl->conn != conn)
-        return;
-    cl->conn = NULL;
-    cl->open = false;
-    if (was_open)
-        fail_waiting(cl, err->msg);
-    else
-        dial_next(cl, err->msg);
+    open_waiting(SW_CONTAINER_OF(r, struct sw_grpc_client, origin));
 }
 
-static const struct sw_h2conn_ops conn_ops = {.on_open = on_conn_open, .on_closed = on_conn_closed};
-
-static void dial_next(struct sw_grpc_client *cl, const char *why)
+static void on_origin_down(struct sw_h2origin *r, const char *why)
 {
-    struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
-    struct sw_err err = {0};
-
-    so.mark = cl->o.mark;
-    (void)sw_err_set(&err, SW_ENOENT, "%s", why);
-    while (cl->at_addr < cl->n_addrs) {
-        int fd = -1;
-
-        if (sw_sock_connect(&cl->addrs[cl->at_addr++], NULL, &so, &fd, &err) != SW_OK)
-            continue;
-        cl->conn =
-            sw_h2conn_new(cl->loop, fd,
-                          &(struct sw_h2conn_opts){.scope = cl->o.scope,
-                                                   .cred = cl->o.cred,
-                                                   .host = cl->tls_name,
-                                                   .leaf_ok = cl->o.leaf_ok,
-                                                   .leaf_arg = cl->o.leaf_arg,
-                                                   .insecure_skip = cl->o.insecure_skip,
-                                                   .max_queue = cl->o.max_queue,
-                                                   .open_timeout_ns = cl->o.connect_timeout_ns,
-                                                   .ops = &conn_ops,
-                                                   .arg = cl},
-                          &err);
-        if (cl->conn)
-            return;
-    }
-    fail_waiting(cl, err.msg);
-}
-
-static void on_resolved(struct sw_resolve *r)
-{
-    struct sw_grpc_client *cl = r->arg;
-
-    if (cl) {
-        cl->resolve = NULL;
-        cl->n_addrs = 0;
-        cl->at_addr = 0;
-        for (size_t i = 0; i < r->n && r->rc == SW_OK; i++)
-            cl->addrs[cl->n_addrs++] = (struct sw_addr){.ip = r->ips[i], .port = cl->o.port};
-        dial_next(cl, "cannot find host");
-    }
-    sw_free(r);
-}
-
-static void on_connect_timeout(struct sw_timer *t)
-{
-    struct sw_grpc_client *cl = SW_CONTAINER_OF(t, struct sw_grpc_client, timer);
-
-    cl->at_addr = cl->n_addrs;
-    if (cl->resolve) {
-        cl->resolve->arg = NULL;
-        cl->resolve = NULL;
-    }
-    if (cl->conn)
-        sw_h2conn_close(cl->conn, SW_ETIME, "cannot connect in time");
-    else
-        fail_waiting(cl, "cannot connect in time");
-}
-
-static void connect_now(struct sw_grpc_client *cl)
-{
-    struct sw_ip ip;
-
-    sw_timer_start(cl->loop, &cl->timer, cl->o.connect_timeout_ns, on_connect_timeout);
-    if (sw_ip_parse(sw_slice_str(cl->host), &ip, NULL) == SW_OK) {
-        cl->addrs[0] = (struct sw_addr){.ip = ip, .port = cl->o.port};
-        cl->n_addrs = 1;
-        cl->at_addr = 0;
-        dial_next(cl, "cannot connect");
-        return;
-    }
-    cl->resolve = SW_NEW(struct sw_resolve);
-    cl->resolve->loop = cl->loop;
-    cl->resolve->cb = on_resolved;
-    cl->resolve->arg = cl;
-    memcpy(cl->resolve->name, cl->host, strlen(cl->host) + 1);
-    sw_resolve_start(cl->resolve);
+    fail_waiting(SW_CONTAINER_OF(r, struct sw_grpc_client, origin), why);
 }
 
 static void on_start(struct sw_defer *d)
 {
     struct sw_grpc_client *cl = SW_CONTAINER_OF(d, struct sw_grpc_client, start);
 
-    if (cl->open)
-        on_conn_open(cl->conn, cl);
-    else if (!cl->conn && !cl->resolve && !sw_list_empty(&cl->calls))
-        connect_now(cl);
+    if (cl->origin.open)
+        open_waiting(cl);
+    else if (!sw_list_empty(&cl->calls))
+        sw_h2origin_want(&cl->origin);
 }
 
 /* --- calls --- */
@@ -389,7 +281,7 @@ struct sw_grpc_call *sw_grpc_call(struct sw_grpc_client *cl, struct sw_slice pat
     struct sw_grpc_call *c = SW_NEW(struct sw_grpc_call);
 
     c->client = cl;
-    c->loop = cl->loop;
+    c->loop = cl->origin.loop;
     c->ops = ops;
     c->arg = arg;
     c->path = sw_slice_dup(path);
@@ -401,8 +293,8 @@ struct sw_grpc_call *sw_grpc_call(struct sw_grpc_client *cl, struct sw_slice pat
     sw_buf_init(&c->message, GRPC_TEXT_MAX);
     sw_list_push_back(&cl->calls, &c->link);
     if (timeout_ns)
-        sw_timer_start(cl->loop, &c->deadline, timeout_ns, on_deadline);
-    sw_loop_defer(cl->loop, &cl->start, on_start);
+        sw_timer_start(cl->origin.loop, &c->deadline, timeout_ns, on_deadline);
+    sw_loop_defer(cl->origin.loop, &cl->start, on_start);
     return c;
 }
 
@@ -430,62 +322,55 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
                                           struct sw_err *err)
 {
     struct sw_grpc_client *cl;
-    struct sw_ip ip;
-    bool v6;
+    struct sw_h2origin_opts at = {
+        .scope = o->scope ? o->scope : "grpc",
+        .host = o->host,
+        .port = o->port,
+        .cred = o->cred,
+        .tls_name = o->tls_name,
+        .authority = o->authority,
+        .leaf_ok = o->leaf_ok,
+        .leaf_arg = o->leaf_arg,
+        .insecure_skip = o->insecure_skip,
+        .max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20,
+        .mark = o->mark,
+        .connect_timeout_ns = o->connect_timeout_ns,
+        .on_open = on_origin_open,
+        .on_down = on_origin_down,
+    };
 
-    if (o->host.n == 0 || o->host.n >= SW_RESOLVE_NAME || o->port == 0) {
-        (void)sw_err_set(err, SW_EINVAL, "a gRPC client needs a host and a port");
-        return NULL;
-    }
     if (o->n_headers > SW_GRPC_METADATA_MAX) {
         (void)sw_err_set(err, SW_EINVAL, "%zu headers of metadata, allowed are %d", o->n_headers,
                          SW_GRPC_METADATA_MAX);
         return NULL;
     }
     cl = SW_NEW(struct sw_grpc_client);
-    cl->loop = l;
+    if (sw_h2origin_init(&cl->origin, l, &at, err) != SW_OK) {
+        sw_free(cl);
+        return NULL;
+    }
     cl->o = *o;
-    cl->o.scope = o->scope ? o->scope : "grpc";
     cl->o.max_message = o->max_message ? o->max_message : (size_t)4 << 20;
-    cl->o.max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20;
-    cl->o.connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * SW_NS_PER_S;
-    cl->o.cred = o->cred ? sw_tls_cred_ref(o->cred) : NULL;
+    cl->o.max_queue = at.max_queue;
     copy_headers(cl, o);
-    cl->host = sw_slice_dup(o->host);
-    cl->tls_name = sw_slice_dup(o->tls_name.n ? o->tls_name : o->host);
-    v6 = sw_ip_parse(o->host, &ip, NULL) == SW_OK && ip.family == 6;
-    if (o->authority.n)
-        cl->authority = sw_slice_dup(o->authority);
-    else
-        cl->authority = sw_asprintf(v6 ? "[%s]:%u" : "%s:%u", cl->host, (unsigned)o->port);
     sw_list_init(&cl->calls);
     return cl;
 }
 
 void sw_grpc_client_set_cred(struct sw_grpc_client *cl, struct sw_tls_cred *cred)
 {
-    struct sw_tls_cred *old = cl->o.cred;
-
-    cl->o.cred = cred ? sw_tls_cred_ref(cred) : NULL;
-    sw_tls_cred_unref(old);
+    sw_h2origin_set_cred(&cl->origin, cred);
 }
 
 void sw_grpc_client_free(struct sw_grpc_client *cl)
 {
     if (!cl)
         return;
-    if (cl->resolve)
-        cl->resolve->arg = NULL;
-    sw_timer_stop(cl->loop, &cl->timer);
     sw_defer_cancel(&cl->start);
     while (!sw_list_empty(&cl->calls))
         grpc_client_fail(SW_CONTAINER_OF(cl->calls.next, struct sw_grpc_call, link),
                          SW_GRPC_CANCELLED, "client is closed");
-    sw_h2conn_free(cl->conn);
-    sw_tls_cred_unref(cl->o.cred);
-    sw_free(cl->host);
-    sw_free(cl->tls_name);
-    sw_free(cl->authority);
+    sw_h2origin_done(&cl->origin);
     sw_arena_clear(&cl->arena);
     sw_free(cl);
 }

@@ -23,6 +23,8 @@ struct sw_grpc_server {
     struct sw_list calls;
     size_t n_calls;
     size_t in_total;
+    void (*plain)(struct sw_h2stream *st, const struct sw_h2_head *head, void *arg);
+    void *plain_arg;
 };
 
 void grpc_server_account(struct sw_grpc_call *c)
@@ -235,13 +237,18 @@ static void on_request(struct sw_h2stream *st, const struct sw_h2_head *head, vo
 {
     struct sw_grpc_server *s = arg;
     struct sw_grpc_call *c;
+    bool is_grpc =
+        sw_slice_has_prefix(sw_h2_head_get(head, "content-type"), SW_SLICE_LIT("application/grpc"));
 
+    if (!is_grpc && s->plain) {
+        s->plain(st, head, s->plain_arg);
+        return;
+    }
     if (!sw_slice_eq_str(head->method, "POST")) {
         refuse_http(st, "405");
         return;
     }
-    if (!sw_slice_has_prefix(sw_h2_head_get(head, "content-type"),
-                             SW_SLICE_LIT("application/grpc"))) {
+    if (!is_grpc) {
         refuse_http(st, "415");
         return;
     }
@@ -271,6 +278,7 @@ struct sw_grpc_server *sw_grpc_server_new(struct sw_loop *l, const struct sw_grp
     s->serve =
         sw_h2serve_new(l, &(struct sw_h2serve_opts){.conn = {.scope = o->scope ? o->scope : "grpc",
                                                              .cred = o->cred,
+                                                             .max_streams = o->conn_calls,
                                                              .max_queue = o->max_queue},
                                                     .max_conns = o->max_conns,
                                                     .on_request = on_request,
@@ -303,6 +311,15 @@ void sw_grpc_server_methods(struct sw_grpc_server *s, const struct sw_grpc_metho
         s->owned = own;
         (void)sw_map_put(&s->methods, sw_slice_str(own->m.path), own);
     }
+}
+
+void sw_grpc_server_plain(struct sw_grpc_server *s,
+                          void (*fn)(struct sw_h2stream *st, const struct sw_h2_head *head,
+                                     void *arg),
+                          void *arg)
+{
+    s->plain = fn;
+    s->plain_arg = arg;
 }
 
 int sw_grpc_server_listen(struct sw_grpc_server *s, const struct sw_addr *at,

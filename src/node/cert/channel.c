@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "identity/join/token.h"
 #include "io/filewatch.h"
 #include "kube/client/transport.h"
 #include "tls/cert/cred.h"
@@ -204,6 +205,18 @@ static int prepare(struct sw_channel *c, struct sw_err *err)
     return SW_OK;
 }
 
+static int sign_token(const struct sw_channel *c, struct sw_slice *ret, struct sw_err *err)
+{
+    SW_BUF_AUTO token = {.max = SW_MACHINE_TOKEN_MAX};
+    int rc = sw_machine_token(c->o.machine, &token, err);
+
+    if (rc == SW_OK)
+        *ret = sw_slice_str(sw_slice_dup(sw_buf_slice(&token)));
+    if (token.p)
+        explicit_bzero(token.p, token.cap);
+    return rc;
+}
+
 /* What is no path may be the token itself: no message quotes it. */
 static int read_token(const struct sw_channel *c, struct sw_slice *ret, struct sw_err *err)
 {
@@ -212,6 +225,8 @@ static int read_token(const struct sw_channel *c, struct sw_slice *ret, struct s
     int rc;
 
     *ret = (struct sw_slice){0};
+    if (c->o.machine)
+        return sign_token(c, ret, err);
     if (!token || !token[0])
         return SW_OK;
     path = strchr(token, '/') != NULL;

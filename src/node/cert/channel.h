@@ -20,6 +20,7 @@ struct sw_channel_opts {
     const char *root;          /* file, PEM text, or "SYSTEM" for the system's authorities */
     const char *alt_name;      /* second name the server's certificate may have */
     const char *token;         /* file if there is one of that name, else the token itself */
+    const char *machine;       /* directory of a machine that joined: it signs tokens instead */
     const char *cluster_id;    /* sent as 'clusterid' */
     uint32_t mark;             /* SO_MARK of its sockets; 0: none */
     size_t max_message;        /* of an answer [4 MiB] */

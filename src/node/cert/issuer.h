@@ -72,6 +72,7 @@ struct sw_issuer_ca_opts {
     const char *root;       /* file, PEM text or "SYSTEM" */
     const char *alt_name;   /* second name the server's certificate may have */
     const char *token;      /* file or the token itself */
+    const char *machine;    /* directory of a machine that joined; NULL: none */
     const char *cluster_id; /* sent as 'clusterid' */
     uint32_t mark;          /* SO_MARK: redirection lets it through; 0: none */
     bool impersonate;       /* ask in the name of the workload (shared mode) */

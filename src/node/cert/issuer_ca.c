@@ -163,6 +163,7 @@ struct sw_issuer *sw_issuer_ca_new(struct sw_loop *l, const struct sw_issuer_ca_
         .root = o->root,
         .alt_name = o->alt_name,
         .token = o->token,
+        .machine = o->machine,
         .cluster_id = o->cluster_id,
         .mark = o->mark,
         .header_prefix = "CA_HEADER_",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for others: the resolvers of resolv.conf, one after the other. */
+/*
+ * Requests that are not answered at once: those for others, which go to the resolvers of
+ * resolv.conf, one after the other, and those of pods whose workload is not known yet.
+ */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -9,6 +12,8 @@
 enum {
     TRY_MS = 1500,   /* a resolver has so long before the next is asked */
     TOTAL_MS = 5000, /* as long as clients wait */
+    PARK_MS = 4000,  /* for the workload; below the client's own timeout of 5 s, so that it gets an
+                        answer */
     ROUNDS = 2,
     RESOLV_CONF_MAX = 65536,
 };
@@ -25,6 +30,7 @@ void dnsp_query_free(struct dns_query *q)
     struct sw_dns_proxy *p = q->pod->proxy;
 
     sw_dns_exchange_cancel(q->exchange);
+    sw_timer_stop(p->loop, &q->wait);
     sw_list_unlink(&q->link);
     p->n_queries--;
     q->pod->n_queries--;
@@ -89,14 +95,15 @@ static void ask(struct dns_query *q)
     q->exchange = sw_dns_exchange_start(p->loop, &o, on_answer, q);
 }
 
-bool dnsp_forward(const struct dns_source *src, struct sw_slice msg,
-                  const struct sw_dnsp_reply *asked)
+/* NULL: too many are under way. */
+static struct dns_query *query_new(const struct dns_source *src, struct sw_slice msg,
+                                   const struct sw_dnsp_reply *asked)
 {
     struct sw_dns_proxy *p = src->pod->proxy;
     struct dns_query *q;
 
-    if (!p->n_servers || p->n_queries >= DNS_QUERIES_MAX || src->pod->n_queries >= DNS_QUERIES_POD)
-        return false;
+    if (p->n_queries >= DNS_QUERIES_MAX || src->pod->n_queries >= DNS_QUERIES_POD)
+        return NULL;
     q = SW_NEW(struct dns_query);
     q->pod = src->pod;
     q->sock = src->sock;
@@ -110,9 +117,69 @@ bool dnsp_forward(const struct dns_source *src, struct sw_slice msg,
     src->pod->n_queries++;
     if (src->conn)
         dnsp_conn_add(src->conn, q);
+    return q;
+}
+
+bool dnsp_forward(const struct dns_source *src, struct sw_slice msg,
+                  const struct sw_dnsp_reply *asked)
+{
+    struct sw_dns_proxy *p = src->pod->proxy;
+    struct dns_query *q = p->n_servers ? query_new(src, msg, asked) : NULL;
+
+    if (!q)
+        return false;
     dnsp_count(p, SW_METRIC_DNS_UPSTREAM_REQUESTS, q->pod, asked, q->tcp);
     ask(q);
     return true;
+}
+
+/* ---- pods whose workload is not known yet ---- */
+
+static void on_parked_too_long(struct sw_timer *t)
+{
+    struct dns_query *q = SW_CONTAINER_OF(t, struct dns_query, wait);
+    struct sw_dns_proxy *p = q->pod->proxy;
+
+    dnsp_count(p, SW_METRIC_DNS_REQUESTS, q->pod, &q->asked, q->tcp);
+    dnsp_log(q->pod, &q->asked, "workload unknown");
+    finish(q, sw_dnsp_error(q->msg, SW_DNS_SERVFAIL, p->scratch));
+}
+
+bool dnsp_park(const struct dns_source *src, struct sw_slice msg, const struct sw_dnsp_reply *asked)
+{
+    struct dns_query *q = query_new(src, msg, asked);
+
+    if (q)
+        sw_timer_start(src->pod->proxy->loop, &q->wait, PARK_MS * SW_NS_PER_MS, on_parked_too_long);
+    return q != NULL;
+}
+
+/* The request is handled as if it came now. */
+static void resume(struct dns_query *q)
+{
+    struct dns_source src = source_of(q);
+    struct sw_slice msg = q->msg;
+    bool gone = q->tcp && !q->conn;
+
+    q->msg = (struct sw_slice){0};
+    dnsp_query_free(q);
+    if (!gone)
+        (void)dnsp_handle(&src, msg);
+    sw_slice_free(&msg);
+}
+
+void dnsp_unpark(struct sw_dns_proxy *p)
+{
+    size_t n = p->n_queries; /* those that are forwarded now come behind */
+
+    SW_LIST_FOREACH (it, &p->queries) {
+        struct dns_query *q = SW_CONTAINER_OF(it, struct dns_query, link);
+
+        if (n-- == 0)
+            return;
+        if (sw_timer_running(&q->wait) && q->pod->local)
+            resume(q);
+    }
 }
 
 /* ---- resolv.conf ---- */

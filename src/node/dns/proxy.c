@@ -91,6 +91,11 @@ bool dnsp_handle(const struct dns_source *src, struct sw_slice msg)
         sw_metric_add(sw_metric_get1(p->shard, SW_METRIC_DNS_DROPPED, "malformed"), 1);
         return false;
     }
+    /* A pod that has just started: its programs ask for names before the control plane has sent it.
+     */
+    if (!req.client && r.verdict == SW_DNSP_REPLY && r.rcode == SW_DNS_SERVFAIL &&
+        dnsp_park(src, msg, &r))
+        return true;
     dnsp_count(p, SW_METRIC_DNS_REQUESTS, src->pod, &r, req.tcp);
     if (r.verdict == SW_DNSP_FORWARD) {
         forward(src, msg, &r);
@@ -145,6 +150,7 @@ static void take_state(struct sw_crew_thread *t, void *state)
     p->state = state;
     SW_LIST_FOREACH (it, &p->pods)
         find_local(SW_CONTAINER_OF(it, struct dns_pod, link));
+    dnsp_unpark(p);
     (void)sw_state_unref(old);
 }
 

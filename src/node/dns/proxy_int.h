@@ -47,7 +47,7 @@ struct dns_pod {
     size_t n_socks;
 };
 
-/* A request that is with a resolver. */
+/* A request that is with a resolver, or waits for the workload of its pod. */
 struct dns_query {
     struct sw_list link;
     struct sw_list conn_link; /* of the connection it came by */
@@ -61,6 +61,7 @@ struct dns_query {
     struct sw_dns_exchange *exchange;
     unsigned tries;
     uint64_t since_ns;
+    struct sw_timer wait; /* runs while it waits for the workload */
 };
 
 struct sw_dns_proxy {
@@ -108,6 +109,14 @@ void dnsp_log(const struct dns_pod *pod, const struct sw_dnsp_reply *asked, cons
 /* False: too many are under way, or there is no resolver. */
 bool dnsp_forward(const struct dns_source *src, struct sw_slice msg,
                   const struct sw_dnsp_reply *asked);
+/*
+ * Keeps the request until the workload of its pod is known, and answers SERVFAIL when that takes
+ * too long. False: too many are under way.
+ */
+bool dnsp_park(const struct dns_source *src, struct sw_slice msg,
+               const struct sw_dnsp_reply *asked);
+/* Serves what waited for a workload that is known now. */
+void dnsp_unpark(struct sw_dns_proxy *p);
 /* The query ends without an answer. */
 void dnsp_query_free(struct dns_query *q);
 /* Reads resolv.conf now and whenever it changes. */

@@ -36,4 +36,3 @@ bool sw_mesh_remove_address(struct sw_state_builder *b, struct sw_slice name);
 /* Records as the resources that would make them again; the bytes are in the arena. */
 struct sw_slice sw_mesh_write_workload(const struct sw_workload *w, struct sw_arena *a);
 struct sw_slice sw_mesh_write_service(const struct sw_service *s, struct sw_arena *a);
-struct sw_slice sw_mesh_write_policy(const struct sw_policy *p, struct sw_arena *a);

@@ -12,6 +12,7 @@
 #include "node/mesh/identify.h"
 #include "node/mesh/mesh.h"
 #include "node/mesh/store.h"
+#include "node/mesh/tell.h"
 #include "node/state/state_int.h"
 #include "proto/types.h"
 #include "telemetry/metrics.h"
@@ -37,6 +38,7 @@ struct sw_mesh {
     struct sw_xds_client *client;
     struct sw_state_builder *builder;
     struct sw_state *state;
+    struct sw_mesh_tell tell;
     struct sw_arena scratch;     /* for one resource */
     struct sw_mesh_store *store; /* NULL: nothing is stored */
     struct sw_timer patience;
@@ -95,7 +97,8 @@ static void publish(struct sw_mesh *m)
     m->state = s;
     if (m->store)
         sw_mesh_store_changed(m->store, s);
-    m->o.on_state(m->o.arg, sw_state_ref(s));
+    /* On demand an answer releases connections, which look into the snapshot at once. */
+    sw_mesh_tell(&m->tell, s, m->ready && !m->o.config->xds_on_demand);
 }
 
 /*
@@ -296,6 +299,7 @@ static int make_channel(struct sw_mesh *m, struct sw_err *err)
                                 .root = c->xds_root_ca,
                                 .alt_name = c->alt_xds_hostname,
                                 .token = c->auth_token,
+                                .machine = c->machine_dir,
                                 .cluster_id = c->cluster_id,
                                 .mark = c->packet_mark,
                                 .max_message = RESPONSE_MAX,
@@ -371,6 +375,7 @@ struct sw_mesh *sw_mesh_new(struct sw_loop *l, const struct sw_mesh_opts *o, str
 
     m->loop = l;
     m->o = *o;
+    sw_mesh_tell_init(&m->tell, l, o->on_state, o->arg);
     m->builder = sw_state_builder_new(sw_slice_str(o->config->node_name), true);
     if (load_stored(m, err) != SW_OK || make_channel(m, err) != SW_OK ||
         make_client(m, err) != SW_OK) {
@@ -400,6 +405,7 @@ void sw_mesh_free(struct sw_mesh *m)
     SW_MAP_FOREACH (it, &m->lookups)
         sw_free(it->value);
     sw_map_done(&m->lookups);
+    sw_mesh_tell_done(&m->tell);
     (void)sw_state_unref(m->state);
     sw_state_builder_free(m->builder);
     sw_arena_clear(&m->scratch);

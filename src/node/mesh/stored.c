@@ -5,6 +5,7 @@
 #include "node/mesh/mesh.h"
 #include "node/mesh/store.h"
 #include "node/state/state_int.h"
+#include "policy/pack.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
@@ -71,7 +72,7 @@ static void put_all(struct writer *w, const struct sw_state_tables *t)
 
     w->type = SW_TYPE_AUTHORIZATION;
     while ((p = sw_smap_next(&walk)) != NULL)
-        put_resource(w, p->p->key, p->version, sw_mesh_write_policy(p->p, &w->a));
+        put_resource(w, p->p->key, p->version, sw_policy_pack(&w->a, p->p));
     close_frame(w);
     w->type = SW_TYPE_ADDRESS;
     walk = (struct sw_smap_walk){.map = &t->by_service};

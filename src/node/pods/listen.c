@@ -15,20 +15,31 @@ struct probe {
     bool transparent;
 };
 
+/*
+ * When a listener of a port shared with a successor closes, connections in its queue move to the
+ * successor instead of being reset. /proc/sys is read-only in a container: there a mount of the
+ * host's is used, which shows the settings of the namespace the thread is in. Best effort.
+ */
+static void allow_migration(void)
+{
+    static const char *const paths[] = {"/proc/sys/net/ipv4/tcp_migrate_req",
+                                        "/host/proc/sys/net/ipv4/tcp_migrate_req"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(paths); i++) {
+        SW_AUTO_FD fd = open(paths[i], O_WRONLY | O_CLOEXEC);
+
+        if (fd >= 0 && write(fd, "1\n", 2) == 2)
+            return;
+    }
+}
+
 /* Runs inside the pod's namespace. */
 static int probe_netns(void *arg)
 {
     struct probe *p = arg;
-    SW_AUTO_FD sysctl = -1;
 
     p->transparent = sw_sock_may_be_transparent();
-    /*
-     * When a listener of a port shared with a successor closes, connections in its queue move to
-     * the successor instead of being reset. Best effort: /proc may be read-only.
-     */
-    sysctl = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
-    if (sysctl >= 0)
-        (void)!write(sysctl, "1\n", 2);
+    allow_migration();
     return SW_OK;
 }
 

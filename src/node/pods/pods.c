@@ -13,7 +13,7 @@
 #include "io/netns.h"
 #include "node/node_impl.h"
 
-enum { RETRY_S = 5 };
+enum { RETRY_MIN_MS = 20, RETRY_S = 5 };
 
 /* ---- counting ---- */
 
@@ -81,25 +81,39 @@ static void take_down(struct sw_node *n, struct node_pod *p)
 
 static void on_retry(struct sw_timer *t);
 
+/*
+ * Soon at first: a pod that goes and comes again finds its ports held until the workers have let go
+ * of them.
+ */
 static void retry_later(struct sw_node *n)
 {
-    if (!sw_timer_running(&n->retry))
-        sw_timer_start(n->loop, &n->retry, RETRY_S * SW_NS_PER_S, on_retry);
+    if (sw_timer_running(&n->retry))
+        return;
+    sw_timer_start(n->loop, &n->retry, n->retry_ms * SW_NS_PER_MS, on_retry);
+    n->retry_ms = sw_min(n->retry_ms * 2, RETRY_S * 1000);
 }
 
-static void left_out(struct sw_node *n, struct node_pod *p, const struct sw_err *why)
+/* One more that could not be served. */
+static void retry_soon(struct sw_node *n)
+{
+    n->retry_ms = RETRY_MIN_MS;
+    sw_timer_stop(n->loop, &n->retry);
+    retry_later(n);
+}
+
+static void left_out(struct node_pod *p, const struct sw_err *why)
 {
     /* The same reason every five seconds would drown the log. */
     if (strcmp(p->why.msg, why->msg) != 0)
-        sw_log_warn("node", "cannot serve %s/%s: %s; retrying every %d s", p->pod->ns, p->pod->name,
-                    why->msg, RETRY_S);
+        sw_log_warn("node", "cannot serve %s/%s: %s; retrying, at last every %d s", p->pod->ns,
+                    p->pod->name, why->msg, RETRY_S);
     p->why = *why;
-    retry_later(n);
 }
 
 static void on_retry(struct sw_timer *t)
 {
     struct sw_node *n = SW_CONTAINER_OF(t, struct sw_node, retry);
+    bool more = false;
 
     if (n->crew.draining)
         return;
@@ -108,11 +122,15 @@ static void on_retry(struct sw_timer *t)
 
         if (p->up)
             continue;
-        if (bring_up(n, p, &err) == SW_OK)
+        if (bring_up(n, p, &err) == SW_OK) {
             sw_log_info("node", "%s/%s is served now", p->pod->ns, p->pod->name);
-        else
-            left_out(n, p, &err);
+        } else {
+            left_out(p, &err);
+            more = true;
+        }
     }
+    if (more)
+        retry_later(n);
     publish(n);
 }
 
@@ -171,8 +189,10 @@ static int start_listed(struct sw_node *n, struct sw_err *err)
         struct sw_err why = p->why;
 
         p->why = (struct sw_err){0};
-        if (!p->up)
-            left_out(n, p, &why);
+        if (p->up)
+            continue;
+        left_out(p, &why);
+        retry_soon(n);
     }
     return SW_OK;
 }
@@ -245,8 +265,10 @@ int node_pods_add(struct sw_node *n, const char *uid, const struct sw_node_workl
     rc = bring_up(n, p, err);
     if (rc == SW_OK)
         sw_log_info("node", "serving %s/%s", who->ns, who->name);
-    else
-        left_out(n, p, err);
+    if (rc != SW_OK) {
+        left_out(p, err);
+        retry_soon(n);
+    }
     publish(n);
     return rc;
 }

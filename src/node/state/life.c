@@ -50,6 +50,7 @@ struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_de
     b->wire_defaults = wire_defaults;
     b->t.local_version = sw_state_tick();
     b->t.authz_version = sw_state_tick();
+    b->t.places_version = sw_state_tick();
     b->edit = (struct sw_smap_edit){.number = 1, .bin = &b->junk.plain};
     b->changed = true;                  /* the empty snapshot is one, too */
     sw_buf_init(&b->key, SIZE_MAX / 4); /* as large as what was accepted */

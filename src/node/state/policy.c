@@ -132,7 +132,7 @@ static void settle_ns(struct sw_state_builder *b, struct sw_slice ns)
 
     SW_SMAP_PROBE(&b->t.by_ns, hash, it)
     {
-        struct sw_scope_list *l = (struct sw_scope_list *)(uintptr_t)it->value;
+        struct sw_scope_list *l = (struct sw_scope_list *)(uintptr_t)sw_smap_value(it);
 
         if (sw_slice_eq(l->ns, ns))
             old = l;

@@ -19,6 +19,11 @@ uint64_t sw_state_authz_version(const struct sw_state *s)
     return s->t.authz_version;
 }
 
+uint64_t sw_state_places_version(const struct sw_state *s)
+{
+    return s->t.places_version;
+}
+
 size_t sw_state_workload_count(const struct sw_state *s)
 {
     return s->t.by_uid.n;
@@ -84,8 +89,8 @@ const struct sw_workload *sw_state_find_uid(const struct sw_state_tables *t, str
 
     SW_SMAP_PROBE(&t->by_uid, hash, it)
     {
-        if (sw_slice_eq(sw_workload_uid(it->value), uid))
-            return it->value;
+        if (sw_slice_eq(sw_workload_uid(sw_smap_value(it)), uid))
+            return sw_smap_value(it);
     }
     return NULL;
 }
@@ -112,7 +117,7 @@ const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, stru
 
     SW_SMAP_PROBE(&s->t.by_ip, hash, it)
     {
-        const struct sw_workload *w = it->value;
+        const struct sw_workload *w = sw_smap_value(it);
 
         if (!sw_workload_has_ip(w, ip) || !sw_slice_eq(w->at->network, network))
             continue;
@@ -130,7 +135,7 @@ const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s
 
     SW_SMAP_PROBE(&s->t.by_hostname, hash, it)
     {
-        const struct sw_workload *w = it->value;
+        const struct sw_workload *w = sw_smap_value(it);
 
         if (sw_slice_eq(sw_workload_hostname(w), hostname) && sw_slice_eq(w->c->ns, ns))
             return w;
@@ -145,7 +150,7 @@ const struct sw_workload *sw_state_local_workload(const struct sw_state *s, stru
 
     SW_SMAP_PROBE(&s->t.local, hash, it)
     {
-        const struct sw_workload *w = it->value;
+        const struct sw_workload *w = sw_smap_value(it);
 
         if (sw_slice_eq(sw_workload_name(w), name) && sw_slice_eq(w->c->ns, ns) &&
             sw_slice_eq(w->c->service_account, sa))
@@ -232,10 +237,11 @@ static bool has_vip(const struct sw_service *svc, struct sw_slice network, const
 static bool superseded(const struct sw_smap_entry *at, const struct sw_smap_entry *end,
                        struct sw_slice network, const struct sw_ip *ip)
 {
-    const struct sw_service *svc = at->value;
+    const struct sw_service *svc = sw_smap_value(at);
 
-    for (const struct sw_smap_entry *it = at + 1; it < end && it->hash == at->hash; it++) {
-        const struct sw_service *later = it->value;
+    for (const struct sw_smap_entry *it = at + 1; it < end && sw_smap_part(it) == sw_smap_part(at);
+         it++) {
+        const struct sw_service *later = sw_smap_value(it);
 
         if (sw_slice_eq(later->ns, svc->ns) && has_vip(later, network, ip))
             return true;
@@ -251,7 +257,7 @@ static const struct sw_service *by_exact_vip(const struct sw_state *s, struct sw
 
     SW_SMAP_PROBE(&s->t.by_vip, hash, it)
     {
-        const struct sw_service *svc = it->value;
+        const struct sw_service *svc = sw_smap_value(it);
 
         if (!sw_service_visible(svc, client_ns) || !has_vip(svc, network, ip) ||
             superseded(it, it_end, network, ip))
@@ -285,7 +291,7 @@ static const struct sw_service *by_block(const struct sw_state *s, struct sw_sli
 
     SW_SMAP_PROBE(&s->t.by_cidr, hash, it)
     {
-        const struct sw_service *svc = it->value;
+        const struct sw_service *svc = sw_smap_value(it);
 
         if (!sw_service_visible(svc, client_ns) || !has_block(svc, network, &net, len))
             continue;
@@ -333,7 +339,7 @@ const struct sw_service *sw_state_find_service(const struct sw_state_tables *t, 
 
     SW_SMAP_PROBE(&t->by_service, hash, it)
     {
-        const struct sw_service *svc = it->value;
+        const struct sw_service *svc = sw_smap_value(it);
 
         if (sw_slice_eq(svc->hostname, hostname) && sw_slice_eq(svc->ns, ns))
             return svc;
@@ -356,7 +362,7 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
 
     SW_SMAP_PROBE(&s->t.by_service, hash, it)
     {
-        const struct sw_service *svc = it->value;
+        const struct sw_service *svc = sw_smap_value(it);
 
         if (!sw_slice_eq(svc->hostname, hostname) || !sw_service_visible(svc, client_ns))
             continue;
@@ -374,7 +380,7 @@ size_t sw_state_services_by_host(const struct sw_state *s, struct sw_slice hostn
 
     SW_SMAP_PROBE(&s->t.by_service, hash, it)
     {
-        const struct sw_service *svc = it->value;
+        const struct sw_service *svc = sw_smap_value(it);
 
         if (n < max && sw_slice_eq(svc->hostname, hostname))
             ret[n++] = svc;
@@ -432,7 +438,7 @@ const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables
 
     SW_SMAP_PROBE(&t->by_policy, hash, it)
     {
-        const struct sw_shared_policy *p = it->value;
+        const struct sw_shared_policy *p = sw_smap_value(it);
 
         if (sw_slice_eq(p->p->key, key))
             return p;
@@ -446,7 +452,7 @@ static const struct sw_policy_list *policies_of_ns(const struct sw_state *s, str
 
     SW_SMAP_PROBE(&s->t.by_ns, hash, it)
     {
-        const struct sw_scope_list *l = it->value;
+        const struct sw_scope_list *l = sw_smap_value(it);
 
         if (sw_slice_eq(l->ns, ns))
             return l->list;
@@ -458,7 +464,7 @@ static const struct sw_selected *selected(const struct sw_state *s, const struct
 {
     SW_SMAP_PROBE(&s->t.selected, sel->hash, it)
     {
-        const struct sw_selected *found = it->value;
+        const struct sw_selected *found = sw_smap_value(it);
 
         if (found->of == sel)
             return found;

@@ -18,6 +18,9 @@ static int check_service(const struct sw_service_spec *s, struct sw_err *err)
         return sw_err_set(err, SW_EINVAL, "service without a hostname");
     if (s->hostname.n > 255 || s->ns.n > SW_STATE_TEXT_MAX || s->name.n > SW_STATE_TEXT_MAX)
         return sw_err_set(err, SW_ELIMIT, "the hostname is too long");
+    if (sw_slice_find(s->hostname, '\0') >= 0 || sw_slice_find(s->ns, '\0') >= 0 ||
+        sw_slice_find(s->name, '\0') >= 0)
+        return sw_err_set(err, SW_EINVAL, "a NUL byte in the name");
     if (s->mode < SW_LB_STANDARD || s->mode > SW_LB_PASSTHROUGH)
         return sw_err_set(err, SW_EINVAL, "unknown load balancing mode %d", s->mode);
     if (s->families < SW_FAMILIES_AUTO || s->families > SW_FAMILIES_DUAL)

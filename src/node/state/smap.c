@@ -81,15 +81,23 @@ static struct sw_smap_leaf *leaf_to_grow(struct sw_smap_leaf **slot, const struc
     return l;
 }
 
+static struct sw_smap_entry entry(uint64_t hash, const void *value)
+{
+    uint64_t p = (uint64_t)(uintptr_t)value;
+
+    assert(p >> 48 == 0);
+    return (struct sw_smap_entry){(uint64_t)sw_smap_part_of(hash) << 48 | p};
+}
+
 void sw_smap_add(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *value)
 {
     struct sw_smap_leaf *l = leaf_to_grow(slot_of(m, ed, hash), ed);
     size_t at = (size_t)(sw_smap_seek(l, hash) - l->e);
 
-    while (at < l->n && l->e[at].hash == hash)
+    while (at < l->n && sw_smap_part(&l->e[at]) == sw_smap_part_of(hash))
         at++;
     memmove(&l->e[at + 1], &l->e[at], (l->n - at) * sizeof(*l->e));
-    l->e[at] = (struct sw_smap_entry){hash, value};
+    l->e[at] = entry(hash, value);
     l->n++;
     m->n++;
 }
@@ -107,9 +115,9 @@ static struct sw_smap_leaf *leaf_with(struct sw_smap *m, const struct sw_smap_ed
         (*slot)->edit = ed->number;
     }
     at = (size_t)(sw_smap_seek(*slot, hash) - (*slot)->e);
-    while (at < (*slot)->n && (*slot)->e[at].value != old)
+    while (at < (*slot)->n && sw_smap_value(&(*slot)->e[at]) != old)
         at++;
-    assert(at < (*slot)->n && (*slot)->e[at].hash == hash);
+    assert(at < (*slot)->n && sw_smap_part(&(*slot)->e[at]) == sw_smap_part_of(hash));
     *ret_at = at;
     return *slot;
 }
@@ -120,7 +128,7 @@ void sw_smap_replace(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t 
     size_t at;
     struct sw_smap_leaf *l = leaf_with(m, ed, hash, old, &at);
 
-    l->e[at].value = value;
+    l->e[at] = entry(hash, value);
 }
 
 void sw_smap_del(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *old)
@@ -173,5 +181,5 @@ const void *sw_smap_next(struct sw_smap_walk *w)
             w->end = l->e + l->n;
         }
     }
-    return (w->at++)->value;
+    return sw_smap_value(w->at++);
 }

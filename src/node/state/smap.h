@@ -4,9 +4,9 @@
  * its path and leaves every map that was frozen before as it was, so readers of those need no lock.
  * 4096 sorted leaves under two levels of 64; with a million entries a change copies about 5 KB.
  *
- * Keys are not stored: who looks up compares them in the values. Entries of one hash keep their
- * order of insertion. Blocks that an edit replaces are handed to the bin, and stay readable until
- * its owner frees them.
+ * Neither keys nor whole hashes are stored: who looks up compares keys in the values. Entries of
+ * one hash keep their order of insertion. Blocks that an edit replaces are handed to the bin, and
+ * stay readable until its owner frees them.
  */
 #pragma once
 
@@ -17,16 +17,35 @@
 
 enum { SW_SMAP_FAN = 64 };
 
+/*
+ * 16 bits of the hash, behind the 12 that chose the leaf, and a pointer: user space has 48 bits of
+ * addresses on every system we run on. Two entries of a leaf that agree in them are told apart by
+ * their keys.
+ */
 struct sw_smap_entry {
-    uint64_t hash;
-    const void *value;
+    uint64_t word;
 };
+
+static inline const void *sw_smap_value(const struct sw_smap_entry *e)
+{
+    return (const void *)(uintptr_t)(e->word & (UINT64_MAX >> 16));
+}
+
+static inline unsigned sw_smap_part(const struct sw_smap_entry *e)
+{
+    return (unsigned)(e->word >> 48);
+}
+
+static inline unsigned sw_smap_part_of(uint64_t hash)
+{
+    return (unsigned)(hash << 12 >> 48);
+}
 
 struct sw_smap_leaf {
     uint32_t edit; /* the edit that may write to it */
     uint32_t n;
     uint32_t cap;
-    struct sw_smap_entry e[]; /* by hash, equal ones in the order of insertion */
+    struct sw_smap_entry e[]; /* by their part, equal ones in the order of insertion */
 };
 
 struct sw_smap_mid {
@@ -67,15 +86,16 @@ void sw_smap_free(struct sw_smap *m);
 /* Heap bytes of the blocks. */
 size_t sw_smap_bytes(const struct sw_smap *m);
 
-/* Where the run of a hash starts: the first entry whose hash is not below it. */
+/* Where the run of a hash starts: the first entry whose part is not below its own. */
 static inline const struct sw_smap_entry *sw_smap_seek(const struct sw_smap_leaf *l, uint64_t hash)
 {
+    unsigned part = sw_smap_part_of(hash);
     /* Hashes are uniform: the place is almost known. */
-    size_t at = (size_t)(((hash << 12 >> 32) * l->n) >> 32);
+    size_t at = ((size_t)part * l->n) >> 16;
 
-    while (at > 0 && l->e[at - 1].hash >= hash)
+    while (at > 0 && sw_smap_part(&l->e[at - 1]) >= part)
         at--;
-    while (at < l->n && l->e[at].hash < hash)
+    while (at < l->n && sw_smap_part(&l->e[at]) < part)
         at++;
     return &l->e[at];
 }
@@ -100,7 +120,7 @@ static inline const struct sw_smap_entry *sw_smap_find(const struct sw_smap *m, 
 /* Visits the entries of one hash; the body still has to compare keys. */
 #define SW_SMAP_PROBE(m, h, it)                                                                    \
     for (const struct sw_smap_entry *it##_end, *it = sw_smap_find((m), (h), &it##_end);            \
-         it && it < it##_end && it->hash == (h); it++)
+         it && it < it##_end && sw_smap_part(it) == sw_smap_part_of(h); it++)
 
 /* Walks all entries, in no useful order. */
 struct sw_smap_walk {

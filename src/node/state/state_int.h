@@ -81,6 +81,7 @@ struct sw_state_tables {
     const struct sw_scope_list *global; /* or NULL */
     uint64_t local_version;
     uint64_t authz_version;
+    uint64_t places_version; /* a workload went, or changed its addresses */
 };
 
 struct sw_state_junk {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads in and out of the builder: check, copy, index. */
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@ int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, st
 {
     if (g->by_hostname ? g->hostname.n == 0 : g->ip.family == 0)
         return sw_err_set(err, SW_EINVAL, "%s has no destination", what);
+    if (sw_slice_find(g->ns, '\0') >= 0 || sw_slice_find(g->hostname, '\0') >= 0 ||
+        sw_slice_find(g->network, '\0') >= 0)
+        return sw_err_set(err, SW_EINVAL, "%s has a NUL byte in its name", what);
     return SW_OK;
 }
 
@@ -78,6 +82,8 @@ static int check_workload(const struct sw_workload_spec *w, struct sw_err *err)
     for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++) {
         if (texts[i].n > SW_STATE_TEXT_MAX)
             return sw_err_set(err, SW_ELIMIT, "a text of %zu bytes is too long", texts[i].n);
+        if (sw_slice_find(texts[i], '\0') >= 0)
+            return sw_err_set(err, SW_EINVAL, "a text has a NUL byte");
     }
     if (w->protocol == 2)
         return sw_err_set(err, SW_EINVAL, "tunnel protocol LEGACY_ISTIO_MTLS is not supported");
@@ -105,6 +111,8 @@ static int check_links(const struct sw_workload_spec *w, struct sw_err *err)
     for (size_t i = 0; i < w->n_services; i++) {
         struct sw_slice key = w->services[i].key;
 
+        if (sw_slice_find(key, '\0') >= 0)
+            return sw_err_set(err, SW_EINVAL, "a service has a NUL byte in its name");
         if (sw_slice_find(key, '/') < 0)
             return sw_err_set(err, SW_EINVAL, "service '%.*s' is not NAMESPACE/HOSTNAME",
                               (int)sw_min(key.n, 64), key.p);
@@ -164,47 +172,40 @@ static size_t distinct_services(const struct sw_workload_spec *w, struct sw_memb
     return n;
 }
 
-/* One block: the record, its addresses, a host name, and the texts behind each other. */
+static char *put_text(char *at, struct sw_slice s)
+{
+    if (s.n)
+        memcpy(at, s.p, s.n);
+    at[s.n] = '\0';
+    return at + s.n + 1;
+}
+
+/* One block: the record, its addresses and the texts behind each other. */
 static struct sw_workload *make_record(const struct sw_workload_spec *spec, struct sw_slice version)
 {
-    bool in_uid = sw_slice_has_suffix(spec->uid, spec->name); /* pods are called so */
-    size_t hostname = spec->hostname.n ? sizeof(struct sw_slice) : 0;
+    bool apart = !sw_slice_has_suffix(spec->uid, spec->name); /* pods are called so */
     size_t ips = spec->n_ips * sizeof(struct sw_ip);
-    struct sw_workload *w =
-        sw_malloc(sizeof(*w) + hostname + ips + spec->uid.n + 1 + version.n + 1 +
-                  (in_uid ? 0 : spec->name.n + 1) + (hostname ? spec->hostname.n + 1 : 0));
-    char *at = (char *)(w + 1);
-    char *texts = at + hostname + ips;
-    struct sw_slice *host = (struct sw_slice *)(void *)at;
+    size_t size = offsetof(struct sw_workload, ips) + ips + spec->uid.n + 1 + version.n + 1 +
+                  (apart ? spec->name.n + 1 : 0) + (spec->hostname.n ? spec->hostname.n + 1 : 0);
+    struct sw_workload *w = sw_malloc(sw_max(size, sizeof(*w)));
+    char *texts = (char *)w + offsetof(struct sw_workload, ips) + ips;
 
-    *w = (struct sw_workload){.uid_ = texts,
-                              .uid_n = (uint16_t)spec->uid.n,
+    *w = (struct sw_workload){.uid_n = (uint16_t)spec->uid.n,
                               .name_n = (uint16_t)spec->name.n,
-                              .ips = (const struct sw_ip *)(const void *)(at + hostname),
+                              .hostname_n = (uint16_t)spec->hostname.n,
+                              .name_apart = apart,
                               .n_ips = (uint8_t)spec->n_ips,
                               .version_n = (uint8_t)version.n,
                               .capacity = spec->has_capacity ? spec->capacity : 1,
                               .healthy = !spec->unhealthy};
     if (ips)
-        memcpy(at + hostname, spec->ips, ips);
-#define PUT_TEXT(s)                                                                                \
-    do {                                                                                           \
-        if ((s).n)                                                                                 \
-            memcpy(texts, (s).p, (s).n);                                                           \
-        texts[(s).n] = '\0';                                                                       \
-        texts += (s).n + 1;                                                                        \
-    } while (0)
-    PUT_TEXT(spec->uid);
-    PUT_TEXT(version);
-    w->name_ = in_uid ? w->uid_ + spec->uid.n - spec->name.n : texts;
-    if (!in_uid)
-        PUT_TEXT(spec->name);
-    if (hostname) {
-        *host = sw_slice(texts, spec->hostname.n);
-        w->hostname_ = host;
-        PUT_TEXT(spec->hostname);
-    }
-#undef PUT_TEXT
+        memcpy(w->ips, spec->ips, ips);
+    texts = put_text(texts, spec->uid);
+    texts = put_text(texts, version);
+    if (apart)
+        texts = put_text(texts, spec->name);
+    if (spec->hostname.n)
+        (void)put_text(texts, spec->hostname);
     return w;
 }
 
@@ -255,7 +256,7 @@ static void index_one(struct sw_state_builder *b, struct sw_smap *m, const struc
 
 static uint64_t hostname_hash(const struct sw_workload *w)
 {
-    return w ? sw_state_hash_text(*w->hostname_, w->c->ns) : 0;
+    return w ? sw_state_hash_text(sw_workload_hostname(w), w->c->ns) : 0;
 }
 
 static uint64_t name_hash(const struct sw_workload *w)
@@ -263,12 +264,18 @@ static uint64_t name_hash(const struct sw_workload *w)
     return w ? sw_state_hash_text(sw_workload_name(w), w->c->ns) : 0;
 }
 
+static bool moved(const struct sw_workload *old, const struct sw_workload *new)
+{
+    return !new || old->n_ips != new->n_ips ||
+           memcmp(old->ips, new->ips, old->n_ips * sizeof(old->ips[0])) != 0;
+}
+
 /* 'new' takes the place of 'old'; either may be NULL. */
 static void relink(struct sw_state_builder *b, const struct sw_workload *old,
                    const struct sw_workload *new)
 {
-    const struct sw_workload *was = old && old->hostname_ ? old : NULL;
-    const struct sw_workload *is = new &&new->hostname_ ? new : NULL;
+    const struct sw_workload *was = old && old->hostname_n ? old : NULL;
+    const struct sw_workload *is = new &&new->hostname_n ? new : NULL;
     const struct sw_workload *any = old ? old : new;
     uint64_t uid;
 
@@ -283,6 +290,8 @@ static void relink(struct sw_state_builder *b, const struct sw_workload *old,
         b->t.local_version = sw_state_tick();
         b->t.authz_version = sw_state_tick();
     }
+    if (old && moved(old, new))
+        b->t.places_version = sw_state_tick();
     index_ips(b, old, new);
     for (size_t i = 0; old && i < old->c->n_services; i++)
         sw_roster_del(b, sw_membership_key(&old->c->services[i]), old);

@@ -53,7 +53,22 @@ struct sw_slice sw_ca_root_pem(const struct sw_ca *ca)
     return ca->root_pem;
 }
 
-/* "spiffe://TD" of the root, as SPIFFE asks of signing certificates. */
+struct sw_slice sw_ca_trust_domain(const struct sw_ca *ca)
+{
+    return ca->trust_domain;
+}
+
+uint64_t sw_ca_not_before(const struct sw_ca *ca)
+{
+    return sw_x509_not_before(ca->root);
+}
+
+uint64_t sw_ca_not_after(const struct sw_ca *ca)
+{
+    return sw_x509_not_after(ca->root);
+}
+
+/* "spiffe://TD" of the root, as SPIFFE requires of signing certificates. */
 static void find_trust_domain(struct sw_ca *ca)
 {
     const struct sw_slice scheme = SW_SLICE_LIT("spiffe://");

@@ -20,7 +20,7 @@ struct sw_ca;
 #define SW_CA_ROOT_CERT "root.crt"
 #define SW_CA_ROOT_KEY  "root.key"
 
-/* What a CA may sign. Its root says so in name constraints, for everybody who trusts it. */
+/* What a CA may sign. Its root carries that in name constraints, for every verifier. */
 struct sw_ca_scope {
     struct sw_slice trust_domain;
     bool any_trust_domain;          /* identities of any trust domain */
@@ -33,10 +33,9 @@ struct sw_ca *sw_ca_new_scoped(const struct sw_ca_scope *s, uint64_t ttl_s, stru
 /* The same without constraints, for the names of a process of ours. */
 struct sw_ca *sw_ca_new(struct sw_slice trust_domain, uint64_t ttl_s, struct sw_err *err);
 /*
- * Lets a CA that was loaded sign within this scope only. One of our own making whose root says
- * otherwise gets a new certificate with the same key, name and end (*ret_renewed; sw_ca_save_cert
- * keeps it): what it signed before stays valid below both. The root of somebody else stays as it
- * is.
+ * Lets a CA that was loaded sign within this scope only. One of our own making whose root has other
+ * constraints gets a new certificate with the same key, name and end (*ret_renewed; sw_ca_save_cert
+ * keeps it): what it signed before stays valid below both. A root of another CA stays as it is.
  */
 SW_NODISCARD int sw_ca_narrow(struct sw_ca *ca, const struct sw_ca_scope *s, bool *ret_renewed,
                               struct sw_err *err);
@@ -53,6 +52,11 @@ void sw_ca_free(struct sw_ca *ca);
 /* Appends the root's key (PKCS#8 PEM); callers overwrite it after use. */
 SW_NODISCARD int sw_ca_key_pem(const struct sw_ca *ca, struct sw_buf *ret_key, struct sw_err *err);
 struct sw_slice sw_ca_root_pem(const struct sw_ca *ca);
+/* The trust domain that the root names; empty: none. */
+struct sw_slice sw_ca_trust_domain(const struct sw_ca *ca);
+/* Life of the root, in seconds since the epoch. */
+uint64_t sw_ca_not_before(const struct sw_ca *ca);
+uint64_t sw_ca_not_after(const struct sw_ca *ca);
 
 struct sw_ca_leaf {
     struct sw_slice id;        /* spiffe://... */
@@ -65,7 +69,7 @@ struct sw_ca_leaf {
 /*
  * A new P-256 key and a certificate for it: critical URI SAN, server and client use. Appends the
  * leaf alone (PEM) to ret_chain and the PKCS#8 key to ret_key; sw_buf_done does not wipe, callers
- * who care overwrite ret_key. Safe to call from several threads.
+ * that care overwrite ret_key. Safe to call from several threads.
  *
  * Returns SW_OK, SW_EINVAL (bad id), SW_EDENIED (foreign trust domain, expired root), SW_ELIMIT.
  */
@@ -109,6 +113,7 @@ struct sw_ca_web {
     const char *const *orgs; /* organisations (groups of a user), ends with NULL; may be NULL */
     const char *const *sans; /* DNS names and IP addresses, ends with NULL; may be NULL */
     bool server;             /* for servers; otherwise for clients */
+    bool both;               /* for either, whatever 'server' is */
     uint64_t ttl_s;          /* from now; cut at the root's own end */
     uint64_t backdate_s;     /* moves begin and end into the past: an expired one for tests */
 };
@@ -120,3 +125,6 @@ struct sw_ca_web {
 SW_NODISCARD int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web,
                                  struct sw_buf *ret_chain, struct sw_buf *ret_key,
                                  struct sw_err *err);
+/* The same for the key of a certificate request, as sw_ca_sign. */
+SW_NODISCARD int sw_ca_sign_web(const struct sw_ca *ca, const struct sw_ca_web *web,
+                                struct sw_slice csr, struct sw_buf *ret_cert, struct sw_err *err);

@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 struct gnutls_x509_crt_int;
+struct gnutls_pubkey_st;
 struct gnutls_x509_privkey_int;
 
 /* Immutable after it was made, so several threads may sign with it. */
@@ -38,3 +39,8 @@ int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, stru
 /* Appends both as PEM. SW_OK or an error of ours. */
 int sw_ca_export_leaf(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
                       struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);
+/*
+ * The public key of a request (PEM) that proves to have the private one; the caller deinits it.
+ * SW_OK or SW_EINVAL.
+ */
+int sw_ca_read_csr(struct sw_slice csr, struct gnutls_pubkey_st **ret, struct sw_err *err);

@@ -9,12 +9,13 @@
 #include "base/time.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/ca_core.h"
+#include "tls/cert/csr.h"
 #include "tls/cert/x509.h"
 #include "tls/crypto/gnutls_err.h"
 
 enum { BACK_DATE_S = 120, DAY_S = 86400, SERIAL_MAX = 32 };
 
-/* Weak keys would outlive the request: nobody asks again what a certificate is worth. */
+/* Weak keys would outlive the request: no later step checks them again. */
 static int check_key(gnutls_pubkey_t key, struct sw_err *err)
 {
     unsigned bits = 0;
@@ -30,28 +31,40 @@ static int check_key(gnutls_pubkey_t key, struct sw_err *err)
     return SW_OK;
 }
 
-/* The public key of a request that proves to have the private one. */
-static int read_csr(struct sw_slice csr, gnutls_pubkey_t key, struct sw_err *err)
+/* The key of a request whose signature is good. */
+static int take_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct sw_err *err)
+{
+    if (gnutls_x509_crq_verify(crq, 0) < 0)
+        return sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
+    if (gnutls_pubkey_import_x509_crq(key, crq, 0) < 0)
+        return sw_err_set(err, SW_EINVAL, "CSR: the key does not parse");
+    return check_key(key, err);
+}
+
+int sw_ca_read_csr(struct sw_slice csr, gnutls_pubkey_t *ret, struct sw_err *err)
 {
     gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)csr.p, .size = (unsigned)csr.n};
     gnutls_x509_crq_t crq = NULL;
+    gnutls_pubkey_t key = NULL;
     int rc;
 
     if (csr.n > SW_CA_CSR_MAX)
         return sw_err_set(err, SW_EINVAL, "CSR: too large");
     rc = gnutls_x509_crq_init(&crq);
     if (rc >= 0)
+        rc = gnutls_pubkey_init(&key);
+    if (rc >= 0)
         rc = gnutls_x509_crq_import(crq, &d, GNUTLS_X509_FMT_PEM);
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "CSR does not parse");
-    else if (gnutls_x509_crq_verify(crq, 0) < 0)
-        rc = sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
-    else if (gnutls_pubkey_import_x509_crq(key, crq, 0) < 0)
-        rc = sw_err_set(err, SW_EINVAL, "CSR: the key does not parse");
     else
-        rc = check_key(key, err);
+        rc = take_key(crq, key, err);
     if (crq)
         gnutls_x509_crq_deinit(crq);
+    if (rc == SW_OK)
+        *ret = key;
+    else if (key)
+        gnutls_pubkey_deinit(key);
     return rc;
 }
 
@@ -137,12 +150,27 @@ int sw_ca_sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_
     if (rc != SW_OK)
         return rc;
     *ret = (struct sw_ca_signed){.not_after_s = sw_min(to_s, sw_x509_not_after(ca->root))};
-    rc = gnutls_pubkey_init(&key);
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "CSR");
-    rc = read_csr(csr, key, err);
-    if (rc == SW_OK)
-        rc = sign(ca, leaf, key, ret_cert, ret, err);
+    rc = sw_ca_read_csr(csr, &key, err);
+    if (rc != SW_OK)
+        return rc;
+    rc = sign(ca, leaf, key, ret_cert, ret, err);
+    gnutls_pubkey_deinit(key);
+    return rc;
+}
+
+int sw_csr_public_key(struct sw_slice csr, struct sw_buf *ret_spki, struct sw_err *err)
+{
+    gnutls_pubkey_t key = NULL;
+    gnutls_datum_t spki = {0};
+    int rc = sw_ca_read_csr(csr, &key, err);
+
+    if (rc != SW_OK)
+        return rc;
+    if (gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &spki) < 0)
+        rc = sw_err_set(err, SW_EINVAL, "CSR: the key cannot be written");
+    if (rc == SW_OK && sw_buf_append(ret_spki, spki.data, spki.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the key of the CSR");
+    gnutls_free(spki.data);
     gnutls_pubkey_deinit(key);
     return rc;
 }

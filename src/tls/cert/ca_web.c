@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
@@ -41,16 +42,24 @@ static int set_san(gnutls_x509_crt_t crt, const char *name)
                                                 (unsigned)strlen(name), GNUTLS_FSAN_APPEND);
 }
 
-static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
-                 const struct sw_ca_web *web)
+static int set_uses(gnutls_x509_crt_t crt, const struct sw_ca_web *web)
+{
+    int rc = 0;
+
+    if (web->server || web->both)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    if (rc >= 0 && (!web->server || web->both))
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    return rc;
+}
+
+/* Everything but the key, which is there. */
+static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, const struct sw_ca_web *web)
 {
     uint64_t now = sw_wall_ns() / SW_NS_PER_S;
     uint64_t end = sw_x509_not_after(ca->root);
-    const char *use = web->server ? GNUTLS_KP_TLS_WWW_SERVER : GNUTLS_KP_TLS_WWW_CLIENT;
     int rc = gnutls_x509_crt_set_version(crt, 3);
 
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key(crt, key);
     if (rc >= 0)
         rc = sw_ca_set_serial(crt);
     if (rc >= 0)
@@ -65,7 +74,7 @@ static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_priv
     if (rc >= 0)
         rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, use, 0);
+        rc = set_uses(crt, web);
     if (rc >= 0)
         rc = sw_ca_set_key_ids(crt, ca->root);
     if (rc >= 0)
@@ -88,10 +97,14 @@ static int check_san(const struct sw_ca *ca, const char *name, struct sw_err *er
     return address ? SW_OK : sw_x509_ca_allows_dns(ca->root, s, err);
 }
 
-static int check_sans(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_err *err)
+static int check(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_err *err)
 {
     int rc = SW_OK;
 
+    if (!web->cn || !*web->cn || strlen(web->cn) > NAME_MAX_LEN)
+        return sw_err_set(err, SW_EINVAL, "a certificate needs a common name");
+    if (sw_x509_not_after(ca->root) <= sw_wall_ns() / SW_NS_PER_S)
+        return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
     for (const char *const *s = web->sans; s && *s && rc == SW_OK; s++)
         rc = check_san(ca, *s, err);
     return rc;
@@ -102,20 +115,17 @@ int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct 
 {
     gnutls_x509_privkey_t key = NULL;
     gnutls_x509_crt_t crt = NULL;
-    int rc;
+    int rc = check(ca, web, err);
 
-    if (!web->cn || !*web->cn || strlen(web->cn) > NAME_MAX_LEN)
-        return sw_err_set(err, SW_EINVAL, "a certificate needs a common name");
-    if (sw_x509_not_after(ca->root) <= sw_wall_ns() / SW_NS_PER_S)
-        return sw_err_set(err, SW_EDENIED, "the CA's root has expired");
-    rc = check_sans(ca, web, err);
     if (rc != SW_OK)
         return rc;
     rc = gnutls_x509_crt_init(&crt);
     if (rc >= 0)
         rc = sw_ca_new_key(&key);
     if (rc >= 0)
-        rc = build(ca, crt, key, web);
+        rc = gnutls_x509_crt_set_key(crt, key);
+    if (rc >= 0)
+        rc = build(ca, crt, web);
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
     else
@@ -124,5 +134,46 @@ int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct 
         gnutls_x509_crt_deinit(crt);
     if (key)
         gnutls_x509_privkey_deinit(key);
+    return rc;
+}
+
+static int sign_key(const struct sw_ca *ca, const struct sw_ca_web *web, gnutls_pubkey_t key,
+                    struct sw_buf *ret_cert, struct sw_err *err)
+{
+    gnutls_x509_crt_t crt = NULL;
+    gnutls_datum_t pem = {0};
+    int rc = gnutls_x509_crt_init(&crt);
+
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_pubkey(crt, key);
+    if (rc >= 0)
+        rc = build(ca, crt, web);
+    if (rc >= 0)
+        rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign the certificate");
+    else if (sw_buf_append(ret_cert, pem.data, pem.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    else
+        rc = SW_OK;
+    gnutls_free(pem.data);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    return rc;
+}
+
+int sw_ca_sign_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_slice csr,
+                   struct sw_buf *ret_cert, struct sw_err *err)
+{
+    gnutls_pubkey_t key = NULL;
+    int rc = check(ca, web, err);
+
+    if (rc != SW_OK)
+        return rc;
+    rc = sw_ca_read_csr(csr, &key, err);
+    if (rc != SW_OK)
+        return rc;
+    rc = sign_key(ca, web, key, ret_cert, err);
+    gnutls_pubkey_deinit(key);
     return rc;
 }

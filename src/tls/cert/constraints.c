@@ -76,6 +76,19 @@ bool sw_uri_constraint_covers(struct sw_slice constraint, struct sw_slice host)
     return sw_slice_ieq(constraint, host);
 }
 
+bool sw_dns_constraint_covers(struct sw_slice constraint, struct sw_slice name)
+{
+    size_t below = name.n - constraint.n;
+
+    if (constraint.n == 0)
+        return true;
+    if (name.n < constraint.n || !sw_slice_ieq(sw_slice_from(name, below), constraint))
+        return false;
+    if (constraint.p[0] == '.')
+        return below > 0;
+    return below == 0 || name.p[below - 1] == '.';
+}
+
 /* ---- the constraints of a CA ---- */
 
 static gnutls_x509_name_constraints_t open_constraints(gnutls_x509_crt_t ca, bool *ret_bad)
@@ -97,9 +110,17 @@ static gnutls_x509_name_constraints_t open_constraints(gnutls_x509_crt_t ca, boo
 typedef int (*subtree_fn)(gnutls_x509_name_constraints_t nc, unsigned idx, unsigned *type,
                           gnutls_datum_t *name);
 
-/* How many URI subtrees there are, and whether one covers the host (NULL: none does). */
-static size_t look(gnutls_x509_name_constraints_t nc, subtree_fn get, const struct sw_slice *host,
-                   bool *ret_covered)
+typedef bool (*covers_fn)(struct sw_slice constraint, struct sw_slice host);
+
+/* A kind of name and its rule. */
+struct kind {
+    unsigned type; /* GNUTLS_SAN_* */
+    covers_fn covers;
+};
+
+/* How many subtrees of the kind there are, and whether one covers the host (NULL: none does). */
+static size_t look(gnutls_x509_name_constraints_t nc, subtree_fn get, const struct kind *k,
+                   const struct sw_slice *host, bool *ret_covered)
 {
     gnutls_datum_t d;
     unsigned type;
@@ -107,29 +128,35 @@ static size_t look(gnutls_x509_name_constraints_t nc, subtree_fn get, const stru
 
     *ret_covered = false;
     for (unsigned i = 0; i < CONSTRAINTS_MAX && get(nc, i, &type, &d) >= 0; i++) {
-        if (type != GNUTLS_SAN_URI)
+        if (type != k->type)
             continue;
         n++;
-        if (host && sw_uri_constraint_covers(sw_slice(d.data, d.size), *host))
+        if (host && k->covers(sw_slice(d.data, d.size), *host))
             *ret_covered = true;
     }
     return n;
 }
 
-static int judge_uri(gnutls_x509_name_constraints_t nc, struct sw_slice uri, struct sw_err *err)
+/* host NULL: a name without one, which only a CA without constraints of the kind allows. */
+static bool allows(gnutls_x509_name_constraints_t nc, const struct kind *k,
+                   const struct sw_slice *host)
 {
-    struct sw_slice host;
-    bool has_host = sw_uri_host(uri, &host);
     bool permitted;
     bool excluded;
-    size_t n_permitted =
-        look(nc, gnutls_x509_name_constraints_get_permitted, has_host ? &host : NULL, &permitted);
-    size_t n_excluded =
-        look(nc, gnutls_x509_name_constraints_get_excluded, has_host ? &host : NULL, &excluded);
+    size_t n_permitted = look(nc, gnutls_x509_name_constraints_get_permitted, k, host, &permitted);
+    size_t n_excluded = look(nc, gnutls_x509_name_constraints_get_excluded, k, host, &excluded);
 
     if (n_permitted + n_excluded == 0)
-        return SW_OK;
-    if (has_host && !excluded && (permitted || n_permitted == 0))
+        return true;
+    return host && !excluded && (permitted || n_permitted == 0);
+}
+
+static int judge_uri(gnutls_x509_name_constraints_t nc, struct sw_slice uri, struct sw_err *err)
+{
+    static const struct kind kind = {GNUTLS_SAN_URI, sw_uri_constraint_covers};
+    struct sw_slice host;
+
+    if (allows(nc, &kind, sw_uri_host(uri, &host) ? &host : NULL))
         return SW_OK;
     return sw_err_set(err, SW_EDENIED, "'%.*s' is outside the name constraints of its CA",
                       SW_SLICE_ARG(sw_slice_head(uri, 100)));
@@ -152,13 +179,13 @@ int sw_x509_ca_allows_uri(struct gnutls_x509_crt_int *ca, struct sw_slice uri, s
 
 int sw_x509_ca_allows_dns(struct gnutls_x509_crt_int *ca, struct sw_slice name, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)name.p, .size = (unsigned)name.n};
+    static const struct kind kind = {GNUTLS_SAN_DNSNAME, sw_dns_constraint_covers};
     bool bad;
     gnutls_x509_name_constraints_t nc = open_constraints(ca, &bad);
     bool ok = !bad;
 
     if (nc) {
-        ok = gnutls_x509_name_constraints_check(nc, GNUTLS_SAN_DNSNAME, &d) != 0;
+        ok = allows(nc, &kind, &name);
         gnutls_x509_name_constraints_deinit(nc);
     }
     if (ok)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Name constraints (RFC 5280, 4.2.1.10): which names certificates below a CA may have. GnuTLS
- * applies those for DNS names, addresses and mail. Of those for URIs it ignores the permitted and
- * refuses every URI when there are excluded ones; here they are applied as the RFC says.
+ * applies those for DNS names, addresses and mail to the chains of peers. Of those for URIs it
+ * ignores the permitted and refuses every URI when there are excluded ones; here they are applied
+ * as the RFC says. Names that are about to be signed are judged here alone: some releases of GnuTLS
+ * compare DNS names with regard to case.
  */
 #pragma once
 
@@ -23,6 +25,11 @@ bool sw_uri_host(struct sw_slice uri, struct sw_slice *ret_host);
  * every host. Without regard to case.
  */
 bool sw_uri_constraint_covers(struct sw_slice constraint, struct sw_slice host);
+/*
+ * "example.com" covers that name and every one below it, ".example.com" only those below; "" every
+ * name. Without regard to case.
+ */
+bool sw_dns_constraint_covers(struct sw_slice constraint, struct sw_slice name);
 
 /* May certificates below this CA have the URI, or the DNS name? SW_OK, or SW_EDENIED. */
 SW_NODISCARD int sw_x509_ca_allows_uri(struct gnutls_x509_crt_int *ca, struct sw_slice uri,

@@ -25,55 +25,93 @@ static int build(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_sli
     return rc < 0 ? rc : gnutls_x509_crq_sign2(crq, key, GNUTLS_DIG_SHA256, 0);
 }
 
-static int export(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_buf *ret_csr,
-                  struct sw_buf *ret_key, struct sw_err *err)
+static int export_request(gnutls_x509_crq_t crq, struct sw_buf *ret_csr)
 {
     gnutls_datum_t der = {0};
-    gnutls_datum_t c = {0};
-    gnutls_datum_t k = {0};
+    gnutls_datum_t pem = {0};
     int rc = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
 
-    /* The library's own PEM says NEW CERTIFICATE REQUEST, which RFC 7468 only tolerates. */
+    /* The library's own PEM label is NEW CERTIFICATE REQUEST, which RFC 7468 only tolerates. */
     if (rc >= 0)
-        rc = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &c);
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
-                                               &k);
-    if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the signing request");
-    else if (sw_buf_append(ret_csr, c.data, c.size) != SW_OK ||
-             sw_buf_append(ret_key, k.data, k.size) != SW_OK)
-        rc = sw_err_set(err, SW_ELIMIT, "no room for the signing request");
+        rc = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &pem);
+    if (rc >= 0 && sw_buf_append(ret_csr, pem.data, pem.size) != SW_OK)
+        rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
     gnutls_free(der.data);
-    gnutls_free(c.data);
-    if (k.data)
-        explicit_bzero(k.data, k.size);
-    gnutls_free(k.data);
+    gnutls_free(pem.data);
     return rc;
+}
+
+static int export_key(gnutls_x509_privkey_t key, struct sw_buf *ret_key)
+{
+    gnutls_datum_t pem = {0};
+    int rc =
+        gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &pem);
+
+    if (rc >= 0 && sw_buf_append(ret_key, pem.data, pem.size) != SW_OK)
+        rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
+    if (pem.data)
+        explicit_bzero(pem.data, pem.size);
+    gnutls_free(pem.data);
+    return rc;
+}
+
+static int request(gnutls_x509_privkey_t key, struct sw_slice identity, struct sw_buf *ret_csr)
+{
+    gnutls_x509_crq_t crq = NULL;
+    int rc = gnutls_x509_crq_init(&crq);
+
+    if (rc >= 0)
+        rc = build(crq, key, identity);
+    if (rc >= 0)
+        rc = export_request(crq, ret_csr);
+    if (crq)
+        gnutls_x509_crq_deinit(crq);
+    return rc;
+}
+
+static int result(int rc, struct sw_err *err)
+{
+    if (rc == GNUTLS_E_SHORT_MEMORY_BUFFER)
+        return sw_err_set(err, SW_ELIMIT, "no room for the signing request");
+    return rc < 0 ? sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a signing request") : SW_OK;
 }
 
 int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr, struct sw_buf *ret_key,
                struct sw_err *err)
 {
     gnutls_x509_privkey_t key = NULL;
-    gnutls_x509_crq_t crq = NULL;
     struct sw_spiffe id;
     int rc = sw_spiffe_parse(identity, &id, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = gnutls_x509_crq_init(&crq);
+    rc = sw_ca_new_key(&key);
     if (rc >= 0)
-        rc = sw_ca_new_key(&key);
+        rc = request(key, identity, ret_csr);
     if (rc >= 0)
-        rc = build(crq, key, identity);
-    if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a signing request");
-    else
-        rc = export(crq, key, ret_csr, ret_key, err);
-    if (crq)
-        gnutls_x509_crq_deinit(crq);
+        rc = export_key(key, ret_key);
     if (key)
         gnutls_x509_privkey_deinit(key);
-    return rc;
+    return result(rc, err);
+}
+
+int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem, struct sw_buf *ret_csr,
+                  struct sw_err *err)
+{
+    gnutls_datum_t pem = {.data = (unsigned char *)(uintptr_t)key_pem.p,
+                          .size = (unsigned)key_pem.n};
+    gnutls_x509_privkey_t key = NULL;
+    struct sw_spiffe id;
+    int rc = sw_spiffe_parse(identity, &id, err);
+
+    if (rc != SW_OK)
+        return rc;
+    rc = gnutls_x509_privkey_init(&key);
+    if (rc >= 0)
+        rc = gnutls_x509_privkey_import2(key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (rc >= 0)
+        rc = request(key, identity, ret_csr);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return result(rc, err);
 }

@@ -16,3 +16,13 @@
  */
 SW_NODISCARD int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr,
                             struct sw_buf *ret_key, struct sw_err *err);
+/* The same request for a key that exists (PEM). SW_EINVAL for a key that does not parse, too. */
+SW_NODISCARD int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem,
+                               struct sw_buf *ret_csr, struct sw_err *err);
+
+/*
+ * Appends the public key (SubjectPublicKeyInfo, DER) of a request (PEM) that is signed by that key.
+ * SW_EINVAL (does not parse, another's signature, a weak key) or SW_ELIMIT.
+ */
+SW_NODISCARD int sw_csr_public_key(struct sw_slice csr, struct sw_buf *ret_spki,
+                                   struct sw_err *err);

@@ -200,6 +200,23 @@ struct sw_jws_key *sw_jws_key_from_pem(struct sw_slice pem, struct sw_err *err)
     return finish_key(raw, rc, err);
 }
 
+struct sw_jws_key *sw_jws_key_public(struct sw_slice spki, struct sw_err *err)
+{
+    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)spki.p, .size = (unsigned)spki.n};
+    struct sw_jws_key *k = SW_NEW(struct sw_jws_key);
+    int rc = gnutls_pubkey_init(&k->pub);
+
+    if (rc >= 0)
+        rc = gnutls_pubkey_import(k->pub, &d, GNUTLS_X509_FMT_DER);
+    if (rc >= 0)
+        rc = describe(k);
+    if (rc >= 0)
+        return k;
+    (void)sw_gnutls_err(err, SW_EINVAL, rc, "public key");
+    sw_jws_key_free(k);
+    return NULL;
+}
+
 int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err)
 {
     gnutls_x509_privkey_t raw = NULL;

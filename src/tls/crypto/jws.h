@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signed tokens (RFC 7515, compact form) with ES256 and nothing else: the algorithm is ours to
- * choose on both ends, so a header that asks for another one is refused before any key is touched.
+ * Signed tokens (RFC 7515, compact form) with ES256, or with HS256 between parts that share a key
+ * (jws_hs256.c), and nothing else: the algorithm is ours to choose on both ends, so a header with
+ * another one is refused before any key is touched.
  */
 #pragma once
 
@@ -19,6 +20,8 @@ enum { SW_JWS_TOKEN_MAX = 16384 };
 struct sw_jws_key *sw_jws_key_new(struct sw_err *err);
 /* From PEM (PKCS#8 or SEC1). Refuses anything but P-256. */
 struct sw_jws_key *sw_jws_key_from_pem(struct sw_slice pem, struct sw_err *err);
+/* From a public key (SubjectPublicKeyInfo, DER): it verifies and does not sign. P-256 only. */
+struct sw_jws_key *sw_jws_key_public(struct sw_slice spki, struct sw_err *err);
 /* Appends the private key as PKCS#8 PEM. */
 SW_NODISCARD int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err);
 void sw_jws_key_free(struct sw_jws_key *k);
@@ -36,6 +39,16 @@ SW_NODISCARD int sw_jws_sign(const struct sw_jws_key *k, struct sw_slice payload
 SW_NODISCARD int sw_jws_verify(const struct sw_jws_key *k, struct sw_arena *a,
                                struct sw_slice token, struct sw_slice *ret_payload,
                                struct sw_err *err);
+
+enum { SW_JWS_HS256_KEY = 32 };
+
+/* Appends header.payload.tag with the fixed header {"alg":"HS256","typ":"JWT"}. */
+SW_NODISCARD int sw_jws_sign_hs256(const uint8_t key[SW_JWS_HS256_KEY], struct sw_slice payload,
+                                   struct sw_buf *out);
+/* As sw_jws_verify; any other header, byte for byte, is SW_EINVAL. */
+SW_NODISCARD int sw_jws_verify_hs256(const uint8_t key[SW_JWS_HS256_KEY], struct sw_arena *a,
+                                     struct sw_slice token, struct sw_slice *ret_payload,
+                                     struct sw_err *err);
 
 /* base64url without padding. */
 SW_NODISCARD int sw_base64url_append(struct sw_buf *out, struct sw_slice s);

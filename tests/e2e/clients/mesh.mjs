@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node proxy as others build it (npm's gRPC, messages encoded by hand): asks the mesh's port for certificates and
 // opens streams. mesh.mjs ADDRESS ROOTS [CHAIN KEY]; standard input is a list of steps, each answered by a line:
-//   {"do": "sign", "csr", "ttl", "identity", "token", "cluster"} -> {"code", "text", "chain"}
+//   {"do": "sign", "csr", "ttl", "identity", "token", "cluster"} -> {"code", "text", "chain"};
+//     "raw": these bytes (hex digits) as the request instead; "zeros": that many bytes of 0
 //   {"do": "twice", "csr", "token"}: a call with two requests -> {"code", "text"}
 //   {"do": "stream", "id", "metadata", "token", "types", "hold"} -> {"code", "text"} or {"open": [types answered]};
 //     "hold": the stream stays open and a line {"ended": code, "text"} follows when it ends
+//   {"do": "talk", "id", "metadata", "token", "world", "turns": [{"type", "subscribe", "unsubscribe", "initial", "nack",
+//     "quiet"}]}: one stream ("world": state of the world), each turn a request that answers for the response before
+//     ("nack": refuses it with this text) and waits for one ("quiet": for none within a
+//     while) -> {"turns": [{"type", "resources": {name: version}, "aliases", "removed", "count"} or null], "ended"}
 import { readFileSync } from 'node:fs';
 import * as grpc from '@grpc/grpc-js';
 
@@ -16,6 +21,7 @@ const Client = grpc.makeGenericClientConstructor({
   sign: method('/istio.v1.auth.IstioCertificateService/CreateCertificate', false),
   twice: method('/istio.v1.auth.IstioCertificateService/CreateCertificate', true),
   stream: method('/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources', true),
+  world: method('/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources', true),
 }, 'Mesh');
 const read = (f) => (f ? readFileSync(f) : undefined);
 const client = new Client(address, grpc.credentials.createSsl(readFileSync(roots), read(key), read(chain)),
@@ -44,6 +50,26 @@ const fields = (b) => { // length-delimited fields by number
   return out;
 };
 
+const told = (r, world) => { // a response, by the schema of either protocol
+  const f = fields(r);
+  if (world) return { type: String(f[4][0]), nonce: f[5][0], version: f[1]?.[0], count: (f[2] ?? []).length };
+  const resources = {}, aliases = {};
+  for (const one of (f[2] ?? []).map(fields)) {
+    resources[String(one[3][0])] = String(one[1]?.[0] ?? '');
+    if (one[4]) aliases[String(one[3][0])] = one[4].map(String);
+  }
+  return { type: String(f[4][0]), nonce: f[5][0], resources, aliases, removed: (f[6] ?? []).map(String) };
+};
+
+const request = (turn, node, last, world) => Buffer.concat(world
+  ? [...(last?.version ? [bytes(1, last.version)] : []), ...(node ? [bytes(2, node)] : []),
+     ...(turn.subscribe ?? []).map((n) => bytes(3, n)), bytes(4, turn.type), ...(last ? [bytes(5, last.nonce)] : []),
+     ...(turn.nack ? [bytes(6, bytes(2, turn.nack))] : [])]
+  : [...(node ? [bytes(1, node)] : []), bytes(2, turn.type), ...(turn.subscribe ?? []).map((n) => bytes(3, n)),
+     ...(turn.unsubscribe ?? []).map((n) => bytes(4, n)),
+     ...Object.entries(turn.initial ?? {}).map(([k, v]) => bytes(5, Buffer.concat([bytes(1, k), bytes(2, v)]))),
+     ...(last ? [bytes(6, last.nonce)] : []), ...(turn.nack ? [bytes(7, bytes(2, turn.nack))] : [])]);
+
 const metadata = (step) => {
   const m = new grpc.Metadata();
   if (step.token) m.set('authorization', `Bearer ${step.token}`);
@@ -53,7 +79,7 @@ const metadata = (step) => {
 
 const steps = {
   sign: (step) => new Promise((resolve) => {
-    const request = Buffer.concat([bytes(1, step.csr), ...(step.ttl === undefined ? [] : [varint(24), varint(step.ttl)]),
+    const request = step.zeros ? Buffer.alloc(step.zeros) : step.raw ? Buffer.from(step.raw, 'hex') : Buffer.concat([bytes(1, step.csr), ...(step.ttl === undefined ? [] : [varint(24), varint(step.ttl)]),
       ...(step.identity ? [bytes(4, struct({ ImpersonatedIdentity: step.identity }))] : [])]);
     client.sign(request, metadata(step), { deadline: Date.now() + 60000 }, (e, r) => resolve(e
       ? { code: e.code, text: e.details } : { code: 0, chain: fields(r)[1].map(String) }));
@@ -90,4 +116,35 @@ const steps = {
   }),
 };
 
-for (const step of JSON.parse(readFileSync(0))) console.log(JSON.stringify(await steps[step.do](step)));
+steps.talk = async (step) => {
+  const call = (step.world ? client.world : client.stream).call(client, metadata(step));
+  const came = [];
+  const waiting = [];
+  let ended;
+  call.on('error', () => {});
+  call.on('status', (s) => { ended = { code: s.code, text: s.details }; waiting.forEach((w) => w()); });
+  call.on('data', (r) => { came.push(told(r, step.world)); waiting.splice(0).forEach((w) => w()); });
+  const next = async (quiet) => {
+    const end = Date.now() + (quiet ? 700 : 60000);
+    while (!came.length && !ended && Date.now() < end)
+      await new Promise((resolve) => { waiting.push(resolve); setTimeout(resolve, Math.min(200, end - Date.now())); });
+    return came.shift();
+  };
+  const turns = [];
+  const last = {};
+  let node = Buffer.concat([bytes(1, step.id), bytes(3, struct(step.metadata ?? {}))]);
+  for (const turn of step.turns) {
+    call.write(request(turn, node, last[turn.type], step.world));
+    node = undefined;
+    const got = await next(turn.quiet);
+    if (got) last[got.type] = got;
+    turns.push(got ? { ...got, nonce: undefined, version: undefined } : null);
+  }
+  if (!ended) call.cancel();
+  return { turns, ended };
+};
+
+// Piece by piece: readFileSync(0) failed on a long input with Node.js 18.
+const input = [];
+for await (const piece of process.stdin) input.push(piece);
+for (const step of JSON.parse(Buffer.concat(input))) console.log(JSON.stringify(await steps[step.do](step)));

@@ -239,7 +239,7 @@ static int run_trust(struct driver *d, char **argv, struct sw_err *err)
 
     if (sw_file_read(argv[0], 1 << 20, &pem, err) != SW_OK)
         return SW_EINVAL;
-    o.roots = pem;
+    o.pem = pem;
     o.lease_name = sw_slice_str(argv[1]);
     o.identity = sw_slice_str(argv[2]);
     d->trust = sw_trust_new(d->client, &o, err);

@@ -115,6 +115,7 @@ class CaPeer:
 
     # -- the server ---------------------------------------------------------------------------
     def start(self):
+        self.away = False
         with self.ns.entered() if self.ns else contextlib.nullcontext():
             self.listener = socket.create_server((self.ip, self.port))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -126,6 +127,7 @@ class CaPeer:
 
     def stop(self):
         """Away: nothing listens, nothing stays connected."""
+        self.away = True  # before the list is read: a connection that is not in it yet sees this
         if self.listener:
             self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
@@ -153,9 +155,11 @@ class CaPeer:
 
     def _serve(self, raw, context):
         try:
-            with context.wrap_socket(raw, server_side=True) as s:
+            with context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False) as s:
                 self.conns.append(s)
-                self._talk(s)
+                if not self.away:
+                    s.do_handshake()
+                    self._talk(s)
         except OSError:
             pass  # the node went away
         except Exception as err:  # pylint: disable=broad-except

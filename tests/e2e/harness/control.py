@@ -41,6 +41,18 @@ class _Here:
         return False
 
 
+class _Inside(http.client.HTTPSConnection):
+    """Connects from inside a namespace."""
+
+    def __init__(self, ns, *args, **kw):
+        self.ns = ns
+        super().__init__(*args, **kw)
+
+    def connect(self):
+        with self.ns.entered():
+            super().connect()
+
+
 def loopback_up():
     """A fresh network namespace has its loopback down."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False, capture_output=True)
@@ -115,13 +127,16 @@ class Control(Process):
     Its port is none of those that connections get: while it is down for a restart, a client's own end could have it.
     """
 
-    def __init__(self, binary, directory, *flags, wait=True, port=None, env=None):
-        self.dir = pathlib.Path(directory)
+    ns = _Here()  # for those that only ask the API of another process
+
+    def __init__(self, binary, directory, *flags, wait=True, port=None, env=None, ns=None):
+        self.ns, self.dir = ns or _Here(), pathlib.Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
         self.data = self.dir / "data"
         self.binary, self.flags = binary, flags
-        loopback_up()
-        super().__init__(_Here(), [binary, "control", "--data", str(self.data), "--listen",
+        with self.ns.entered():
+            loopback_up()
+        super().__init__(self.ns, [binary, "control", "--data", str(self.data), "--listen",
                                    f"127.0.0.1:{port or free_port()}", *flags], self.dir / "log", env=env)
         self.mark = 0
         if wait:
@@ -157,7 +172,7 @@ class Control(Process):
         if context is None:
             self._context = self._context or self.context()
             context = self._context
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=timeout * SLOW)
+        return _Inside(self.ns, "127.0.0.1", self.port, context=context, timeout=timeout * SLOW)
 
     def request(self, method, path, body=None, headers=None, context=None, timeout=GUARD):
         headers = dict(headers or {})
@@ -219,7 +234,7 @@ class Control(Process):
         self.mark = len(re.findall(r"ready on https://", self.log()))
         self.stop(kill=kill)
         env = {}
-        Process.__init__(self, _Here(), [self.binary, "control", "--data", str(self.data), "--listen",
+        Process.__init__(self, self.ns, [self.binary, "control", "--data", str(self.data), "--listen",
                                          f"127.0.0.1:{self.port}", *self.flags], self.dir / "log", env=env)
         self.wait_ready()
 

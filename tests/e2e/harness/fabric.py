@@ -88,9 +88,9 @@ class XdsGateway(Process):
     """The data plane."""
 
     def __init__(self, binary, where, fabric, *flags, workers=2, drain="10s", wait=True, nofile=None,
-                 admin_port=None):
+                 admin_port=None, ns=None):
         self.admin_port, self.stats_port = admin_port or free_port(), free_port()
-        super().__init__(_Here(), [
+        super().__init__(ns or _Here(), [
             binary, "gateway", "--xds-addr", f"127.0.0.1:{fabric.xds_port}", "--xds-ca", str(fabric.ca),
             "--xds-token-file", str(fabric.token), "--xds-node-id", "edge", "--workers", str(workers),
             "--admin-addr", f"127.0.0.1:{self.admin_port}", "--stats-addr", f"127.0.0.1:{self.stats_port}",

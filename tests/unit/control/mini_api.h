@@ -41,6 +41,7 @@ struct mini {
     int writes;
     int conflicts;    /* answer so many writes with 409 first */
     int failures;     /* ... 500 */
+    int no_namespace; /* so many applies with 404 first */
     bool hold_events; /* the watch lags behind */
     bool prune_seen;  /* the schema has no status.seen */
 };
@@ -294,6 +295,11 @@ static inline void mini_on_request(struct fake_conn *c, void *arg)
         if (m->failures) {
             m->failures--;
             fake_reply(c, 500, NULL, "{}");
+            return;
+        }
+        if (m->no_namespace && strcmp(c->method, "PATCH") == 0 && !strstr(path, "/status")) {
+            m->no_namespace--;
+            fake_reply(c, 404, NULL, "{\"kind\":\"Status\",\"reason\":\"NotFound\"}");
             return;
         }
         m->writes++;

@@ -18,7 +18,6 @@
 #include "base/time.h"
 #include "connector_rig.h"
 #include "golden.h"
-#include "yaml/yaml.h"
 
 enum { ROUNDS = 6 };
 
@@ -37,39 +36,11 @@ static void load(struct world *w, const char *name)
 
 /* ---- text ---- */
 
-static void put_body(struct sw_buf *out, const struct sw_json *v)
-{
-    SW_BUF_AUTO yaml = {.max = 1 << 20};
-    struct sw_slice rest;
-
-    assert_int_equal(sw_yaml_write(&yaml, v), SW_OK);
-    rest = sw_buf_slice(&yaml);
-    while (rest.p && rest.n) {
-        struct sw_slice line = sw_slice_cut(&rest, '\n');
-
-        assert_int_equal(sw_buf_printf(out, "  %.*s\n", SW_SLICE_ARG(line)), SW_OK);
-    }
-}
-
-static int by_name(const void *x, const void *y)
-{
-    const struct sw_change *p = x;
-    const struct sw_change *q = y;
-
-    int order = strcmp(p->kind, q->kind);
-
-    if (order == 0)
-        order = strcmp(p->reason, q->reason);
-    return order ? order : sw_slice_cmp(p->name, q->name);
-}
-
 static void put_published(struct sw_buf *out, const struct sw_output *o)
 {
     size_t n = 0;
-    struct sw_change *list = output_diff(NULL, o, &n);
+    struct sw_change *list = world_published(o, &n);
 
-    if (n)
-        qsort(list, n, sizeof(*list), by_name);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(sw_buf_printf(out, "publish %s|%s%s%.*s = %.*s\n", list[i].kind,
                                        list[i].reason, list[i].reason[0] ? "|" : "",
@@ -81,30 +52,12 @@ static void put_published(struct sw_buf *out, const struct sw_output *o)
 /* Only what is not so yet. */
 static char *text_of(struct world *w, const struct builds *b)
 {
-    static const char *const ops[] = {[OUT_APPLY] = "apply",
-                                      [OUT_STATUS] = "status",
-                                      [OUT_DELETE] = "delete",
-                                      [OUT_FINALIZER] = "finalizer"};
     char when[SW_RFC3339_LEN];
     struct sw_buf out;
 
     sw_buf_init(&out, 8 * 1024 * 1024);
     for (size_t at = 0; at < 2; at++) {
-        for (size_t i = 0; i < b->out[at]->writes.n; i++) {
-            const struct out_write *o = b->out[at]->writes.p[i];
-
-            if (is_done(w, at, o))
-                continue;
-            assert_int_equal(sw_buf_printf(&out, "%s %s %.*s\n", ops[o->op],
-                                           both[at].kinds[o->kind].gvr->kind, SW_SLICE_ARG(o->key)),
-                             SW_OK);
-            if (o->op == OUT_FINALIZER)
-                assert_int_equal(sw_buf_printf(&out, "  %s %.*s\n", o->drop ? "drop" : "put",
-                                               SW_SLICE_ARG(sw_json_str(o->json))),
-                                 SW_OK);
-            else if (o->json)
-                put_body(&out, o->json);
-        }
+        world_put_writes(w, both[at].kinds, b->out[at], &out);
         put_published(&out, b->out[at]);
         if (b->out[at]->expires_ns)
             assert_int_equal(
@@ -112,16 +65,6 @@ static char *text_of(struct world *w, const struct builds *b)
                 SW_OK);
     }
     return sw_buf_take_str(&out);
-}
-
-static void reverse(struct world *w)
-{
-    for (size_t i = 0; i < w->n / 2; i++) {
-        struct sw_json *t = w->objs[i];
-
-        w->objs[i] = w->objs[w->n - 1 - i];
-        w->objs[w->n - 1 - i] = t;
-    }
 }
 
 static void golden(void **state)
@@ -139,7 +82,7 @@ static void golden(void **state)
     golden_compare(&files, name, first);
     /* The order in which objects came does not matter. */
     builds_free(&b);
-    reverse(&w);
+    world_reverse(&w);
     b = build(&w);
     again = text_of(&w, &b);
     assert_string_equal(first, again);
@@ -152,7 +95,7 @@ static void golden(void **state)
     }
     builds_free(&b);
     sw_free(first);
-    sw_arena_clear(&w.arena);
+    world_end(&w);
 }
 
 /* ---- small things ---- */
@@ -312,7 +255,7 @@ static void a_lease_that_ran_out_unseen_counts_once_more(void **state)
         if (!line != !cases[i].until || (line && strncmp(line + 9, cases[i].until, 19) != 0))
             fail_msg("case %zu:\n%s", i, out);
         builds_free(&b);
-        sw_arena_clear(&w.arena);
+        world_end(&w);
         sw_free(out);
         sw_free(text);
         sw_free(renewed);

@@ -344,6 +344,21 @@ static void failed_writes_are_repeated(void **state)
     assert_int_equal(sw_control_stats(w->c[0]).failures, 3);
 }
 
+/* A build wants a namespace and what is in it: whatever comes first is not waited for as an echo.
+ */
+static void an_apply_before_its_namespace_is_repeated(void **state)
+{
+    struct world *w = *state;
+
+    w->m.no_namespace = 3;
+    mini_put(&w->m, WIDGET("a"), "{\"spec\":{\"x\":1}}");
+    w->c[0] = control(w, false, NULL, NULL);
+    sw_control_start(w->c[0]);
+    bench_until(&w->m.b, mini_get(&w->m, PART("a")) && settled(w));
+    assert_int_equal(w->m.writes, 2);
+    assert_int_equal(sw_control_stats(w->c[0]).failures, 3);
+}
+
 /* Somebody undoes what we do, at once and every time. */
 static void two_who_disagree_do_not_storm(void **state)
 {
@@ -407,7 +422,7 @@ static void only_the_leader_writes(void **state)
 static void every_namespace_gets_the_roots(void **state)
 {
     struct world *w = *state;
-    const struct sw_trust_opts o = {.roots = SW_SLICE_LIT("PEM1"), .threaded = true};
+    const struct sw_trust_opts o = {.pem = SW_SLICE_LIT("PEM1"), .threaded = true};
     struct sw_trust *t = sw_trust_new(w->m.b.client, &o, NULL);
 
     assert_non_null(t);
@@ -421,12 +436,12 @@ static void every_namespace_gets_the_roots(void **state)
     assert_null(mini_get(&w->m, CM("going")));
     mini_put(&w->m, NS("new"), "{}");
     bench_until(&w->m.b, mini_get(&w->m, CM("new")) != NULL);
-    sw_trust_set_roots(t, SW_SLICE_LIT("PEM2"));
+    sw_trust_set(t, SW_SLICE_LIT("PEM2"));
     bench_until(&w->m.b, strstr(mini_get(&w->m, CM("new")), "PEM2") &&
                              strstr(mini_get(&w->m, CM("default")), "PEM2"));
     /* Never an empty bundle. */
     w->m.writes = 0;
-    sw_trust_set_roots(t, sw_slice("", 0));
+    sw_trust_set(t, sw_slice("", 0));
     bench_until(&w->m.b, sw_control_idle(sw_trust_control(t)));
     assert_int_equal(w->m.writes, 0);
     sw_trust_stop(t, on_stopped, w);
@@ -495,6 +510,7 @@ int main(void)
         T(an_echo_during_a_build_is_looked_at),
         T(fields_that_are_pruned_are_given_up),
         T(failed_writes_are_repeated),
+        T(an_apply_before_its_namespace_is_repeated),
         T(two_who_disagree_do_not_storm),
         T(only_the_leader_writes),
         T(every_namespace_gets_the_roots),

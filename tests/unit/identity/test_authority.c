@@ -54,8 +54,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const files[] = {"root.crt",    "root.key", "roots.pem",
-                                        "ca-cert.pem", "issued",   "issued.1"};
+    static const char *const files[] = {"root.crt", "root.key",     "roots.pem",   "next.crt",
+                                        "next.key", "previous.crt", "ca-cert.pem", "ca-crl.pem",
+                                        "issued",   "issued.1"};
     struct world *w = *state;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(files); i++) {
@@ -151,7 +152,7 @@ static void an_incomplete_set_is_an_error(void **state)
 
     write_file(w, "ca-cert.pem", SW_SLICE_LIT("x"));
     assert_null(open_it(w, &err));
-    assert_non_null(strstr(err.msg, "ca-key.pem"));
+    assert_non_null(strstr(err.msg, "'ca-key.pem' is missing"));
 }
 
 static void await(struct world *w, int changes)
@@ -183,6 +184,38 @@ static void roots_change_by_way_of_both(void **state)
         sw_loop_turn(w->loop, 10);
     assert_true(sw_slice_has_prefix(sw_authority_roots(a), sw_slice_trim(sw_ca_root_pem(next))));
     sw_slice_free(&old);
+    sw_ca_free(next);
+    sw_authority_free(a);
+}
+
+/* With no time to wait, the steps follow one another; leaves of the old root stay valid. */
+static void a_root_that_was_announced_is_used_and_the_old_one_forgotten(void **state)
+{
+    struct world *w = *state;
+    struct sw_authority *a = open_it(w, NULL);
+    struct sw_ca *next = sw_ca_new(SW_SLICE_LIT("td"), 0, NULL);
+    SW_BUF_AUTO key = {.max = 1 << 16};
+    SW_BUF_AUTO leaf = {.max = 1 << 16};
+    struct sw_ca_signed done;
+    struct sw_tls_cred *cred;
+
+    assert_non_null(a);
+    assert_int_equal(
+        sw_authority_sign(a, SW_SLICE_LIT(ID), 600, sw_buf_slice(&w->csr), &leaf, &done, NULL),
+        SW_OK);
+    assert_int_equal(sw_ca_key_pem(next, &key, NULL), SW_OK);
+    write_file(w, "next.key", sw_buf_slice(&key));
+    write_file(w, "next.crt", sw_ca_root_pem(next));
+    await(w, 1);
+    cred = sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&leaf),
+                                                     .key = sw_buf_slice(&w->key),
+                                                     .roots = sw_authority_roots(a)},
+                           NULL);
+    assert_non_null(cred);
+    (void)sw_tls_cred_unref(cred);
+    await(w, 3);
+    assert_true(
+        sw_slice_eq(sw_slice_trim(sw_authority_roots(a)), sw_slice_trim(sw_ca_root_pem(next))));
     sw_ca_free(next);
     sw_authority_free(a);
 }
@@ -226,6 +259,7 @@ int main(void)
         LIVE(bad_requests_are_refused),
         LIVE(an_incomplete_set_is_an_error),
         LIVE(roots_change_by_way_of_both),
+        LIVE(a_root_that_was_announced_is_used_and_the_old_one_forgotten),
         LIVE(the_record_is_bounded),
     };
 

@@ -2,6 +2,7 @@
 /* Connections that wait for the control plane: what they ask for, and how the wait ends. */
 #include "node/lookup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/time.h"
@@ -14,6 +15,7 @@ static const char world_yaml[] =
     "   waypoint: {destination: a/wp.a}}\n"
     "- {uid: t, name: t, namespace: a, workloadIps: [10.0.0.3], services: {},\n"
     "   waypoint: {destination: /10.0.0.9}}\n"
+    "- {uid: m, name: m, namespace: a, workloadIps: [10.0.0.4], services: {a/later.a: {80: 80}}}\n"
     "services:\n"
     "- {name: v, namespace: a, hostname: v.a, vips: [/10.1.0.1], ports: {80: 80},\n"
     "   weightedWaypoints: [{destination: b/other, weight: 1}]}\n";
@@ -161,12 +163,79 @@ static void waits_have_a_deadline(void **state)
     assert_int_equal(w.ends[SW_LOOKUP_ANSWERED], 0);
 }
 
+/* ---- tunnels that arrive ---- */
+
+static void check_inbound(struct rig *r, const char *uid, const char *peer, const char *authority,
+                          const char *expected)
+{
+    struct sw_lookup_inbound q = {.local = sw_state_workload_by_uid(r->s, sw_slice_str(uid)),
+                                  .authority = sw_slice_str(authority)};
+    SW_AUTO_FREE char *key = NULL;
+
+    assert_non_null(q.local);
+    q.conn_dst = q.local->ips[0];
+    if (peer)
+        assert_int_equal(sw_ip_parse(sw_slice_str(peer), &q.peer, NULL), SW_OK);
+    key = sw_lookup_missing_inbound(&r->book, r->s, &q);
+    if (!expected)
+        assert_null(key);
+    else
+        assert_string_equal(key ? key : "nothing", expected);
+}
+
+static void a_tunnel_asks_for_what_its_judgement_needs(void **state)
+{
+    struct rig *r = *state;
+
+    check_inbound(r, "c", "10.0.0.2", "10.0.0.1:80", NULL);
+    check_inbound(r, "c", "10.0.0.77", "10.0.0.1:80", "/10.0.0.77");
+    check_inbound(r, "c", NULL, "10.0.0.1:80", NULL);
+    check_inbound(r, "s", "10.0.0.2", "10.0.0.2:80", "a/wp.a");
+    check_inbound(r, "t", "10.0.0.2", "10.0.0.3:80", "/10.0.0.9");
+    check_inbound(r, "c", "10.0.0.2", "10.2.0.1:80", "/10.2.0.1");
+    check_inbound(r, "m", "10.0.0.2", "later.a:80", "a/later.a");
+    check_inbound(r, "m", "10.0.0.2", "elsewhere.b:80", NULL);
+    check_inbound(r, "m", "10.0.0.2", "no authority", NULL);
+}
+
+/* Whoever may choose addresses may not fill the subscription with them. */
+static void chosen_addresses_are_asked_for_up_to_a_bound(void **state)
+{
+    struct rig *r = *state;
+    char at[2][32];
+
+    for (unsigned i = 0; i < 4096; i += 2) {
+        (void)snprintf(at[0], sizeof(at[0]), "/10.9.%u.%u", i / 250, i % 250);
+        (void)snprintf(at[1], sizeof(at[1]), "10.8.%u.%u:80", i / 250, i % 250);
+        check_inbound(r, "c", at[0] + 1, "10.0.0.1:80", at[0]);
+        (void)snprintf(at[0], sizeof(at[0]), "/10.8.%u.%u", i / 250, i % 250);
+        check_inbound(r, "c", "10.0.0.2", at[1], at[0]);
+    }
+    check_inbound(r, "c", "10.9.99.99", "10.0.0.1:80", NULL);
+    check_inbound(r, "c", "10.0.0.2", "10.8.99.99:80", NULL);
+    check_inbound(r, "c", "10.9.0.0", "10.0.0.1:80", "/10.9.0.0");
+}
+
+static void many_tunnels_of_one_caller_count_once(void **state)
+{
+    struct rig *r = *state;
+
+    for (int i = 0; i < 5000; i++)
+        check_inbound(r, "c", "10.9.99.98", "10.0.0.1:80", "/10.9.99.98");
+    check_inbound(r, "c", "10.9.99.99", "10.0.0.1:80", "/10.9.99.99");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_missing_is_asked_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_answer_ends_all_waits_for_its_key, set_up, tear_down),
         cmocka_unit_test_setup_teardown(waits_have_a_deadline, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_tunnel_asks_for_what_its_judgement_needs, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(chosen_addresses_are_asked_for_up_to_a_bound, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(many_tunnels_of_one_caller_count_once, set_up, tear_down),
     };
 
     return cmocka_run_group_tests_name("lookup", tests, NULL, NULL);

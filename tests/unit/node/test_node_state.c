@@ -140,6 +140,9 @@ static void bad_workloads_are_rejected_alone(void **state)
     static const struct sw_gateway_spec nowhere = {0};
     static const struct sw_ip no_ip = {0};
     static const struct sw_membership_spec bad_service = {.key = S("no-slash")};
+    static const struct sw_membership_spec cut_service = {.key = S("a/h\0x")};
+    static const struct sw_gateway_spec cut = {
+        .by_hostname = true, .ns = S("a"), .hostname = S("h\0x")};
     static const struct {
         struct sw_workload_spec w;
         const char *msg;
@@ -154,6 +157,10 @@ static void bad_workloads_are_rejected_alone(void **state)
         {{.uid = S("u"), .network_gateway = &nowhere}, "network gateway has no destination"},
         {{.uid = S("u"), .services = &bad_service, .n_services = 1},
          "service 'no-slash' is not NAMESPACE/HOSTNAME"},
+        {{.uid = S("u"), .service_account = S("admin\0x")}, "a text has a NUL byte"},
+        {{.uid = S("u"), .waypoint = &cut}, "waypoint has a NUL byte in its name"},
+        {{.uid = S("u"), .services = &cut_service, .n_services = 1},
+         "a service has a NUL byte in its name"},
     };
     struct sw_state_builder *b = sw_state_builder_new(S(""), true);
     struct sw_workload_spec good = {.uid = S("ok")};
@@ -170,6 +177,24 @@ static void bad_workloads_are_rejected_alone(void **state)
 
         assert_int_equal(sw_state_workload_count(s), 1);
     }
+}
+
+/* A key is made of them: it would end at the byte and stand for another. */
+static void names_with_a_nul_byte_are_rejected(void **state)
+{
+    struct sw_state_builder *b = sw_state_builder_new(S(""), true);
+    struct sw_service_spec svc = {.ns = S("a"), .hostname = S("h\0x")};
+    struct sw_policy p = {.ns = S("a"), .name = S("p\0x")};
+    STATE_AUTO s = NULL;
+
+    (void)state;
+    assert_int_equal(sw_state_add_service(b, &svc, NULL), SW_EINVAL);
+    assert_int_equal(sw_state_add_policy(b, &p, S(""), NULL), SW_EINVAL);
+    p.name = S("p");
+    p.ns = S("a\0");
+    assert_int_equal(sw_state_add_policy(b, &p, S(""), NULL), SW_EINVAL);
+    s = sw_state_finish(b);
+    assert_int_equal(sw_state_policy_count(s), 0);
 }
 
 static void a_second_resource_replaces_the_first(void **state)
@@ -574,6 +599,7 @@ int main(void)
         cmocka_unit_test(local_workloads_are_those_of_the_node),
         cmocka_unit_test(wire_defaults_fill_identity),
         cmocka_unit_test(bad_workloads_are_rejected_alone),
+        cmocka_unit_test(names_with_a_nul_byte_are_rejected),
         cmocka_unit_test(a_second_resource_replaces_the_first),
         cmocka_unit_test(shared_vips_prefer_the_own_namespace_then_canonical),
         cmocka_unit_test(one_entry_per_vip_and_namespace),

@@ -53,7 +53,7 @@ static const char *choices(const struct sw_state *s, const struct sw_route_tried
         sw_route_outbound(s, &env, workload(s, "src"), &a, tried, &r);
         if (r.kind == SW_ROUTE_DROP)
             break;
-        digit = r.workload->uid_[1];
+        digit = sw_workload_uid(r.workload).p[1];
         if (!memchr(out, digit, (size_t)(at - out)))
             *at++ = digit;
     }
@@ -196,7 +196,7 @@ static void capacity_weighs(void **state)
 
         sw_route_outbound(s, &env, workload(s, "src"), &a, NULL, &r);
         assert_int_equal(last_bound, 4);
-        hits[r.workload->uid_[1] - '0']++;
+        hits[sw_workload_uid(r.workload).p[1] - '0']++;
     }
     assert_int_equal(hits[1], 1);
     assert_int_equal(hits[2], 3);

@@ -186,7 +186,7 @@ static struct sw_tls_cred *load(char **argv, struct sw_err *err)
 
 int main(int argc, char **argv)
 {
-    struct sw_tls_params p = {.alpn = "h2"};
+    struct sw_tls_params p = {.alpn = "h2", .alpn_optional = true};
     struct driver d = {0};
     struct sw_slice expect = {0};
     struct sw_err err = {0};

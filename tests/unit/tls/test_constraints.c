@@ -70,6 +70,37 @@ static void hosts_and_domains(void **state)
     }
 }
 
+static void dns_names_and_domains(void **state)
+{
+    static const struct {
+        const char *constraint;
+        const char *name;
+        bool covers;
+    } cases[] = {
+        {"example.com", "example.com", true},
+        {"example.com", "a.b.example.com", true},
+        {"example.com", "A.EXAMPLE.com", true},
+        {"EXAMPLE.com", "a.example.com", true},
+        {"example.com", "badexample.com", false},
+        {"example.com", "example.com.evil", false},
+        {"example.com", "com", false},
+        {"example.com", "", false},
+        {".example.com", "a.example.com", true},
+        {".example.com", "example.com", false},
+        {".example.com", ".example.com", false},
+        {"", "anything", true},
+        {"example.com", ".example.com", true},
+        {"com", "com", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        if (sw_dns_constraint_covers(sw_slice_str(cases[i].constraint),
+                                     sw_slice_str(cases[i].name)) != cases[i].covers)
+            fail_msg("'%s' and '%s'", cases[i].constraint, cases[i].name);
+    }
+}
+
 static int issue_web(const struct sw_ca *ca, const char *name, struct sw_buf *chain,
                      struct sw_err *err)
 {
@@ -189,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_of_uris),
         cmocka_unit_test(hosts_and_domains),
+        cmocka_unit_test(dns_names_and_domains),
         cmocka_unit_test(a_ca_signs_within_its_scope),
         cmocka_unit_test(an_old_root_is_renewed_with_its_key),
         cmocka_unit_test(the_root_of_somebody_else_stays),

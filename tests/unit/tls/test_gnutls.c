@@ -295,6 +295,18 @@ static void start_tls12(struct fixture *f)
     check_receiving(f, "hello");
 }
 
+static void a_client_of_tls12_only_is_told_the_version(void **state)
+{
+    struct fixture *f = *state;
+    struct sw_err err;
+
+    make_theirs(f, GNUTLS_CLIENT, ONLY12);
+    make_server(f, false);
+    assert_int_equal(shake(f, &err), SW_EPROTO);
+    assert_string_equal(err.msg, "peer does not offer TLS 1.3");
+    assert_int_equal(gnutls_alert_get(f->theirs), GNUTLS_A_PROTOCOL_VERSION);
+}
+
 static int open_next(struct fixture *f, struct sw_err *err)
 {
     struct sw_slice in = sw_buf_slice(&f->to_us);
@@ -407,6 +419,7 @@ int main(void)
         T(chacha_is_refused_by_default),
         T(aes256_only),
         T(server_prefers_aes128),
+        T(a_client_of_tls12_only_is_told_the_version),
         T(tls12_half_close),
         T(tls12_tampering),
         T(tls12_alerts),

@@ -301,6 +301,17 @@ static void alpn_list_takes_the_servers_favourite(void **state)
     assert_string_equal(sw_tls_alpn(f->s), "h2");
 }
 
+static void a_client_without_alpn_is_served_where_it_is_optional(void **state)
+{
+    struct fixture *f = *state;
+
+    f->cp.alpn = NULL;
+    f->sp.alpn_optional = true;
+    connect_pair(f, 1 << 20);
+    check_up(f);
+    assert_string_equal(sw_tls_alpn(f->s), "");
+}
+
 /* Expects the named side to refuse and, where it can, the other to be told. */
 static void check_refused(struct fixture *f, bool by_server, int rc, const char *why,
                           unsigned alert)
@@ -346,6 +357,17 @@ static void client_without_alpn(void **state)
     f->cp.alpn = NULL;
     connect_pair(f, 1 << 20);
     check_refused(f, true, SW_EPROTO, "no common ALPN", 120);
+}
+
+/* Optional is not the same as another protocol. */
+static void optional_alpn_with_another_protocol(void **state)
+{
+    struct fixture *f = *state;
+
+    f->cp.alpn = "http/1.1";
+    f->sp.alpn_optional = true;
+    connect_pair(f, 1 << 20);
+    assert_int_equal(f->r.server_rc, SW_EPROTO);
 }
 
 static void server_without_alpn(void **state)
@@ -706,6 +728,8 @@ int main(void)
         T(alpn_list_takes_the_servers_favourite),
         T(alpn_mismatch),
         T(client_without_alpn),
+        T(a_client_without_alpn_is_served_where_it_is_optional),
+        T(optional_alpn_with_another_protocol),
         T(server_without_alpn),
         T(expected_identity_missing),
         T(nobody_expected),

@@ -148,14 +148,16 @@ static void a_reader_that_stops_stops_its_writer_and_resumes(void **state)
     pair_done(p);
 }
 
-static void one_slow_reader_does_not_stop_the_others(void **state)
+/* Six withhold more than half of the connection's window: what is left is still given back. */
+static void slow_readers_do_not_stop_the_others(void **state)
 {
+    enum { SLOW = 6 };
     struct pair *p = pair_start();
-    struct tun *slow[3];
-    struct feed stuck[3];
+    struct tun *slow[SLOW];
+    struct feed stuck[SLOW];
 
     (void)state;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < SLOW; i++) {
         slow[i] = pair_tunnel(p);
         stuck[i] = (struct feed){.total = 64 << 20, .seed = i};
         (void)push(p, slow[i], &stuck[i]);
@@ -167,14 +169,40 @@ static void one_slow_reader_does_not_stop_the_others(void **state)
 
         transfer(p, c, &p->s[p->ns - 1], &sent, &got, SIZE_MAX);
     }
+    assert_false(sw_session_stalled(p->client));
     /* And the slow ones have lost nothing. */
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < SLOW; i++) {
         struct feed got = {.seed = i};
 
         stuck[i].total = stuck[i].at + 100000;
         transfer(p, slow[i], &p->s[i], &stuck[i], &got, SIZE_MAX);
     }
     pair_done(p);
+}
+
+/* The bound: beyond it either end can tell that one more tunnel would only wait. */
+static void a_window_that_is_used_up_shows(void **state)
+{
+    (void)state;
+    for (int from_server = 0; from_server < 2; from_server++) {
+        struct pair *p = pair_start();
+        struct tun *c[9];
+        struct feed stuck;
+
+        assert_false(sw_session_stalled(p->client));
+        for (unsigned i = 0; i < 9; i++) {
+            c[i] = pair_tunnel(p);
+            stuck = (struct feed){.total = 64 << 20, .seed = i};
+            (void)push(p, from_server ? &p->s[i] : c[i], &stuck);
+        }
+        assert_true(sw_session_stalled(p->client));
+        assert_true(sw_session_stalled(p->server));
+        for (unsigned i = 0; i < 9; i++)
+            sw_tstream_abort(&c[i]->stream, SW_H2_CONNECT_ERROR);
+        rig_settle(p->loop);
+        assert_false(sw_session_stalled(p->client));
+        pair_done(p);
+    }
 }
 
 /* Credit that was held back for stuck streams returns when they are given up. */
@@ -426,7 +454,8 @@ int main(void)
         cmocka_unit_test(windows_of_any_size_work),
         cmocka_unit_test(a_small_window_survives_bytes_sent_before_it_was_known),
         cmocka_unit_test(a_reader_that_stops_stops_its_writer_and_resumes),
-        cmocka_unit_test(one_slow_reader_does_not_stop_the_others),
+        cmocka_unit_test(slow_readers_do_not_stop_the_others),
+        cmocka_unit_test(a_window_that_is_used_up_shows),
         cmocka_unit_test(credit_of_abandoned_streams_returns),
         cmocka_unit_test(bytes_before_the_answer_are_kept),
         cmocka_unit_test(a_finished_stream_outlives_its_session),

@@ -14,7 +14,7 @@ struct want {
     int calls;
     int rc;
     enum sw_pool_stage stage;
-    bool hit;
+    enum sw_pool_use use;
     bool again; /* asks again from the callback when it fails */
     bool open;
     int done;
@@ -224,7 +224,7 @@ static void ask(struct fix *f, struct want *w)
     struct sw_session *s;
 
     w->f = f;
-    s = sw_pool_get(f->pool, &f->target, &w->wait, on_pool, &w->hit);
+    s = sw_pool_get(f->pool, &f->target, &w->wait, on_pool, &w->use);
     if (s)
         open_stream(w, s);
 }
@@ -246,8 +246,8 @@ static void many_at_once_share_one_connection(void **state)
     begin(&f);
     for (int i = 0; i < WANTS; i++)
         ask(&f, &f.w[i]);
-    assert_false(f.w[0].hit);
-    assert_true(f.w[1].hit);
+    assert_int_equal(f.w[0].use, SW_POOL_NEW);
+    assert_int_equal(f.w[1].use, SW_POOL_HIT);
     assert_int_equal(sw_pool_count(f.pool), 1);
     RUN_UNTIL(f.loop, open_count(&f) == WANTS && f.server_requests == WANTS);
     assert_int_equal(f.accepted, 1);
@@ -318,11 +318,67 @@ static void a_full_connection_gets_a_sibling_and_is_reused_later(void **state)
     }
     for (int i = 10; i < 16; i++) {
         ask(&f, &f.w[i]);
-        assert_true(f.w[i].hit);
+        assert_int_equal(f.w[i].use, SW_POOL_HIT);
     }
     rig_settle(f.loop);
     assert_int_equal(f.accepted, 3);
     assert_int_equal(open_count(&f), 12);
+    end(&f);
+}
+
+/* Sends on a tunnel whose server never reads until nothing more is taken; *ret_app: the other end.
+ */
+static void stuff(struct fix *f, struct want *w, int *ret_app)
+{
+    struct feed sent = {.total = 64 << 20};
+    size_t before = 0;
+    int fds[2];
+
+    RUN_UNTIL(f->loop, w->status == 200);
+    unix_pair(fds);
+    sw_tstream_relay(&w->stream, fds[1]);
+    for (int same = 0; same < 20;) {
+        feed_write(&sent, fds[0]);
+        sw_loop_turn(f->loop, 0);
+        same = sent.at == before ? same + 1 : 0;
+        before = sent.at;
+    }
+    *ret_app = fds[0];
+}
+
+/* Tunnels that nobody reads use up a connection's window: the next tunnel gets a sibling. */
+static void a_stalled_connection_gets_a_sibling_up_to_a_bound(void **state)
+{
+    struct fix f = {0};
+    struct sw_session *first;
+    int apps[WANTS];
+    int n = 0;
+    int siblings = 0;
+
+    (void)state;
+    begin(&f);
+    /* Small windows, so that a few tunnels do it on every sibling. */
+    f.server_config.stream_window = 65535;
+    f.server_config.connection_window = 65536;
+    do {
+        assert_true(n < WANTS);
+        ask(&f, &f.w[n]);
+        siblings += f.w[n].use == SW_POOL_SIBLING;
+        stuff(&f, &f.w[n], &apps[n]);
+    } while (f.w[n++].use != SW_POOL_STALLED);
+    assert_int_equal(siblings, SW_POOL_STALLED_MAX - 1);
+    assert_int_equal(f.accepted, SW_POOL_STALLED_MAX);
+    /* The tunnels of one connection are given up: it serves again. */
+    first = f.w[0].stream.session;
+    for (int i = 0; i < n; i++) {
+        if (f.w[i].stream.session == first)
+            sw_tstream_abort(&f.w[i].stream, SW_H2_CANCEL);
+    }
+    rig_settle(f.loop);
+    ask(&f, &f.w[n]);
+    assert_int_equal(f.w[n].use, SW_POOL_HIT);
+    for (int i = 0; i < n; i++)
+        sw_sock_close(apps[i]);
     end(&f);
 }
 
@@ -397,10 +453,49 @@ static void a_goaway_makes_the_next_one_dial(void **state)
     sw_session_drain(f.servers[0]);
     rig_settle(f.loop);
     ask(&f, &f.w[1]);
-    assert_false(f.w[1].hit);
+    assert_int_equal(f.w[1].use, SW_POOL_NEW);
     RUN_UNTIL(f.loop, f.w[1].status == 200);
     assert_true(f.w[0].open);
     assert_int_equal(f.accepted, 2);
+    end(&f);
+}
+
+static bool gone_x(struct sw_slice place, const struct sw_ip *ip, void *arg)
+{
+    const struct fix *f = arg;
+
+    assert_true(sw_ip_eq(ip, &f->target.addr.ip));
+    return sw_slice_eq_str(place, "x");
+}
+
+/* A peer that is gone: its idle connection ends, the one in use takes no more. */
+static void connections_to_a_peer_that_is_gone_are_retired(void **state)
+{
+    struct fix f = {0};
+
+    (void)state;
+    begin(&f);
+    f.target.place = SW_SLICE_LIT("x");
+    ask(&f, &f.w[0]);
+    f.target.place = SW_SLICE_LIT("y");
+    ask(&f, &f.w[1]);
+    RUN_UNTIL(f.loop, f.w[0].status == 200 && f.w[1].status == 200);
+    assert_int_equal(f.accepted, 2);
+    assert_int_equal(sw_pool_retire(f.pool, gone_x, &f), 1);
+    rig_settle(f.loop);
+    assert_true(f.w[0].open);
+    assert_int_equal(sw_pool_count(f.pool), 2);
+    ask(&f, &f.w[2]);
+    assert_int_equal(f.w[2].use, SW_POOL_HIT);
+    f.target.place = SW_SLICE_LIT("x");
+    ask(&f, &f.w[3]);
+    assert_int_equal(f.w[3].use, SW_POOL_NEW);
+    RUN_UNTIL(f.loop, f.w[3].status == 200);
+    sw_tstream_abort(&f.w[3].stream, SW_H2_CANCEL);
+    sw_tstream_abort(&f.w[0].stream, SW_H2_CANCEL);
+    RUN_UNTIL(f.loop, sw_pool_count(f.pool) == 2);
+    assert_int_equal(sw_pool_retire(f.pool, gone_x, &f), 1);
+    RUN_UNTIL(f.loop, sw_pool_count(f.pool) == 1);
     end(&f);
 }
 
@@ -567,10 +662,12 @@ int main(void)
         cmocka_unit_test(different_keys_never_share),
         cmocka_unit_test(long_names_are_compared_to_their_end),
         cmocka_unit_test(a_full_connection_gets_a_sibling_and_is_reused_later),
+        cmocka_unit_test(a_stalled_connection_gets_a_sibling_up_to_a_bound),
         cmocka_unit_test(the_peers_lower_limit_sends_waiters_elsewhere),
         cmocka_unit_test(an_unused_connection_is_released),
         cmocka_unit_test(a_used_connection_is_kept),
         cmocka_unit_test(a_goaway_makes_the_next_one_dial),
+        cmocka_unit_test(connections_to_a_peer_that_is_gone_are_retired),
         cmocka_unit_test(a_refused_dial_fails_every_waiter),
         cmocka_unit_test(waiters_may_ask_again_at_once),
         cmocka_unit_test(a_handshake_that_hangs_fails_its_waiters),

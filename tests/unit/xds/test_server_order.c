@@ -374,6 +374,42 @@ static void listeners_can_be_asked_for_by_name(void **state)
     expect_nothing(w);
 }
 
+static void secrets_have_to_be_named(void **state)
+{
+    struct world *w = *state;
+
+    COMMIT(w, "SDS a=1 b=2");
+    connect_sotw(w);
+    subscribe(w, "SDS", NULL);
+    expect_nothing(w);
+}
+
+static void a_server_may_give_all_secrets_to_who_names_none(void **state)
+{
+    struct world *w = *state;
+
+    w->opts.bare_is_all = true;
+    COMMIT(w, "SDS a=1 b=2");
+    connect_sotw(w);
+    subscribe(w, "SDS", NULL);
+    expect(w, "SDS +1 +2");
+    COMMIT(w, "SDS a=1 b=3");
+    expect(w, "SDS +3");
+    connect_delta(w);
+    subscribe(w, "SDS", NULL);
+    expect(w, "SDS +a=1 +b=3");
+    /* Who named one, and then none, wants none. */
+    connect_sotw(w);
+    subscribe(w, "SDS", "b");
+    expect_open(w, "SDS +3");
+    answer_names(w, "b");
+    turns(w, 5);
+    ask(w, "SDS", NULL, NULL, NULL, NULL, NULL);
+    turns(w, 5);
+    COMMIT(w, "SDS a=4 b=4");
+    expect_nothing(w);
+}
+
 static void services_of_one_type_know_it(void **state)
 {
     struct world *w = *state;
@@ -404,6 +440,8 @@ int main(void)
         LIVE(listeners_of_who_comes_back_wait_too),
         LIVE(a_stale_nonce_is_ignored),
         LIVE(listeners_can_be_asked_for_by_name),
+        LIVE(secrets_have_to_be_named),
+        LIVE(a_server_may_give_all_secrets_to_who_names_none),
         LIVE(services_of_one_type_know_it),
     };
 

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "control/gateway/build/build_int.h"
+#include "control/linkname.h"
 
 struct svc_port {
     struct sw_slice name;
@@ -255,30 +256,6 @@ struct sw_model_cluster *service_cluster(struct builder *b, struct sw_slice ns,
 
 /* ---- other kinds ---- */
 
-static struct sw_model_cluster *foreign_backend(struct builder *b, const struct backend_ctx *ctx,
-                                                const struct sw_gateway_ref *ref,
-                                                struct verdict *ret)
-{
-    static const enum sw_model_proto protos[RK_COUNT] = {
-        [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
-        [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
-        [RK_UDP] = SW_MODEL_PROTO_UDP,
-    };
-    struct sw_slice endpoints = {0};
-    const char *why = "backends of this kind are not served here yet";
-
-    if (!b->conf->resolve ||
-        !b->conf->resolve(b->conf->resolve_arg, b->v, b->a, ref, &endpoints, &why)) {
-        *ret = (struct verdict){"BackendNotFound",
-                                gw_printf(b, "%.*s '%.*s/%.*s' cannot be resolved: %s",
-                                          SW_SLICE_ARG(ref->kind), SW_SLICE_ARG(ref->ns),
-                                          SW_SLICE_ARG(ref->name), why)
-                                    .p};
-        return NULL;
-    }
-    return intern_cluster(b, endpoints, protos[ctx->route->kind], NULL);
-}
-
 typedef struct sw_model_cluster *(*backend_fn)(struct builder *b, const struct backend_ctx *ctx,
                                                const struct sw_gateway_ref *ref,
                                                struct verdict *ret);
@@ -293,7 +270,7 @@ static backend_fn foreign_kind(const struct sw_gateway_ref *r)
     } kinds[] = {
         {"networking.datumapis.com", "Connector", connector_backend},
         {"discovery.k8s.io", "EndpointSlice", slice_backend},
-        {"clusterlink.net", "Import", foreign_backend},
+        {SW_LINK_GROUP, "Import", import_backend},
     };
 
     for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {

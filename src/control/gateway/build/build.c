@@ -233,6 +233,7 @@ static void builder_done(struct builder *b)
     for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
         sw_map_done(maps[i]);
     sw_connector_keys_done(&b->keys);
+    sw_map_done(&b->leases);
     refs_done(b);
     sw_vec_done(&b->parent_list);
     sw_vec_done(&b->gateways);
@@ -259,9 +260,7 @@ void sw_gateway_rebuild(struct sw_gateway_cache *cache, const struct sw_view *v,
                         const struct sw_gateway_conf *conf, struct sw_arena *a,
                         struct sw_model_result *ret)
 {
-    /* What a resolver's answers follow from is not known here. */
-    struct builder b = {
-        .v = v, .conf = conf, .a = a, .keep = a, .cache = conf->resolve ? NULL : cache};
+    struct builder b = {.v = v, .conf = conf, .a = a, .keep = a, .cache = cache};
     struct sw_planes planes = {0};
 
     if (b.cache)

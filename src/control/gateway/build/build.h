@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "control/gateway/model.h"
+#include "control/linkport.h"
 #include "control/runtime.h"
 
 /* Kinds of the view, by index. */
@@ -38,6 +39,7 @@ enum sw_model_kind {
     SW_MODEL_HOSTCLAIM, /* on host names */
     SW_MODEL_ADVERTISEMENT,
     SW_MODEL_BACKENDSLICE, /* EndpointSlices that belong to no Service */
+    SW_MODEL_IMPORT,       /* services of other sites */
     SW_MODEL_KINDS,
 };
 extern const struct sw_control_kind sw_gateway_kinds[SW_MODEL_KINDS];
@@ -87,14 +89,10 @@ struct sw_gateway_conf {
     size_t max_listeners;      /* of a Gateway and its ListenerSets [SW_GATEWAY_LISTENERS_MAX] */
     size_t max_sockets;        /* (address, transport, port) of all [SW_GATEWAY_SOCKETS_MAX] */
     bool ingress_shared_hosts; /* Ingresses of several namespaces may serve one host together */
-    /*
-     * Fills ret_endpoints with the name of an endpoint set, or says why not in ret_why (both in the
-     * arena). NULL: nothing but Services is served.
-     */
-    bool (*resolve)(void *arg, const struct sw_view *v, struct sw_arena *a,
-                    const struct sw_gateway_ref *ref, struct sw_slice *ret_endpoints,
-                    const char **ret_why);
-    void *resolve_arg;
+    /* Where links have their objects [SW_LINK_NAMESPACE], and target ports never leased. */
+    struct sw_slice link_ns;
+    const struct sw_link_ports *link_reserved;
+    size_t n_link_reserved;
 };
 
 /* Sets come from many hands, and each new port costs the data plane a descriptor per worker. */

@@ -2,7 +2,8 @@
 /*
  * What one build leaves for the next: routes compiled and attached, with the memory they live in,
  * and the clusters they name. A route follows from its object; from the Services it looked at,
- * which it remembers; from grants, if it refers to other namespaces; from its namespace's labels;
+ * which it remembers; from grants, if it refers to other namespaces, and Imports, if it refers to
+ * any; from its namespace's labels;
  * from what policies and Gateways came to, which is compared by a hash; and from the objects of
  * Gateways, ListenerSets, classes and connectors. Whose Service, grant or namespace changed is
  * compiled anew; any of the rest, and everything is. What is not a route is made anew each time, so
@@ -39,6 +40,7 @@ struct sw_gateway_cache {
     struct sw_map services;   /* "ns/name" */
     struct sw_map namespaces; /* name */
     bool grants;
+    bool imports;
     struct sw_gateway_cache_stats stats;
     struct good_cert *certs; /* open addressing, at most half full */
     size_t n_certs;
@@ -82,7 +84,7 @@ static void clear_diff(struct sw_gateway_cache *c)
     sw_map_done(&c->services);
     sw_map_done(&c->namespaces);
     c->services = c->namespaces = (struct sw_map){0};
-    c->grants = false;
+    c->grants = c->imports = false;
 }
 
 void sw_gateway_cache_free(struct sw_gateway_cache *c)
@@ -212,12 +214,15 @@ static void find_diff(struct sw_gateway_cache *c, const struct sw_view *v)
     diff(c->view, v, SW_MODEL_NAMESPACE, "metadata", "labels", &c->namespaces);
     diff(c->view, v, SW_MODEL_GRANT, "spec", NULL, &grants);
     c->grants = grants.n > 0;
+    /* One Import's lease depends on all others. */
+    c->imports = c->view->kinds[SW_MODEL_IMPORT] != v->kinds[SW_MODEL_IMPORT];
     sw_map_done(&grants);
 }
 
 static bool is_stale(const struct sw_gateway_cache *c, const struct route *r)
 {
-    if ((c->grants && r->crossing) || (c->namespaces.n && sw_map_get(&c->namespaces, r->obj->ns)))
+    if ((c->grants && r->crossing) || (c->imports && r->importing) ||
+        (c->namespaces.n && sw_map_get(&c->namespaces, r->obj->ns)))
         return true;
     for (size_t i = 0; c->services.n && i < r->looked_at.n; i++) {
         if (sw_map_get(&c->services, r->looked_at.p[i]))

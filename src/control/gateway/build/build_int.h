@@ -185,6 +185,7 @@ struct route {
     SW_VEC(struct sw_model_cluster *) sticky; /* that it keeps sessions on */
     SW_VEC(struct sw_slice) looked_at;        /* "ns/name" of Services, there or not */
     bool crossing;                            /* refers to other namespaces: grants matter */
+    bool importing;                           /* refers to Imports: their leases matter */
 };
 void route_done(struct route *r);
 
@@ -285,6 +286,8 @@ struct builder {
     const struct sw_planes *planes; /* NULL: nobody asks data planes */
     struct sw_map out_names;        /* of out_listeners, while there are planes */
     struct sw_connector_keys keys;
+    struct sw_map leases; /* "ns/name" of an Import -> struct sw_link_lease; see imports.c */
+    bool leases_read;
 };
 
 /* ---- objects.c ---- */
@@ -434,6 +437,8 @@ void note_unresolved(struct route *r, struct verdict v);
 /* Names of endpoint sets that are no Services': these, then the rest; resolved.h has one more. */
 #define SW_MODEL_CONNECTOR_SET "connector/" /* ns/name/target */
 #define SW_MODEL_SLICE_SET     "slice/"     /* ns/name/port */
+/* system namespace/ns/name/port; gateway/xds/store.c knows clusters by it, too */
+#define SW_MODEL_IMPORT_SET "import/"
 /* Of clusters of host names. */
 #define SW_MODEL_DNS_CLUSTER "dns/" /* host/port */
 /* Behind the port in names of Services' sets, "ns/service/port": TCP's and UDP's may differ. */
@@ -443,6 +448,9 @@ struct sw_model_cluster *connector_backend(struct builder *b, const struct backe
                                            const struct sw_gateway_ref *r, struct verdict *ret);
 struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_ctx *ctx,
                                        const struct sw_gateway_ref *r, struct verdict *ret);
+/* imports.c */
+struct sw_model_cluster *import_backend(struct builder *b, const struct backend_ctx *ctx,
+                                        const struct sw_gateway_ref *r, struct verdict *ret);
 /* The CAs that EndpointSlices name, in every build: compiled routes that are kept need them too. */
 void build_slice_cas(struct builder *b);
 bool slices_have_cas(const struct sw_view *v);

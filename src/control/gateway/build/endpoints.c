@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/gateway/build/build_int.h"
+#include "control/linkname.h"
 #include "io/egress.h"
 
 enum { SET_MAX = 65536, DROPPED_MAX = 256 };
@@ -243,6 +244,32 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
     }
 }
 
+/*
+ * Where data planes of links are, with the port of one Import: slices of the system namespace,
+ * which no tenant writes.
+ */
+static void collect_import(struct ep_builder *b, struct sw_slice rest, ep_list *out)
+{
+    static const char *const names[] = {SW_LINK_PLANES, SW_LINK_PLANES6};
+    struct sw_slice ns = sw_slice_cut(&rest, '/');
+    size_t from = out->n;
+    uint64_t port;
+
+    (void)sw_slice_cut(&rest, '/');
+    (void)sw_slice_cut(&rest, '/');
+    if (!sw_slice_to_u64(rest, UINT16_MAX, &port))
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        const struct sw_kube_obj *o =
+            sw_view_find(b->v, SW_MODEL_EP_SLICE, ns, sw_slice_str(names[i]));
+
+        if (o)
+            add_slice(b, out, o, sw_slice("", 0), SW_SLICE_LIT("TCP"));
+    }
+    for (size_t i = from; i < out->n; i++)
+        out->p[i].port = (uint16_t)port;
+}
+
 /* "ns/service/port", or "ns/service/port+udp" */
 static void collect_service(struct ep_builder *b, struct sw_slice rest, ep_list *out)
 {
@@ -263,6 +290,7 @@ static void collect_named(struct ep_builder *b, struct sw_slice name, ep_list *o
 {
     static const struct sw_slice connector = SW_SLICE_LIT(SW_MODEL_CONNECTOR_SET);
     static const struct sw_slice slice = SW_SLICE_LIT(SW_MODEL_SLICE_SET);
+    static const struct sw_slice import = SW_SLICE_LIT(SW_MODEL_IMPORT_SET);
     size_t parts = 1;
 
     /* A Service's has three parts, whatever its namespace is called. */
@@ -274,6 +302,8 @@ static void collect_named(struct ep_builder *b, struct sw_slice name, ep_list *o
         collect_connector(b, sw_slice_from(name, connector.n), out);
     else if (sw_slice_has_prefix(name, slice))
         collect_slice(b, sw_slice_from(name, slice.n), out);
+    else if (sw_slice_has_prefix(name, import))
+        collect_import(b, sw_slice_from(name, import.n), out);
 }
 
 static const struct sw_model_endpoints *make_set(struct ep_builder *b, struct sw_slice name)

@@ -2,6 +2,7 @@
 /* What the build watches. */
 #include "control/claims.h"
 #include "control/gateway/build/build.h"
+#include "control/linkname.h"
 
 #define GW(plural, name, ns)                                                                       \
     &(const struct sw_kube_gvr)                                                                    \
@@ -141,6 +142,10 @@ const struct sw_control_kind sw_gateway_kinds[SW_MODEL_KINDS] = {
                                .optional = true,
                                .relevant = of_no_service,
                                .label_selector = "!kubernetes.io/service-name"},
+    /* Of what their statuses say, leases matter. */
+    [SW_MODEL_IMPORT] = {.gvr = &(const struct sw_kube_gvr){SW_LINK_GROUP, "v1alpha1", "imports",
+                                                            "Import", true},
+                         .optional = true},
     [SW_MODEL_CRD] = {.gvr = &(const struct sw_kube_gvr){"apiextensions.k8s.io", "v1",
                                                          "customresourcedefinitions",
                                                          "CustomResourceDefinition", false},

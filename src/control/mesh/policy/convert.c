@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 #include "control/mesh/policy/check.h"
-#include "control/mesh/policy/pack.h"
 #include "control/mesh/policy/rule.h"
+#include "policy/pack.h"
 
 enum { MESSAGE_MAX = 4096 };
 
@@ -130,7 +130,7 @@ static void convert(struct sw_arena *a, const struct sw_json *spec, struct sw_po
         p->n += mesh_rule_convert(&c, sw_json_at(list, i), &rules[p->n]);
     p->rules = rules;
     judge_converted(&c, p, spec, ret);
-    ret->value = mesh_policy_pack(a, p);
+    ret->value = sw_policy_pack(a, p);
     mesh_rules_done(&c);
 }
 
@@ -179,5 +179,5 @@ struct sw_slice mesh_authz_waypoint(struct sw_arena *a, const struct sw_mesh_pol
                                  .text = sw_slice_str(sw_arena_printf(
                                      a, "%.*s/ns/%.*s/sa/%.*s", SW_SLICE_ARG(conf->trust_domain),
                                      SW_SLICE_ARG(ns), SW_SLICE_ARG(accounts[i])))};
-    return mesh_policy_pack(a, &p);
+    return sw_policy_pack(a, &p);
 }

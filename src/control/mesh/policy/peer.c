@@ -163,12 +163,12 @@ static void deny_except(struct sw_arena *a, const struct mesh_peer *w, struct sw
     struct sw_policy_clause *c = sw_arena_array(a, w->n_ports + 1, sizeof(*c));
     struct sw_policy_rule *r = SW_ARENA_NEW(a, struct sw_policy_rule);
 
+    c[r->n++] = one_match(a, (struct sw_policy_match){.not_principals = no_identity});
     for (size_t i = 0; i < w->n_ports; i++) {
         if (is_exception(&w->ports[i], true))
             c[r->n++] = one_match(a, (struct sw_policy_match){.not_destination_ports =
                                                                   one_port(a, w->ports[i].port)});
     }
-    c[r->n++] = one_match(a, (struct sw_policy_match){.not_principals = no_identity});
     r->clauses = c;
     p->rules = r;
     p->n = 1;

@@ -13,9 +13,9 @@
 #include "base/vec.h"
 #include "control/mesh/policy/convert.h"
 #include "control/mesh/policy/out.h"
-#include "control/mesh/policy/pack.h"
 #include "control/mesh/policy/peer.h"
 #include "control/mesh/policy/select.h"
+#include "policy/pack.h"
 
 #define WAYPOINT_POLICY "istio_allow_waypoint_"
 
@@ -253,7 +253,7 @@ static void convert_peers(struct sw_mesh_policies *ix, struct space *s)
         if (mesh_peer_decide(mesh, own, w) == MESH_PEER_LISTS_CONVERTED) {
             struct sw_policy p = mesh_peer_policy(&a, mesh, own, w);
 
-            value = mesh_policy_pack(&a, &p);
+            value = sw_policy_pack(&a, &p);
         }
         mesh_policy_out_set(&ix->out, converted_key(&a, w), value);
     }
@@ -279,7 +279,7 @@ static void settle_peers(struct sw_mesh_policies *ix)
     if (ix->peers.n) {
         struct sw_policy p = mesh_peer_static(&a, ix->conf.root_ns);
 
-        value = mesh_policy_pack(&a, &p);
+        value = sw_policy_pack(&a, &p);
     }
     mesh_policy_out_set(&ix->out, static_key(ix, &a), value);
 }

@@ -37,6 +37,9 @@ static void read_listeners(struct mesh_gateway *g, const struct sw_json *list)
         l->port = (uint16_t)js_int(v, "port", UINT16_MAX, 0);
         l->hbone = sw_slice_eq_str(protocol, "HBONE");
         l->proxy = sw_slice_eq_str(protocol, "istio.io/PROXY");
+        l->terminates =
+            sw_json_is(sw_json_find(v, "tls"), SW_JSON_OBJECT) &&
+            sw_slice_eq_str(js_or(sw_json_find(v, "tls"), "mode", "Terminate"), "Terminate");
         read_allowed(g, l, v);
     }
 }
@@ -103,9 +106,12 @@ struct mesh_gateway *mesh_read_gateway(const struct sw_json *obj, const struct m
     g->binding = keep(g, js(m->annotations, MESH_INBOUND_BINDING));
     if (mesh_read_is_name(js_or(m->labels, MESH_NETWORK, "")))
         g->network = keep(g, js(m->labels, MESH_NETWORK));
+    g->locality = (struct mesh_locality){.region = keep(g, js_or(m->labels, MESH_REGION, "")),
+                                         .zone = keep(g, js_or(m->labels, MESH_ZONE, "")),
+                                         .subzone = keep(g, js_or(m->labels, MESH_SUBZONE, ""))};
     if (account.n)
         g->account = keep(g, account);
-    else if (sw_slice_eq_str(g->class, "istio-remote"))
+    else if (sw_slice_eq_str(g->class, MESH_CLASS_REMOTE))
         g->account =
             sw_slice_str(sw_arena_printf(&g->arena, "%.*s-istio-remote", SW_SLICE_ARG(g->name)));
     else

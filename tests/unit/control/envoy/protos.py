@@ -86,6 +86,7 @@ FILES = [
     E + "access_loggers/stream/v3/stream.proto",
     E + "access_loggers/grpc/v3/als.proto",
     E + "retry/host/previous_hosts/v3/previous_hosts.proto",
+    E + "network/dns_resolver/getaddrinfo/v3/getaddrinfo_dns_resolver.proto",
     *(E + f"load_balancing_policies/{n}/v3/{n}.proto" for n in (
         "least_request", "round_robin", "random", "ring_hash", "maglev", "wrr_locality",
         "cluster_provided")),

@@ -43,6 +43,7 @@ void mesh_rig_done(struct mesh_rig *r)
     SW_MAP_FOREACH (it, &r->have)
         got_free(it->value);
     sw_map_done(&r->have);
+    sw_mesh_networks_free(r->nets);
     sw_mesh_index_free(r->ix);
 }
 
@@ -70,7 +71,17 @@ enum sw_mesh_kind mesh_rig_kind(const struct sw_json *obj)
     return SW_MESH_KINDS;
 }
 
+void mesh_rig_join(struct mesh_rig *r)
+{
+    r->nets = sw_mesh_networks_new(r->ix);
+}
+
 void mesh_rig_set(struct mesh_rig *r, const char *objects)
+{
+    mesh_rig_set_in(r, NULL, objects);
+}
+
+void mesh_rig_set_in(struct mesh_rig *r, struct sw_mesh_part *p, const char *objects)
 {
     SW_ARENA_AUTO a = {0};
     const struct sw_json *list = mesh_rig_json(&a, sw_arena_printf(&a, "[%s]", objects));
@@ -79,7 +90,10 @@ void mesh_rig_set(struct mesh_rig *r, const char *objects)
         const struct sw_json *v = sw_json_at(list, i);
 
         assert(mesh_rig_kind(v) != SW_MESH_KINDS);
-        sw_mesh_index_set(r->ix, mesh_rig_kind(v), v, NULL);
+        if (p)
+            sw_mesh_networks_set(p, mesh_rig_kind(v), v, NULL);
+        else
+            sw_mesh_index_set(r->ix, mesh_rig_kind(v), v, NULL);
     }
 }
 
@@ -97,6 +111,9 @@ static char *join(const struct sw_mesh_change *c)
     (void)!sw_buf_printf(&b, ";%.*s;", SW_SLICE_ARG(c->node));
     for (size_t i = 0; i < c->n_services; i++)
         (void)!sw_buf_printf(&b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(c->services[i]));
+    (void)!sw_buf_printf(&b, "%s%s", c->global ? ";global" : "", c->far ? ";far" : "");
+    for (size_t i = 0; c->far && i < c->far->n_counted; i++)
+        (void)!sw_buf_printf(&b, " %.*s", SW_SLICE_ARG(c->far->counted[i]));
     return sw_buf_take_str(&b);
 }
 
@@ -108,25 +125,29 @@ static void on_change(void *arg, const struct sw_mesh_change *c)
 
     r->changes++;
     /* Removals of what was never there, and repetitions, are no changes. */
-    assert(old || c->value.p);
-    assert(!old || !c->value.p || old->n != c->value.n ||
-           memcmp(old->value, c->value.p, old->n) != 0);
-    if (old)
-        got_free(old);
-    if (!c->value.p)
+    assert(r->nets || old || c->value.p);
+    if (!c->value.p) {
+        if (old)
+            got_free(old);
         return;
+    }
     g = SW_NEW(struct mesh_got);
     g->name = sw_slice_dup(c->name);
     g->value = sw_slice_dup(c->value);
     g->n = c->value.n;
     g->extra = join(c);
+    assert(r->nets || !old || old->n != g->n || memcmp(old->value, g->value, g->n) != 0 ||
+           strcmp(old->extra, g->extra) != 0);
+    if (old)
+        got_free(old);
     (void)sw_map_put(&r->have, sw_slice_str(g->name), g);
 }
 
 size_t mesh_rig_flush(struct mesh_rig *r)
 {
     r->changes = 0;
-    while (!sw_mesh_index_flush(r->ix, 3, on_change, r)) {
+    while (r->nets ? !sw_mesh_networks_flush(r->nets, 3, on_change, r)
+                   : !sw_mesh_index_flush(r->ix, 3, on_change, r)) {
     }
     return r->changes;
 }

@@ -5,11 +5,13 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "control/mesh/index.h"
+#include "control/mesh/networks.h"
 
 struct mesh_rig {
     struct sw_mesh_index *ix;
-    struct sw_map have; /* name -> struct mesh_got */
-    size_t changes;     /* since rig_flush began */
+    struct sw_mesh_networks *nets; /* NULL: one cluster */
+    struct sw_map have;            /* name -> struct mesh_got */
+    size_t changes;                /* since rig_flush began */
 };
 
 struct mesh_got {
@@ -23,6 +25,10 @@ void mesh_rig_init(struct mesh_rig *r, const struct sw_mesh_conf *conf);
 void mesh_rig_done(struct mesh_rig *r);
 /* Objects as JSON with ' for ", one per line or a list of them; kinds by their "kind". */
 void mesh_rig_set(struct mesh_rig *r, const char *objects);
+/* The same in another cluster; NULL: our own. */
+void mesh_rig_set_in(struct mesh_rig *r, struct sw_mesh_part *p, const char *objects);
+/* Several clusters from now on. */
+void mesh_rig_join(struct mesh_rig *r);
 void mesh_rig_del(struct mesh_rig *r, enum sw_mesh_kind kind, const char *ns, const char *name);
 /* Everything; the number of changes. */
 size_t mesh_rig_flush(struct mesh_rig *r);

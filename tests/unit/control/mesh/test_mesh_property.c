@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -49,6 +50,8 @@ static const char *waypoint_labels(struct world *w)
         ",'istio.io/use-waypoint':'g1','istio.io/use-waypoint-namespace':'a'",
         ",'istio.io/use-waypoint':'g0','istio.io/use-waypoint-canary':'g1'",
         ",'istio.io/ingress-use-waypoint':'true'",
+        ",'spanwire.dev/hold-for-waypoint':'true'",
+        ",'istio.io/use-waypoint':'g0','spanwire.dev/hold-for-waypoint':'true'",
         ",'gateway.networking.k8s.io/gateway-name':'g1'",
     };
 
@@ -67,7 +70,8 @@ static const char *meta(struct world *w, struct sw_arena *a, const char *ns, con
 
 static const char *make_ns(struct world *w, struct sw_arena *a, unsigned i)
 {
-    static const char *const networks[] = {"", "", ",'topology.istio.io/network':'n1'"};
+    static const char *const networks[] = {"", "", ",'topology.istio.io/network':'n1'",
+                                           ",'topology.istio.io/network':'n2'"};
     static const char *const annotations[] = {
         "", "'networking.istio.io/traffic-distribution':'PreferClose'",
         "'istio.io/use-waypoint-canary-weight':'20'"};
@@ -107,7 +111,8 @@ static const char *make_gateway(struct world *w, struct sw_arena *a, unsigned i)
         "", "'allowedRoutes':{'namespaces':{'from':'All'}},",
         ("'allowedRoutes':{'namespaces':{'from':'Selector','selector':{'matchLabels':{'team':'x'}}}"
          "},")};
-    static const char *const classes[] = {"c0", "c1", "istio-remote"};
+    static const char *const classes[] = {
+        "c0", "c1", "istio-remote", "istio-remote", "istio-east-west", "istio-east-west"};
     static const char *const labels[] = {"", "'istio.io/waypoint-for':'all'",
                                          "'topology.istio.io/network':'n2'",
                                          "'topology.istio.io/network':'n1'"};
@@ -115,7 +120,8 @@ static const char *make_gateway(struct world *w, struct sw_arena *a, unsigned i)
     return sw_arena_printf(
         a,
         "{'kind':'Gateway','metadata':{'namespace':'%s','name':'g%u','labels':{%s}},'spec':{"
-        "'gatewayClassName':'%s','listeners':[{%s'name':'m','port':15008,'protocol':'HBONE'}]},"
+        "'gatewayClassName':'%s','listeners':[{%s'name':'m','port':15008,'protocol':'HBONE','tls':{"
+        "}}]},"
         "'status':{'addresses':[%s]}}",
         spaces[i % 2], i / 2 % 2, PICK(w, labels), PICK(w, classes), PICK(w, allowed),
         PICK(w, status));
@@ -182,7 +188,9 @@ static const char *make_pod(struct world *w, struct sw_arena *a, unsigned i)
 {
     static const char *const phases[] = {"Running", "Running", "Running", "Failed", "Succeeded"};
     static const char *const ports[] = {"", "{'name':'web','containerPort':8081}"};
-    static const char *const ips[] = {"'podIP':'10.0.0.1',", "'podIP':'10.0.0.2',", ""};
+    static const char *const ips[] = {
+        "'podIP':'10.0.0.1',", "'podIP':'10.0.0.2',", "",
+        "'podIP':'10.0.0.3','conditions':[{'type':'Ready','status':'True'}],"};
     static const char *const annotations[] = {"", "'ambient.istio.io/redirection':'enabled'"};
 
     return sw_arena_printf(
@@ -223,22 +231,21 @@ static struct sw_slice policies_of(void *arg, const struct sw_mesh_subject *of, 
 
 /* ---- the test ---- */
 
-static void apply(struct mesh_rig *r, const char *text)
-{
-    mesh_rig_set(r, text);
-}
-
-static void remove_object(struct mesh_rig *r, enum sw_mesh_kind kind, const char *text)
+static void remove_object(struct mesh_rig *r, struct sw_mesh_part *p, enum sw_mesh_kind kind,
+                          const char *text)
 {
     SW_ARENA_AUTO a = {0};
     const struct sw_json *meta_of = sw_json_find(mesh_rig_json(&a, text), "metadata");
     struct sw_slice ns = sw_json_str(sw_json_find(meta_of, "namespace"));
 
-    sw_mesh_index_del(r->ix, kind, ns.p ? ns : sw_slice("", 0),
-                      sw_json_str(sw_json_find(meta_of, "name")));
+    ns = ns.p ? ns : sw_slice("", 0);
+    if (p)
+        sw_mesh_networks_del(p, kind, ns, sw_json_str(sw_json_find(meta_of, "name")));
+    else
+        sw_mesh_index_del(r->ix, kind, ns, sw_json_str(sw_json_find(meta_of, "name")));
 }
 
-static void step(struct world *w, struct mesh_rig *r)
+static void step(struct world *w, struct mesh_rig *r, struct sw_mesh_part *p)
 {
     SW_ARENA_AUTO a = {0};
     enum sw_mesh_kind kind = (enum sw_mesh_kind)draw(w, SW_MESH_KINDS);
@@ -251,18 +258,18 @@ static void step(struct world *w, struct mesh_rig *r)
         return;
     }
     if (*at && draw(w, 3) == 0) {
-        remove_object(r, kind, *at);
+        remove_object(r, p, kind, *at);
         sw_free(*at);
         *at = NULL;
         return;
     }
     sw_free(*at);
     *at = sw_strdup(makers[kind](w, &a, slot));
-    apply(r, *at);
+    mesh_rig_set_in(r, p, *at);
 }
 
 /* All that is there, in an order of its own. */
-static void fill(struct world *w, struct mesh_rig *r)
+static void fill(struct world *w, struct mesh_rig *r, struct sw_mesh_part *p)
 {
     const char *all[SW_MESH_KINDS * SLOTS];
     size_t n = 0;
@@ -281,7 +288,7 @@ static void fill(struct world *w, struct mesh_rig *r)
         all[j] = x;
     }
     for (size_t i = 0; i < n; i++)
-        apply(r, all[i]);
+        mesh_rig_set_in(r, p, all[i]);
 }
 
 static void compare(const struct mesh_rig *have, const struct mesh_rig *want, uint64_t seed)
@@ -307,6 +314,14 @@ static void compare(const struct mesh_rig *have, const struct mesh_rig *want, ui
     }
 }
 
+static void world_done(struct world *w)
+{
+    for (size_t k = 0; k < SW_MESH_KINDS; k++) {
+        for (size_t i = 0; i < SLOTS; i++)
+            sw_free(w->objects[k][i]);
+    }
+}
+
 static size_t run_seed(uint64_t seed, enum sw_mesh_visibility visibility)
 {
     struct world w = {.seed = seed};
@@ -320,21 +335,93 @@ static size_t run_seed(uint64_t seed, enum sw_mesh_visibility visibility)
         struct mesh_rig fresh;
 
         for (unsigned i = 1 + draw(&w, STEPS); i > 0; i--)
-            step(&w, &r);
+            step(&w, &r, NULL);
         (void)mesh_rig_flush(&r);
         mesh_rig_init(&fresh, &conf);
-        fill(&w, &fresh);
+        fill(&w, &fresh, NULL);
         (void)mesh_rig_flush(&fresh);
         compare(&r, &fresh, seed);
         most = sw_max(most, fresh.have.n);
         mesh_rig_done(&fresh);
     }
     mesh_rig_done(&r);
-    for (size_t k = 0; k < SW_MESH_KINDS; k++) {
-        for (size_t i = 0; i < SLOTS; i++)
-            sw_free(w.objects[k][i]);
-    }
+    world_done(&w);
     return most;
+}
+
+/* ---- two clusters ---- */
+
+static struct sw_mesh_part *add_part(struct mesh_rig *r)
+{
+    struct sw_mesh_part *p = sw_mesh_networks_add(r->nets, SW_SLICE_LIT("c2"));
+
+    assert_non_null(p);
+    sw_mesh_networks_ready(p);
+    return p;
+}
+
+/* away: NULL while there is no other cluster. */
+static size_t compare_joined(struct world *home, struct world *away, const struct mesh_rig *have,
+                             const struct sw_mesh_conf *conf)
+{
+    struct mesh_rig fresh;
+    size_t split = 0;
+
+    mesh_rig_init(&fresh, conf);
+    mesh_rig_join(&fresh);
+    if (away && draw(home, 2))
+        fill(away, &fresh, add_part(&fresh));
+    fill(home, &fresh, NULL);
+    if (away && sw_mesh_networks_stats(fresh.nets).clusters == 0)
+        fill(away, &fresh, add_part(&fresh));
+    (void)mesh_rig_flush(&fresh);
+    compare(have, &fresh, home->seed);
+    SW_MAP_FOREACH (it, &fresh.have)
+        split += strstr(((const struct mesh_got *)it->value)->name, "/SplitHorizon") != NULL;
+    mesh_rig_done(&fresh);
+    return split;
+}
+
+static size_t run_joined(uint64_t seed)
+{
+    struct world home = {.seed = seed};
+    struct world away = {.seed = seed + 1000000};
+    struct sw_requirement x[] = {
+        {.key = SW_SLICE_LIT("app"), .values = &(struct sw_slice){"x", 1}, .n = 1}};
+    struct sw_requirement not_y[] = {{.key = SW_SLICE_LIT("team"),
+                                      .op = SW_SEL_NE,
+                                      .values = &(struct sw_slice){"y", 1},
+                                      .n = 1}};
+    const struct sw_mesh_scope scope = {.services = {.p = x, .n = 1},
+                                        .namespaces = {.p = not_y, .n = 1}};
+    const struct sw_mesh_conf conf = {
+        .policies = policies_of, .policies_arg = &home, .scopes = &scope, .n_scopes = 1};
+    struct sw_mesh_part *p = NULL;
+    struct mesh_rig r;
+    size_t split = 0;
+
+    mesh_rig_init(&r, &conf);
+    mesh_rig_join(&r);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        if (p && draw(&home, 10) == 0) {
+            sw_mesh_networks_remove(p);
+            p = NULL;
+        } else if (!p && draw(&home, 2)) {
+            p = add_part(&r);
+            fill(&away, &r, p);
+        }
+        for (unsigned i = 1 + draw(&home, STEPS); i > 0; i--) {
+            bool here = !p || draw(&home, 2);
+
+            step(here ? &home : &away, &r, here ? NULL : p);
+        }
+        (void)mesh_rig_flush(&r);
+        split += compare_joined(&home, p ? &away : NULL, &r, &conf);
+    }
+    mesh_rig_done(&r);
+    world_done(&home);
+    world_done(&away);
+    return split;
 }
 
 static void test_changes_give_what_a_whole_build_gives(void **state)
@@ -350,6 +437,19 @@ static void test_changes_give_what_a_whole_build_gives(void **state)
     assert_true(most > 12); /* the world was not empty */
 }
 
+static void test_clusters_give_what_a_whole_build_gives(void **state)
+{
+    const char *more = getenv("SW_MESH_SEEDS");
+    uint64_t seeds = more ? strtoull(more, NULL, 10) : SEEDS;
+    size_t split = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        split += run_joined(seed);
+    print_message("# %zu split-horizon workloads\n", split);
+    assert_true(split > 30); /* networks met */
+}
+
 static void test_an_index_emptied_has_removed_everything(void **state)
 {
     struct world w = {.seed = 99};
@@ -358,13 +458,13 @@ static void test_an_index_emptied_has_removed_everything(void **state)
     (void)state;
     mesh_rig_init(&r, NULL);
     for (unsigned i = 0; i < 500; i++)
-        step(&w, &r);
+        step(&w, &r, NULL);
     (void)mesh_rig_flush(&r);
     assert_true(r.have.n > 0);
     for (size_t k = 0; k < SW_MESH_KINDS; k++) {
         for (size_t i = 0; i < SLOTS; i++) {
             if (w.objects[k][i])
-                remove_object(&r, (enum sw_mesh_kind)k, w.objects[k][i]);
+                remove_object(&r, NULL, (enum sw_mesh_kind)k, w.objects[k][i]);
             sw_free(w.objects[k][i]);
         }
     }
@@ -375,11 +475,52 @@ static void test_an_index_emptied_has_removed_everything(void **state)
     mesh_rig_done(&r);
 }
 
+/* Processor time to set a Service and a slice n times, all in one namespace, and to set them again.
+ */
+static uint64_t time_services(unsigned n)
+{
+    struct timespec t[2];
+    struct mesh_rig r;
+    SW_ARENA_AUTO a = {0};
+
+    mesh_rig_init(&r, NULL);
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t[0]), 0);
+    for (unsigned i = 0; i < 2 * n; i++)
+        mesh_rig_set(&r, sw_arena_printf(
+                             &a,
+                             "{'kind':'Service','metadata':{'namespace':'d','name':'s%u'},'spec':{"
+                             "'clusterIP':'10.%u.%u.1','ports':[{'port':%u}]}},{'kind':"
+                             "'EndpointSlice','metadata':{'namespace':'d','name':'l%u','labels':{"
+                             "'kubernetes.io/service-name':'s%u'}},'addressType':'IPv4','ports':[{"
+                             "'port':80}],'endpoints':[{'addresses':['1.2.3.4']}]}",
+                             i % n, i % n / 256, i % 256, 80 + i / n, i % n, i % n));
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t[1]), 0);
+    assert_int_equal(mesh_rig_flush(&r), 2 * n);
+    mesh_rig_done(&r);
+    return (uint64_t)((t[1].tv_sec - t[0].tv_sec) * 1000000 + (t[1].tv_nsec - t[0].tv_nsec) / 1000);
+}
+
+/* Ten times the Services cost about eleven times the processor time; a walk over all cost 526. */
+static void test_setting_is_linear_in_services_of_a_namespace(void **state)
+{
+    static const unsigned sizes[] = {1000, 10000};
+    uint64_t took[SW_ARRAY_LEN(sizes)];
+
+    (void)state;
+    for (size_t k = 0; k < SW_ARRAY_LEN(sizes); k++) {
+        took[k] = time_services(sizes[k]);
+        print_message("# %u Services: %llu us\n", sizes[k], (unsigned long long)took[k]);
+    }
+    assert_true(took[1] < took[0] * 150);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changes_give_what_a_whole_build_gives),
+        cmocka_unit_test(test_clusters_give_what_a_whole_build_gives),
         cmocka_unit_test(test_an_index_emptied_has_removed_everything),
+        cmocka_unit_test(test_setting_is_linear_in_services_of_a_namespace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,8 @@
     "waypoint { hostname { namespace: '" ns "' hostname: '" name "." ns                            \
     ".svc.cluster.local' } hbone_mtls_port: 15008 }"
 
+#define HOLD "'spanwire.dev/hold-for-waypoint':'true'"
+
 /* ---- statuses over the same objects ---- */
 
 static const char *const kind_names[SW_MESH_ST_KINDS] = {
@@ -159,6 +161,42 @@ static void check(const struct row *row)
 #define DENIED    "AttachmentDenied"
 #define TYPE      "UnsupportedTrafficType"
 
+/* Traffic waits, or goes past, and is counted so; ready, removed or not wanted any more, it is not.
+ */
+static void test_services_without_their_waypoint_are_counted(void **state)
+{
+    static const struct {
+        const char *objects;
+        size_t held;
+        size_t passed;
+    } steps[] = {
+        {SERVICE("d", "s", USE("w")) "," SERVICE("d", "t", ""), 0, 1},
+        {NS("d", HOLD), 1, 0},
+        {NS("d", HOLD "," USE("w")), 2, 0},
+        {SERVICE("d", "t", USE("none")), 1, 0},
+        {WP("d", "w"), 0, 0},
+        {GATEWAY("d", "w", "", MESH_LISTENER(""), ""), 1, 0},
+        {NS("d", ""), 0, 1},
+    };
+    struct mesh_rig r;
+    struct sw_mesh_index_stats st;
+
+    (void)state;
+    mesh_rig_init(&r, NULL);
+    for (size_t i = 0; i < SW_ARRAY_LEN(steps); i++) {
+        mesh_rig_set(&r, steps[i].objects);
+        (void)mesh_rig_flush(&r);
+        st = sw_mesh_index_stats(r.ix);
+        if (st.held != steps[i].held || st.passed != steps[i].passed)
+            fail_msg("step %zu: %zu held, %zu passed", i, st.held, st.passed);
+    }
+    mesh_rig_del(&r, SW_MESH_SERVICE, "d", "s");
+    (void)mesh_rig_flush(&r);
+    st = sw_mesh_index_stats(r.ix);
+    assert_int_equal(st.passed, 0);
+    mesh_rig_done(&r);
+}
+
 static void test_services_and_their_waypoints(void **state)
 {
     static const struct row rows[] = {
@@ -184,6 +222,18 @@ static void test_services_and_their_waypoints(void **state)
         {"own label to a missing one, though the namespace's is there",
          NS("d", USE("w")) "," SERVICE("d", "s", USE("x")) "," WP("d", "w"), "canonical",
          "waypoint", NOT_READY, "waypoint \\\"d/x\\\" is not ready", NULL},
+        {"missing, and the namespace holds traffic", NS("d", HOLD) "," SERVICE("d", "s", USE("w")),
+         AT("d", "w"), NULL, NOT_READY, "waypoint \\\"d/w\\\" is not ready", NULL},
+        {"not allowed, and the namespace holds traffic",
+         NS("d", HOLD) "," SERVICE("d", "s", USE("w") FROM("e")) "," WP("e", "w"), AT("e", "w"),
+         NULL, DENIED, "e/w", NULL},
+        {"of another kind of traffic, and the namespace holds traffic",
+         NS("d", HOLD) "," SERVICE("d", "s", USE("w")) "," GATEWAY(
+             "d", "w", "'istio.io/waypoint-for':'workload'", MESH_LISTENER(""), HOST("x")),
+         "canonical", "waypoint", TYPE, "d/w", NULL},
+        {"opted out, and the namespace holds traffic",
+         NS("d", HOLD "," USE("w")) "," SERVICE("d", "s", USE("none")), "canonical", "waypoint",
+         NULL, NULL, NULL},
         {"of another namespace, Same", SERVICE("d", "s", USE("w") FROM("e")) "," WP("e", "w"),
          "canonical", "waypoint", DENIED,
          "we are not permitted to attach to waypoint \\\"e/w\\\" (missing allowedRoutes?)", NULL},
@@ -724,6 +774,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_services_and_their_waypoints),
+        cmocka_unit_test(test_services_without_their_waypoint_are_counted),
         cmocka_unit_test(test_canaries),
         cmocka_unit_test(test_workloads_and_their_waypoints),
         cmocka_unit_test(test_host_names_of_several),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policies as the control plane's resources, for what is stored on disk. */
-#include "node/mesh/mesh.h"
-#include "proto/pb.h"
+#include "policy/pack.h"
 
 #include <proto/authorization.pb-c.h>
+
+#include "proto/pb.h"
 
 static Sw__MeshStringMatch *string(struct sw_arena *a, const struct sw_strmatch *from)
 {
@@ -111,7 +111,7 @@ static Sw__MeshAuthClause *clause(struct sw_arena *a, const struct sw_policy_cla
     return m;
 }
 
-struct sw_slice sw_mesh_write_policy(const struct sw_policy *p, struct sw_arena *a)
+struct sw_slice sw_policy_pack(struct sw_arena *a, const struct sw_policy *p)
 {
     Sw__MeshAuthorization *m = SW_PB_NEW(a, Sw__MeshAuthorization, sw__mesh_authorization);
 

@@ -1,0 +1,58 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{- define "spanwire.image" -}}
+image: {{ .Values.image.repository }}{{ with .Values.image.tag }}:{{ . }}{{ end }}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods go, from the values of one role; also image pull secrets, which are the same for all. */}}
+{{- define "spanwire.placement" -}}
+{{- with .role.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .role.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .role.tolerations }}
+tolerations:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with .all.imagePullSecrets }}
+imagePullSecrets:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{/* The restricted profile of Pod Security. */}}
+{{- define "spanwire.restricted" -}}
+runAsNonRoot: true
+runAsUser: 65532
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* A binding of an account to a role: kind, role, account, all; name and roleKind where they are not the role's and the kind. */}}
+{{- define "spanwire.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name | default .role }}
+  {{- if eq .kind "Role" }}
+  namespace: {{ .all.Release.Namespace }}
+  {{- end }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .roleKind | default .kind }}, name: {{ .role }}}
+subjects:
+- {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .all.Release.Namespace }}}
+{{- end }}
+
+{{- define "spanwire.account" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .name }}
+  namespace: {{ .all.Release.Namespace }}
+{{- end }}

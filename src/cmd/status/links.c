@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/status/links.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "io/loop.h"
+#include "kube/client/client.h"
+
+#define LINK "clusterlink.net", "v1alpha1"
+
+static const struct sw_kube_gvr kinds[] = {{LINK, "peers", "Peer", true},
+                                           {LINK, "imports", "Import", true},
+                                           {LINK, "exports", "Export", true}};
+
+struct ask {
+    struct sw_loop *loop;
+    struct sw_arena arena;
+    struct sw_json *items;
+    struct sw_err *err;
+    int rc;
+};
+
+/* Others chose these texts: nothing in them may speak to the terminal. */
+static void cell(struct sw_slice s, int width)
+{
+    char text[256];
+    size_t n = sw_min(s.n, sizeof(text));
+
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f ? '?' : s.p[i]);
+    printf("%-*.*s ", width, (int)n, text);
+}
+
+static struct sw_slice meta(const struct sw_json *o, const char *name)
+{
+    return sw_json_str(sw_json_walk(o, "metadata", name, NULL));
+}
+
+/* A port of the specification as text; "-" where there is none. */
+static struct sw_slice port(struct sw_arena *a, const struct sw_json *o, const char *name)
+{
+    int64_t n = 0;
+
+    if (!sw_json_i64(sw_json_walk(o, "spec", name, NULL), &n))
+        return SW_SLICE_LIT("-");
+    return sw_slice_str(sw_arena_printf(a, "%d", (int)n));
+}
+
+/* ---- conditions ---- */
+
+static bool all_true(const struct sw_json *o)
+{
+    const struct sw_json *list = sw_json_walk(o, "status", "conditions", NULL);
+    bool ok = sw_json_len(list) > 0;
+
+    for (size_t i = 0; i < sw_json_len(list); i++)
+        ok &= sw_json_str_eq(sw_json_find(sw_json_at(list, i), "status"), "True");
+    return ok;
+}
+
+static void print_conditions(const struct sw_json *o)
+{
+    const struct sw_json *list = sw_json_walk(o, "status", "conditions", NULL);
+
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        const struct sw_json *c = sw_json_at(list, i);
+        bool ok = sw_json_str_eq(sw_json_find(c, "status"), "True");
+
+        cell(sw_json_str(sw_json_find(c, "type")), 0);
+        cell(sw_slice_str(ok ? "yes" : "NO"), 0);
+        cell(sw_json_str(sw_json_find(c, "lastTransitionTime")), 0);
+        if (!ok)
+            cell(sw_json_str(sw_json_find(c, "message")), 0);
+    }
+    (void)puts(sw_json_len(list) ? "" : "not judged yet");
+}
+
+/* ---- rows ---- */
+
+static void print_peer(struct sw_arena *a, const struct sw_json *o)
+{
+    const struct sw_json *gateways = sw_json_walk(o, "spec", "gateways", NULL);
+    const struct sw_json *first = sw_json_at(gateways, 0);
+    const struct sw_json *labels = sw_json_walk(o, "status", "labels", NULL);
+    int64_t at = 0;
+
+    (void)!sw_json_i64(sw_json_find(first, "port"), &at);
+    cell(meta(o, "name"), 24);
+    cell(sw_slice_str(sw_arena_printf(a, "%.*s:%d%s",
+                                      SW_SLICE_ARG(sw_json_str(sw_json_find(first, "host"))),
+                                      (int)at, sw_json_len(gateways) > 1 ? ",..." : "")),
+         32);
+    cell(labels ? sw_json_text(a, labels, NULL) : SW_SLICE_LIT("-"), 32);
+    print_conditions(o);
+}
+
+static void print_import(struct sw_arena *a, const struct sw_json *o)
+{
+    const struct sw_json *sources = sw_json_walk(o, "spec", "sources", NULL);
+    const char *text = "";
+
+    for (size_t i = 0; i < sw_json_len(sources) && i < 8; i++)
+        text = sw_arena_printf(
+            a, "%s%s%.*s", text, *text ? "," : "",
+            SW_SLICE_ARG(sw_json_str(sw_json_find(sw_json_at(sources, i), "peer"))));
+    cell(meta(o, "namespace"), 20);
+    cell(meta(o, "name"), 24);
+    cell(port(a, o, "port"), 6);
+    cell(port(a, o, "targetPort"), 6);
+    cell(sw_slice_str(text), 24);
+    print_conditions(o);
+}
+
+static void print_export(struct sw_arena *a, const struct sw_json *o)
+{
+    cell(meta(o, "namespace"), 20);
+    cell(meta(o, "name"), 24);
+    cell(sw_json_str(sw_json_walk(o, "spec", "host", NULL)), 32);
+    cell(port(a, o, "port"), 6);
+    print_conditions(o);
+}
+
+static void print_kind(struct sw_arena *a, size_t kind, const struct sw_json *items)
+{
+    static const char *const heads[] = {
+        "PEER                     GATEWAY                          LABELS                          "
+        " "
+        "CONDITIONS",
+        "NAMESPACE            IMPORT                   PORT   TARGET SOURCES                  "
+        "CONDITIONS",
+        "NAMESPACE            EXPORT                   HOST                             PORT   "
+        "CONDITIONS"};
+    static void (*const rows[])(struct sw_arena * a,
+                                const struct sw_json *o) = {print_peer, print_import, print_export};
+
+    if (sw_json_len(items))
+        (void)puts(heads[kind]);
+    for (size_t i = 0; i < sw_json_len(items); i++)
+        rows[kind](a, sw_json_at(items, i));
+}
+
+/* ---- the API ---- */
+
+static void on_list(void *arg, struct sw_kube_reply *r)
+{
+    struct ask *q = arg;
+    const struct sw_json *items = sw_json_find(r->object, "items");
+
+    q->rc = r->rc;
+    if (r->rc != SW_OK)
+        (void)sw_err_set(q->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
+    else
+        q->items = items ? sw_json_copy(&q->arena, items) : sw_json_new_array(&q->arena);
+    sw_loop_stop(q->loop);
+}
+
+static int print_json(const struct sw_json *all, struct sw_err *err)
+{
+    SW_BUF_AUTO out = {.max = 64 << 20};
+
+    if (sw_json_write(&out, all, NULL) != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "too many objects");
+    printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
+    return SW_OK;
+}
+
+int sw_status_links(struct sw_loop *l, struct sw_kube_client *c, uint64_t timeout_ns, bool json,
+                    bool *ret_good, struct sw_err *err)
+{
+    struct ask q = {.loop = l, .err = err};
+    struct sw_json *all = sw_json_new_object(&q.arena);
+
+    *ret_good = true;
+    for (size_t k = 0; k < SW_ARRAY_LEN(kinds) && q.rc == SW_OK; k++) {
+        const struct sw_kube_req req = {
+            .verb = SW_KUBE_LIST, .gvr = &kinds[k], .timeout_ns = timeout_ns};
+
+        (void)sw_kube_do(c, &req, on_list, &q);
+        sw_loop_run(l);
+        if (q.rc != SW_OK)
+            break;
+        for (size_t i = 0; i < sw_json_len(q.items); i++)
+            *ret_good &= all_true(sw_json_at(q.items, i));
+        if (!json)
+            print_kind(&q.arena, k, q.items);
+        sw_json_put(&q.arena, all, kinds[k].resource, q.items);
+    }
+    if (q.rc == SW_OK && json)
+        q.rc = print_json(all, err);
+    sw_arena_clear(&q.arena);
+    return q.rc;
+}
