@@ -25,6 +25,7 @@ class Server:
     """One of the two: started empty, addressed by the load tool, thrown away."""
 
     connect = False
+    host = "127.0.0.1"
     ready_s = 10.0
 
     def __init__(self, ctx, _index):

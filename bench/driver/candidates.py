@@ -90,6 +90,7 @@ class Peer(Candidate):
         self.program = program
         self.files = files
         self.connect = connect
+        self.places = {"NEAR": "127.0.0.1", "FAR": "127.0.0.1", "SERVER": SERVER}
 
     def available(self):
         if not find_program(self.program):
@@ -104,7 +105,7 @@ class Peer(Candidate):
 
     def _values(self):
         b = self.base
-        return {"DIR": self.ctx.dir, "TLS": self.ctx.tls_dir(), "SERVER": SERVER,
+        return {"DIR": self.ctx.dir, "TLS": self.ctx.tls_dir(), **self.places,
                 "ECHO": ECHO, "SINK": SINK, "CONNECT": CONNECT,
                 "PORT_ECHO": b, "PORT_SINK": b + 1, "PORT_CONNECT": b + 2,
                 "TLS_ECHO": b + 10, "TLS_SINK": b + 11, "TLS_CONNECT": b + 12}
@@ -139,6 +140,9 @@ class Peer(Candidate):
                 procs.wait_accepting(p, "127.0.0.1", port)
             except LoadError as e:
                 raise LoadError(f"{e}; it said: {tail(log)}") from None
+
+    def port(self, kind):
+        return self._listening(kind)[1]
 
     def ready_port(self):
         return "127.0.0.1", self._listening("connect" if self.connect else "echo")[1]

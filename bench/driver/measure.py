@@ -17,7 +17,7 @@ SOURCE_NET = "127.0.9.1"  # clients of the connection test come from .2 to .240
 
 def load_argv(ctx, cand, mode, kind, *extra, cpus=None):
     host, port, authority = cand.target(kind)
-    argv = [ctx.load, mode, "--to", f"{host}:{port}", *extra]
+    argv = [*getattr(cand, "client_inside", ()), ctx.load, mode, "--to", f"{host}:{port}", *extra]
     if authority:
         argv += ["--connect", authority]
         if getattr(cand, "header", None):
@@ -25,7 +25,7 @@ def load_argv(ctx, cand, mode, kind, *extra, cpus=None):
     return ctx.box.pin(argv, cpus)
 
 
-def _timed(ctx, cand, argv, secs):
+def timed(ctx, cand, argv, secs):
     """Runs a load and adds the CPU time the candidate's processes spent meanwhile."""
     sides = [cand.pids(i) for i in range(len(cand.sides))]
     before = [procs.cpu_seconds(pids) for pids in sides]
@@ -45,21 +45,21 @@ def _timed(ctx, cand, argv, secs):
 def bulk(ctx, cand, conns=1, nprocs=1, cpus=None):
     argv = load_argv(ctx, cand, "src", "sink", "--secs", str(ctx.secs), "--conns", str(conns),
                      "--procs", str(nprocs), cpus=cpus)
-    r = _timed(ctx, cand, argv, ctx.secs)
+    r = timed(ctx, cand, argv, ctx.secs)
     if r.get("cpu_s"):
         r["per_core"] = round(r["total_bytes"] * 8 / 1e9 / r["cpu_s"], 3)
     return r
 
 
 def rtt(ctx, cand):
-    return _timed(ctx, cand, load_argv(ctx, cand, "rtt", "echo", "--secs", str(ctx.secs)), ctx.secs)
+    return timed(ctx, cand, load_argv(ctx, cand, "rtt", "echo", "--secs", str(ctx.secs)), ctx.secs)
 
 
-def cps(ctx, cand, burst=0, pause=0.0):
-    extra = ["--secs", str(ctx.secs), "--source", SOURCE_NET]
+def cps(ctx, cand, burst=0, pause=0.0, source=SOURCE_NET):
+    extra = ["--secs", str(ctx.secs), *(["--source", source] if source else [])]
     if burst:
         extra += ["--burst", str(burst), "--pause", str(pause)]
-    r = _timed(ctx, cand, load_argv(ctx, cand, "cps", "echo", *extra), ctx.secs)
+    r = timed(ctx, cand, load_argv(ctx, cand, "cps", "echo", *extra), ctx.secs)
     r["opens_per_conn"] = round(r["opens"] / r["n"], 3)
     if r.get("cpu_s"):
         r["cpu_us_per_conn"] = round(r["cpu_s"] * 1e6 / r["n"], 1)

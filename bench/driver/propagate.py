@@ -32,7 +32,7 @@ class Client:
     def __init__(self, world):
         tls = ssl.create_default_context(cafile=world.file("certificate-authority"))
         tls.load_cert_chain(world.file("client-certificate"), world.file("client-key"))
-        self.c = http.client.HTTPSConnection("127.0.0.1", api.API_PORT, context=tls, timeout=30)
+        self.c = http.client.HTTPSConnection(world.host, world.port, context=tls, timeout=30)
         self.c.connect()
         self.c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

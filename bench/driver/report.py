@@ -123,6 +123,7 @@ VIEWS = {
     "rate": (["per second", "share of raw", "marginal", "p50 us", "proxy CPU us", "opens each"],
              [share("rate"), marginal("rate"), col("p50_us"), col("cpu_us_per_conn"),
               col("opens_per_conn")]),
+    "ask": (["p50 us", "p99 us", "per second", "CPU us each"], [col("p99_us"), col("rate"), col("cpu_us_each")]),
     "per_s": (["per second", "p50 us", "p99 us", "server CPU us"],
               [col("p50_us"), col("p99_us"), col("cpu_us")]),
     "last_p50_us": (["last p50 us", "last p99 us", "any p50 us", "any p99 us", "write p50 us",
@@ -168,6 +169,21 @@ def distance_text(out):
     return [table(head, body, left=(0, 1)) for head, body in tables if body]
 
 
+def link_text(out):
+    tables = []
+    if out.get("sites memory"):
+        rows = [[c, *(fmt(r[k]) for k in ("rss_mb", "before_mb", "with_mb", "kb_each", "held"))]
+                for c, r in out["sites memory"].items()]
+        tables.append("link sites memory, one site\n" + table(["candidate", "RSS MB", "private MB", "with connections", "KB each",
+                                                              "held"], rows))
+    if out.get("imports"):
+        rows = [[c, *(fmt(r[k]) for k in ("control_mb", "plane_mb", "both_mb", "kb_each", "serving_s", "listeners"))]
+                for c, r in out["imports"].items()]
+        tables.append("link imports, what they add to a site\n" + table(["candidate", "control MB", "data plane MB", "both", "KB each",
+                                                                 "serving after s", "listeners"], rows))
+    return tables
+
+
 def suite_text(name, out):
     parts = []
     for what, got in out.items():
@@ -186,6 +202,16 @@ def suite_text(name, out):
     if name == "tunnel" and out.get("link memory"):
         rows = [[c, *(fmt(r[k]) for k in ("kb_each", "rss_mb", "held"))] for c, r in out["link memory"].items()]
         parts.append("tunnel link memory\n" + table(["candidate", "KB each", "RSS MB", "held"], rows))
+    if name == "link":
+        parts += link_text(out)
+    if name == "mesh" and out.get("pods memory"):
+        rows = [[c, *(fmt(r[k]) for k in ("before_mb", "with_mb", "kb_each", "held"))] for c, r in out["pods memory"].items()]
+        parts.append("mesh pods memory\n" + table(["candidate", "private MB", "with tunnels", "KB each", "held"], rows))
+    if name == "mesh":
+        keys = ("index_mb", "index_pod_us", "cache_mb", "first_push_ms", "first_push_mb", "change_ms", "change_cpu_ms")
+        rows = [[k, *(fmt(r.get(x)) for x in keys)] for k, r in out.items() if "change_ms" in r]
+        parts.append("mesh\n" + table(["", "index MB", "one pod us", "resources MB", "first push ms", "and MB",
+                                       "change ms", "CPU ms"], rows))
     if name == "l7" and out.get("memory"):
         rows = [[c, *(fmt(r.get(k)) for k in ("plain", "tls", "h2", "rss_mb"))]
                 for c, r in out["memory"].items()]

@@ -10,11 +10,14 @@ import time
 from . import api
 from . import distance
 from . import l7
+from . import linksites
 from . import measure as m
 from . import mesh
+from . import pods
 from . import procs
 from . import propagate
 from . import relay
+from . import sites
 from . import tunnel
 from .candidates import NodePair, NodePass, Peer, Raw, find_program
 from .procs import LoadError
@@ -227,6 +230,36 @@ def run_hbone(ctx):
     run_scale(ctx)
 
 
+LINK_PEERS = ["haproxy-mtls", "stunnel"]
+
+
+def run_link(ctx):
+    parts = ctx.link.split(",") if ctx.link else ["loopback", "sites", "imports"]
+    if "loopback" in parts:
+        run_link_loopback(ctx)
+    if {"sites", "imports"} & set(parts):
+        linksites.run_sites(ctx, Field, record_ratio, PEERS, parts)
+
+
+def run_link_loopback(ctx):
+    """Two sites: HAProxy and stunnel make a TLS connection for each, as ClusterLink's data planes do."""
+    field = Field(ctx, "link")
+    field.add(Raw)
+    field.add_peers(LINK_PEERS)
+    field.add(sites.LinkPair)
+    quiet = field.add(sites.LinkPair, "spanwire-warn", extra=["--log-level", "warn"])
+    with field:
+        main = [n for n in field.names() if n != quiet.name]
+        field.measure("bulk", "gbps", lambda c: m.bulk(ctx, c), main)
+        bulk_ratios(ctx, field, "bulk", "link", LINK_PEERS)
+        field.measure("rtt", "p50_us", lambda c: m.rtt(ctx, c), main)
+        rtt_ratios(ctx, field, "link", LINK_PEERS)
+        data = field.measure("cps", "rate", lambda c: m.cps(ctx, c))
+        peers = columns(data, LINK_PEERS, lambda n: m.series(data, n, "rate"))
+        for name, who in (("link.cps", quiet.name), ("link.cps_logged", "spanwire")):
+            record_ratio(ctx, name, m.series(data, who, "rate"), peers, True, field.out["cps"]["void"])
+
+
 def run_scale(ctx):
     """One identity pair, 16 connections: one core with one worker, then two with two."""
     cpus = ctx.two_cpus()
@@ -426,8 +459,20 @@ def run_tunnel(ctx):
     tunnel.run_tunnel(ctx, Field, RELAYS)
 
 
-SUITES = {"pass": run_pass, "hbone": run_hbone, "handshake": run_handshake, "mem": run_mem,
+def run_mesh(ctx):
+    parts = ctx.mesh.split(",") if ctx.mesh else ["push", "pods"]
+    if "push" in parts:
+        mesh.run_mesh(ctx)
+    if "pods" not in parts:
+        return
+    try:
+        pods.run_pods(ctx, Field, record_ratio)
+    except LoadError as e:
+        ctx.note(f"mesh pods: {e}")
+
+
+SUITES = {"pass": run_pass, "hbone": run_hbone, "link": run_link, "handshake": run_handshake, "mem": run_mem,
           "l7": run_l7, "propagate": propagate.run_propagate, "api": run_api, "tunnel": run_tunnel,
-          "relay": run_relay, "distance": distance.run_distance, "mesh": mesh.run_mesh,
+          "relay": run_relay, "distance": distance.run_distance, "mesh": run_mesh,
           "start": run_start, "size": run_size, "floors": run_floors}
 ONLY_WHEN_ASKED = {"distance"}  # a quarter of an hour by itself
