@@ -25,8 +25,8 @@ build-fuzz/build.ninja: | setup-test
 .PHONY: all setup setup-test setup-bench setup-fresh run run-node test fresh bench soak asan tsan fuzz mutants \
         format check-format tidy install interop clean help
 
-all: build/build.ninja ## build build/spanwire
-	ninja -C build spanwire
+all: build/build.ninja ## build build/spanwire and build/spanwire-cni
+	ninja -C build spanwire spanwire-cni
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,7 +40,7 @@ setup-bench:
 setup-fresh:
 	@tools/setup fresh
 
-run: all ## everything on this machine, with a small web app exposed through it
+run: all ## everything on this machine, with a small web app exposed through it and a second site
 	build/spanwire up --demo
 
 run-node: all ## the node's tour: two workloads, one request allowed, one denied
@@ -73,9 +73,17 @@ bench: setup-bench build/build.ninja ## measure against the peers of bench/READM
 soak: setup-test all ## mixed load on every role for SOAK_TIME seconds (default 3600): no error, memory flat
 	$(PYTHON) tools/soak --build build
 
-interop: setup-test build/build.ninja ## run against foreign implementations, fetched by tests/interop/*/prepare
+# 'make interop kubernetes helm' runs these peers alone: the words behind it are no targets then.
+PEERS := $(if $(filter interop,$(firstword $(MAKECMDGOALS))),$(wordlist 2,99,$(MAKECMDGOALS)))
+ifneq ($(PEERS),)
+.PHONY: $(PEERS)
+$(PEERS):
+	@:
+endif
+
+interop: setup-test build/build.ninja ## run against foreign implementations (all, or: make interop PEER...), fetched by tests/interop/*/prepare
 	$(PYTHON) tools/run-tests --build build --only build
-	$(PYTHON) tools/interop --build build
+	$(PYTHON) tools/interop --build build $(PEERS)
 
 format: ## rewrite C sources in the house style
 	tools/check-format --fix
@@ -88,7 +96,7 @@ tidy: build-asan/build.ninja ## clang-tidy over src/
 
 install: all ## install under DESTDIR/PREFIX
 	meson configure build -Dprefix="$(PREFIX)"
-	ninja -C build spanwire man
+	ninja -C build spanwire spanwire-cni man
 	DESTDIR="$(DESTDIR)" meson install -C build --no-rebuild
 
 clean: ## remove the build directories of this Makefile
