@@ -29,6 +29,8 @@ enum {
     LINKS_MAX = 1 << 20, /* descriptors looked at for one name */
 };
 
+#define HELD_BY ", held by "
+
 /* ---- sockets of another namespace ---- */
 
 struct make {
@@ -383,5 +385,17 @@ void sw_port_explain(int netns_fd, const struct sw_addr *at, bool udp, const cha
         return;
     sw_port_holder_name(&h, name, sizeof(name));
     used = strlen(err->msg);
-    (void)snprintf(err->msg + used, sizeof(err->msg) - used, ", held by %s", name);
+    (void)snprintf(err->msg + used, sizeof(err->msg) - used, HELD_BY "%s", name);
+}
+
+static struct sw_slice without_holder(const char *msg)
+{
+    const char *holder = strstr(msg, HELD_BY);
+
+    return sw_slice(msg, holder ? (size_t)(holder - msg) : strlen(msg));
+}
+
+bool sw_port_same_cause(const char *a, const char *b)
+{
+    return sw_slice_eq(without_holder(a), without_holder(b));
 }

@@ -63,3 +63,8 @@ void sw_port_holder_name(const struct sw_port_holder *h, char *buf, size_t cap);
 /* Appends ", held by NAME" to the message of a bind that failed with EADDRINUSE. */
 void sw_port_explain(int netns_fd, const struct sw_addr *at, bool udp, const char *group,
                      struct sw_err *err);
+/*
+ * True when two such messages differ at most in the holder. A retry that meets a process as it
+ * exits names it differently, and the cause is the same.
+ */
+bool sw_port_same_cause(const char *a, const char *b);

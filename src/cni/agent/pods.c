@@ -14,6 +14,7 @@
 #include "cni/agent/agent_int.h"
 #include "cni/agent/enrol.h"
 #include "cni/agent/netns.h"
+#include "io/port.h"
 #include "io/sock.h"
 
 enum { RETRY_MIN_MS = 250, RETRY_MAX_MS = 10000 };
@@ -92,7 +93,7 @@ static void failed(struct agent_pod *p, const char *reason, const struct sw_err 
     struct agent *g = p->agent;
     uint64_t delay_ms = sw_min((uint64_t)RETRY_MIN_MS << sw_min(p->failures, 10), RETRY_MAX_MS);
 
-    if (p->failures++ == 0 || strcmp(p->why.msg, err->msg) != 0) {
+    if (p->failures++ == 0 || !sw_port_same_cause(p->why.msg, err->msg)) {
         sw_log_warn("agent", "pod %.*s waits: %s", SW_SLICE_ARG(label(p)), err->msg);
         sw_recorder_event(g->events, p->obj->json, "v1", "Pod", SW_EVENT_WARNING, reason,
                           "Waiting to join the mesh: %s", err->msg);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/netns.h"
+#include "io/port.h"
 #include "node/node_impl.h"
 
 enum { RETRY_MIN_MS = 20, RETRY_S = 5 };
@@ -104,7 +105,7 @@ static void retry_soon(struct sw_node *n)
 static void left_out(struct node_pod *p, const struct sw_err *why)
 {
     /* The same reason every five seconds would drown the log. */
-    if (strcmp(p->why.msg, why->msg) != 0)
+    if (!sw_port_same_cause(p->why.msg, why->msg))
         sw_log_warn("node", "cannot serve %s/%s: %s; retrying, at last every %d s", p->pod->ns,
                     p->pod->name, why->msg, RETRY_S);
     p->why = *why;

@@ -192,6 +192,19 @@ static void a_holder_that_is_not_seen_has_a_user(void **state)
     assert_string_equal(name, "another process (uid 77)");
 }
 
+static void a_cause_is_the_same_whoever_holds_the_port(void **state)
+{
+    const char *seen = "cannot bind [::]:15006: Address already in use, held by python3 (pid 12)";
+
+    (void)state;
+    assert_true(sw_port_same_cause(seen, "cannot bind [::]:15006: Address already in use, "
+                                         "held by another process (uid 0)"));
+    assert_true(sw_port_same_cause(seen, "cannot bind [::]:15006: Address already in use"));
+    assert_false(sw_port_same_cause(seen, "cannot bind [::]:15008: Address already in use, "
+                                          "held by python3 (pid 12)"));
+    assert_false(sw_port_same_cause(seen, ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +213,7 @@ int main(void)
         cmocka_unit_test(a_stranger_has_a_udp_port),
         cmocka_unit_test(a_stranger_that_joins_later_is_found),
         cmocka_unit_test(a_holder_that_is_not_seen_has_a_user),
+        cmocka_unit_test(a_cause_is_the_same_whoever_holds_the_port),
     };
 
     return cmocka_run_group_tests_name("port", tests, NULL, NULL);
