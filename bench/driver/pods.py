@@ -33,7 +33,7 @@ def must(argv, what):
 @contextlib.contextmanager
 def bridge(name, gate):
     """A bridge that the pods of a part are on, with the address that they have as their gateway."""
-    for argv in (["ip", "link", "add", name, "type", "bridge"], ["ip", "addr", "add", f"{gate}/16", "dev", name],
+    for argv in (["ip", "link", "add", name, "address", "02:00:00:00:00:01", "type", "bridge"], ["ip", "addr", "add", f"{gate}/16", "dev", name],
                  ["ip", "link", "set", name, "up"]):
         must(argv, "no bridge")
     try:

@@ -163,7 +163,8 @@ class CaPeer:
         except OSError:
             pass  # the node went away
         except Exception as err:  # pylint: disable=broad-except
-            self.crashes.append("".join(traceback.format_exception(err)))
+            if not self.away:  # once stop() has shut the socket down, Python reads from it without decrypting
+                self.crashes.append("".join(traceback.format_exception(err)))
 
     def _talk(self, s):
         conn = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))

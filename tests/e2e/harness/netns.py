@@ -132,13 +132,19 @@ def _quiet(ns):
     ns.ip("link set lo up")
 
 
+def new_bridge(name):
+    """The ip command for a bridge that keeps its hardware address. Without one of its own a bridge takes the lowest of
+    its ports, and with each port that comes or goes its neighbours may send to the former address for ten seconds."""
+    return f"link add {name} address 02:00:00:00:00:01 type bridge"
+
+
 class Topology:
     """The fabric (this process's own namespace) with a bridge, nodes, pods and an outsider."""
 
     def __init__(self):
         self.fabric = NetNs("fabric", "/proc/self/ns/net")
         _quiet(self.fabric)
-        self.fabric.ip("link add br0 type bridge", "link set br0 up",
+        self.fabric.ip(new_bridge("br0"), "link set br0 up",
                        "addr add 172.172.0.254/16 dev br0",
                        "addr add fd00:172::fe/64 dev br0 nodad")
         self.nodes = {}
@@ -155,7 +161,7 @@ class Topology:
         _quiet(node)
         self._plug(node, f"addr add {node.ip4}/16 dev eth0",
                    f"addr add {node.ip6}/64 dev eth0 nodad",
-                   "link add pods type bridge", "link set pods up",
+                   new_bridge("pods"), "link set pods up",
                    f"addr add 10.0.{node.index}.1/24 dev pods",
                    f"addr add fd00:10:{node.index}::1/64 dev pods nodad")
         for other in self.nodes.values():

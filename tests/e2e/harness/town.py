@@ -18,7 +18,7 @@ import socketserver
 import subprocess
 import threading
 
-from .netns import NetNs, _quiet
+from .netns import NetNs, _quiet, new_bridge
 from .node import Process, _SANITIZER
 from .sidecar import UdpEcho
 from .wait import until
@@ -53,7 +53,7 @@ class Town:
                          f"link set t-{name} master town up")
             ns.ip("link set eth0 up", f"addr add {address}/24 dev eth0")
         router = self.all["router"]
-        router.ip("link add lan type bridge", "link set lan up", "addr add 192.168.7.1/24 dev lan")
+        router.ip(new_bridge("lan"), "link set lan up", "addr add 192.168.7.1/24 dev lan")
         router.run("nft", "-f", "-", stdin=MASQUERADE)
         for name, address in HOMES.items():
             ns = self._add(name)

@@ -16,7 +16,7 @@ import time
 import urllib.parse
 from datetime import datetime
 
-from harness.netns import NetNs, run
+from harness.netns import NetNs, new_bridge, run
 from harness.wait import until
 
 BRIDGE = "pods0"
@@ -104,7 +104,7 @@ class Kubelet:
         self.numbers = iter(range(2, 60000))
         self.closing = False
         self.trouble = []
-        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", *new_bridge(BRIDGE).split())
         run("ip", "addr", "add", "10.244.0.1/16", "dev", BRIDGE)
         run("ip", "link", "set", BRIDGE, "up")
         self._apply(f"/api/v1/nodes/{NODE}", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})

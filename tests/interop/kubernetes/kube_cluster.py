@@ -102,7 +102,7 @@ class Cluster:
         self.peer, self.dir, self.build = pathlib.Path(peer), pathlib.Path(where), pathlib.Path(build)
         self.nodes, self.processes, self.images, self.names = [], [], [], None
         sweep()
-        netns.run("ip", "link", "add", BRIDGE, "type", "bridge")
+        netns.run("ip", *netns.new_bridge(BRIDGE).split())
         netns.run("ip", "addr", "add", f"{HUB}/24", "dev", BRIDGE)
         netns.run("ip", "link", "set", BRIDGE, "up")
         netns.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
