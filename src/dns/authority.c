@@ -192,7 +192,8 @@ sw_dns_authority_new(struct sw_loop *l, const struct sw_dns_authority_opts *o, s
     a->o.max_per_ip = o->max_per_ip ? o->max_per_ip : MAX_PER_IP;
     a->o.idle_ns = o->idle_ns ? o->idle_ns : IDLE_S * SW_NS_PER_S;
     a->rrl = sw_dns_rrl_new(o->rate);
-    sw_list_init(&a->conns);
+    sw_dns_tcp_set_init(&a->conns, l, &dns_tcp_ops);
+    a->conns.idle_ns = a->o.idle_ns;
     sw_accept_init(&a->accept, l, "dns");
     for (size_t i = 0; i < o->n_secondaries; i++)
         a->notifies[i] = (struct dns_notify){.authority = a, .to = o->secondaries[i], .fd = -1};

@@ -2,9 +2,9 @@
 /* Inside the authoritative server. */
 #pragma once
 
-#include "base/list.h"
 #include "dns/authority.h"
 #include "dns/rrl.h"
+#include "dns/tcp.h"
 #include "io/accept.h"
 #include "telemetry/metrics.h"
 
@@ -40,8 +40,7 @@ struct sw_dns_authority {
     size_t n_listeners;
     struct dns_notify notifies[SW_DNS_SECONDARIES_MAX];
     struct sw_dns_rrl *rrl;
-    struct sw_list conns; /* of TCP connections, idle for longest first */
-    size_t n_conns;
+    struct sw_dns_tcp_set conns;
     uint64_t warned_ns;                           /* refusals are logged once a second at most */
     struct sw_metric *answers[2][DNS_RCODES + 1]; /* by transport and code; filled on use */
     uint8_t scratch[SW_DNS_MSG_MAX];
@@ -53,6 +52,7 @@ void dns_handle(struct sw_dns_authority *a, struct sw_slice msg, const struct sw
 void dns_count(struct sw_dns_authority *a, enum sw_metric_id id, const char *value);
 
 /* authority_tcp.c */
+extern const struct sw_dns_tcp_ops dns_tcp_ops;
 void dns_on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer);
 void dns_close_connections(struct sw_dns_authority *a);
 

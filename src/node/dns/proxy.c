@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "io/dgram.h"
 #include "io/filewatch.h"
 #include "node/dns/proxy_int.h"
@@ -391,7 +392,6 @@ struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, str
     p->group = from->group;
     sw_list_init(&p->pods);
     sw_list_init(&p->queries);
-    sw_list_init(&p->conns);
     p->env = (struct sw_dnsp_env){
         .domain = sw_slice_str(c->cluster_domain),
         .preferred_ns = sw_slice_str(c->preferred_service_namespace),
@@ -401,6 +401,9 @@ struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, str
     p->state = sw_state_ref(from->state);
     rc = sw_crew_thread_init(&p->thread, from->crew, &thread_ops, err);
     p->loop = p->thread.loop;
+    sw_dns_tcp_set_init(&p->conns, p->loop, &dnsp_tcp_ops);
+    p->conns.idle_ns = DNS_IDLE_S * SW_NS_PER_S;
+    p->conns.max_pending = DNS_QUERIES_CONN;
     if (rc == SW_OK) {
         sw_accept_init(&p->accept, p->loop, "dns");
         rc = dnsp_upstream_init(p, err);

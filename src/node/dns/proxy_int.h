@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "dns/exchange.h"
 #include "dns/stub.h"
+#include "dns/tcp.h"
 #include "node/dns/proxy.h"
 #include "node/dns/reply.h"
 
@@ -15,6 +16,7 @@ enum {
     DNS_QUERIES_CONN = 16,  /* of one connection */
     DNS_CONNS_MAX = 1024,   /* open TCP connections, */
     DNS_CONNS_POD = 128,    /* of one pod */
+    DNS_IDLE_S = 5,         /* without a question or an answer */
     DNS_BATCH = 64,         /* datagrams read per wake-up */
 };
 
@@ -81,8 +83,7 @@ struct sw_dns_proxy {
     struct sw_accept_group accept;
     struct sw_list queries;
     size_t n_queries;
-    struct sw_list conns; /* the longest idle first */
-    size_t n_conns;
+    struct sw_dns_tcp_set conns;
     uint8_t scratch[SW_DNS_MSG_MAX];
 };
 
@@ -123,6 +124,7 @@ void dnsp_query_free(struct dns_query *q);
 SW_NODISCARD int dnsp_upstream_init(struct sw_dns_proxy *p, struct sw_err *err);
 
 /* --- tcp.c --- */
+extern const struct sw_dns_tcp_ops dnsp_tcp_ops;
 void dnsp_on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer);
 /* Queues an answer and writes what goes. */
 void dnsp_conn_send(struct dns_conn *c, const uint8_t *p, size_t n);
