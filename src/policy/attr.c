@@ -16,7 +16,6 @@ struct group {
 
 struct sw_attr_list {
     struct group g[2][2]; /* [privileged][action] */
-    bool needs_source;
 };
 
 /* ---- attributes ---- */
@@ -134,25 +133,14 @@ static int by_ns(const void *x, const void *y)
     return c ? c : sw_slice_cmp((*a)->name, (*b)->name);
 }
 
-static bool looks_at_source(const struct sw_attr_policy *p)
-{
-    for (size_t i = 0; i < p->from.n; i++) {
-        if (p->from.p[i].n)
-            return true;
-    }
-    return false;
-}
-
 const struct sw_attr_list *sw_attr_list_new(struct sw_arena *a,
                                             const struct sw_attr_policy *const *policies, size_t n)
 {
     struct sw_attr_list *l = SW_ARENA_NEW(a, struct sw_attr_list);
     size_t count[2][2] = {0};
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         count[policies[i]->ns.n == 0][policies[i]->action]++;
-        l->needs_source |= looks_at_source(policies[i]);
-    }
     for (int t = 0; t < 2; t++) {
         for (int k = 0; k < 2; k++)
             l->g[t][k].p = sw_arena_array(a, count[t][k], sizeof(*l->g[t][k].p));
@@ -171,11 +159,6 @@ const struct sw_attr_list *sw_attr_list_new(struct sw_arena *a,
     return l;
 }
 
-bool sw_attr_list_needs_source(const struct sw_attr_list *l)
-{
-    return l->needs_source;
-}
-
 /* The first policy of the namespace, or where it would stand. */
 static size_t first_of(const struct group *g, struct sw_slice ns)
 {
@@ -191,6 +174,33 @@ static size_t first_of(const struct group *g, struct sw_slice ns)
             hi = mid;
     }
     return lo;
+}
+
+static bool looks_at_source(const struct sw_attr_policy *p)
+{
+    for (size_t i = 0; i < p->from.n; i++) {
+        if (p->from.p[i].n)
+            return true;
+    }
+    return false;
+}
+
+static bool group_needs_source(const struct group *g, struct sw_slice ns)
+{
+    for (size_t i = first_of(g, ns); i < g->n && sw_slice_eq(g->p[i]->ns, ns); i++) {
+        if (looks_at_source(g->p[i]))
+            return true;
+    }
+    return false;
+}
+
+bool sw_attr_list_needs_source(const struct sw_attr_list *l, struct sw_slice ns)
+{
+    for (int k = 0; k < 2; k++) {
+        if (group_needs_source(&l->g[1][k], sw_slice("", 0)) || group_needs_source(&l->g[0][k], ns))
+            return true;
+    }
+    return false;
 }
 
 static bool group_matches(const struct group *g, struct sw_slice ns,

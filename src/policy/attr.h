@@ -88,8 +88,11 @@ struct sw_attr_list;
 /* Policies are borrowed and must outlive the list. Within a tier they count in the order given. */
 const struct sw_attr_list *sw_attr_list_new(struct sw_arena *a,
                                             const struct sw_attr_policy *const *policies, size_t n);
-/* Some policy looks at the source: who has no attributes cannot be judged. */
-bool sw_attr_list_needs_source(const struct sw_attr_list *l);
+/*
+ * Some policy that counts for the namespace looks at the source: who has no attributes cannot be
+ * judged. Those of other namespaces do not matter: their writers decide about their own.
+ */
+bool sw_attr_list_needs_source(const struct sw_attr_list *l, struct sw_slice ns);
 
 struct sw_attr_request {
     struct sw_slice ns; /* whose regular policies count: the Import's or the Export's */

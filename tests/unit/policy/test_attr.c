@@ -131,8 +131,29 @@ static void selectors_select(void **state)
 
         if (sw_attr_decide(l, &req, &v) != selectors[i].selects)
             fail_msg("%s", selectors[i].selector);
-        assert_int_equal(sw_attr_list_needs_source(l), i > 0);
+        assert_int_equal(sw_attr_list_needs_source(l, req.ns), i > 0);
     }
+}
+
+/* Else one team's policy would lock out the clients of all others that have no attributes. */
+static void policies_of_others_need_no_source(void **state)
+{
+    static const char open[] = "{\"action\":\"allow\",\"from\":" ALL ",\"to\":" ALL "}";
+    static const char picky[] = "{\"action\":\"deny\",\"from\":[{\"workloadSelector\":"
+                                "{\"matchLabels\":{\"x\":\"y\"}}}],\"to\":" ALL "}";
+    SW_ARENA_AUTO a = {0};
+    const struct sw_attr_policy *p[] = {policy(&a, "mine", "p", open),
+                                        policy(&a, "theirs", "p", picky),
+                                        policy(&a, "", "p", picky)};
+    const struct sw_attr_list *l = sw_attr_list_new(&a, p, 2);
+
+    (void)state;
+    assert_false(sw_attr_list_needs_source(l, SW_SLICE_LIT("mine")));
+    assert_true(sw_attr_list_needs_source(l, SW_SLICE_LIT("theirs")));
+    assert_false(sw_attr_list_needs_source(l, SW_SLICE_LIT("nobodys")));
+    /* Privileged ones are everybody's. */
+    l = sw_attr_list_new(&a, p, 3);
+    assert_true(sw_attr_list_needs_source(l, SW_SLICE_LIT("mine")));
 }
 
 static void the_verdict_names_entry_and_attribute(void **state)
@@ -195,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiers_count_in_order),
         cmocka_unit_test(selectors_select),
+        cmocka_unit_test(policies_of_others_need_no_source),
         cmocka_unit_test(the_verdict_names_entry_and_attribute),
         cmocka_unit_test(unusable_policies_are_refused),
     };

@@ -26,7 +26,7 @@ static bool decide(const struct sw_link_facts *f, const struct sw_attr_request *
 {
     const struct sw_attr_list *l = sw_link_facts_policies(f);
 
-    if (req->src.n || !sw_attr_list_needs_source(l))
+    if (req->src.n || !sw_attr_list_needs_source(l, req->ns))
         return sw_attr_decide(l, req, ret);
     sw_policy_verdict_init(ret);
     (void)snprintf(ret->text, sizeof(ret->text),
