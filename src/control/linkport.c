@@ -6,6 +6,7 @@
  */
 #include "control/linkport.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -47,20 +48,35 @@ static void find_range(struct ports *p)
     }
 }
 
-/* How good a claim is: the last verdict was for it, and about this very specification. */
-static int standing(const struct sw_kube_obj *o)
+const char *sw_link_lease_text(uint16_t port, char text[SW_LINK_LEASE_TEXT])
 {
+    (void)snprintf(text, SW_LINK_LEASE_TEXT, "Target port %u.", port);
+    return text;
+}
+
+/*
+ * How good a claim is: the last verdict was for it, and about this very port. An older Import that
+ * is changed to ask for a port gets none from one that was changed at the same time.
+ */
+static int standing(const struct sw_link_lease *i)
+{
+    const struct sw_kube_obj *o = i->import;
     const struct sw_json *c =
         cn_condition(sw_json_walk(o->json, "status", "conditions", NULL), "ImportTargetPortValid");
+    struct sw_slice said = js_or(c, "message", "");
+    char text[SW_LINK_LEASE_TEXT];
 
     if (!sw_json_str_eq(sw_json_find(c, "status"), "True"))
         return 0;
+    if (said.n)
+        return sw_slice_eq_str(said, sw_link_lease_text(i->target, text)) ? 2 : 1;
+    /* Of before conditions named the port. */
     return js_int(c, "observedGeneration", INT64_MAX, -1) == generation_of(o) ? 2 : 1;
 }
 
 static bool goes_before(const struct sw_link_lease *x, const struct sw_link_lease *y)
 {
-    int d = standing(y->import) - standing(x->import);
+    int d = standing(y) - standing(x);
 
     return (d ? d : by_age(x->import, y->import)) < 0;
 }

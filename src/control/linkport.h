@@ -17,6 +17,7 @@
 enum {
     SW_LINK_PORT_FIRST = 1024,
     SW_LINK_PORT_END = 49152,
+    SW_LINK_LEASE_TEXT = 32,
 };
 
 struct sw_link_ports {
@@ -44,6 +45,9 @@ struct sw_link_lease {
 /* Reads "FIRST-LAST"; *ret is what lies outside of it. SW_EINVAL. */
 SW_NODISCARD int sw_link_ports_outside(struct sw_slice in, struct sw_link_ports ret[2],
                                        struct sw_err *err);
+
+/* The message of the condition of who has a lease: what was granted is on record. */
+const char *sw_link_lease_text(uint16_t port, char text[SW_LINK_LEASE_TEXT]);
 
 /*
  * Fills in all but 'import' of each, in any order of them. Ports of 'reserved' are never leased,

@@ -146,7 +146,9 @@ static void note(struct lk *l, const struct sw_link_lease *i, const char *reason
 
 static void judge(struct lk *l, const struct sw_link_lease *i)
 {
-    struct cond want[2] = {{"ImportTargetPortValid", true, "Leased", ""},
+    char lease[SW_LINK_LEASE_TEXT];
+    const char *granted = sw_arena_dup(l->a, sw_slice_str(sw_link_lease_text(i->target, lease)));
+    struct cond want[2] = {{"ImportTargetPortValid", true, "Leased", granted},
                            {"ImportServiceValid", true, "Valid", ""}};
     const char *scheme = bad_scheme(l, i);
     const char *why = NULL;
