@@ -18,22 +18,30 @@ static void put_ip(struct sw_arena *a, Sw__MeshWorkload *m, const struct sw_ip *
     m->addresses[m->n_addresses++] = SW_PB_BYTES(sw_slice(ip->b, sw_ip_len(ip)));
 }
 
+/* The resources of one owner that are being made. */
+struct set {
+    mesh_outs *outs;
+    struct sw_map names; /* how often each was asked for; keys in ix->tmp */
+};
+
 /* A second workload of the same address gets a number behind its name. */
-static void emit(struct sw_mesh_index *ix, mesh_outs *outs, Sw__MeshWorkload *m)
+static void emit(struct sw_mesh_index *ix, struct set *set, Sw__MeshWorkload *m)
 {
-    struct sw_slice base = SW_PB_SLICE(m->uid);
-    struct sw_slice uid = base;
+    struct sw_slice uid = SW_PB_SLICE(m->uid);
+    uintptr_t nth = (uintptr_t)sw_map_get(&set->names, uid) + 1;
     const struct sw_mesh_far *far;
     struct sw_mesh_change c;
 
-    for (unsigned i = 2; mesh_outs_has(outs, uid); i++)
-        uid = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%u", SW_SLICE_ARG(base), i));
+    (void)sw_map_put(&set->names, uid, (void *)nth);
+    /* No name has a slash where the number begins: addresses have none. */
+    if (nth > 1)
+        uid = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%u", SW_SLICE_ARG(uid), (unsigned)nth));
     m->uid = SW_PB_BYTES(uid);
     m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));
     far = mesh_far_take(ix, m);
     c = mesh_msg_change(&ix->tmp, m);
     c.far = far;
-    mesh_outs_put(ix, outs, &c);
+    mesh_outs_put(ix, set->outs, &c);
 }
 
 /* ---- ServiceEntries ---- */
@@ -76,7 +84,8 @@ static void put_policies(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const st
         mesh_msg_policies(&ix->tmp, m, ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp));
 }
 
-static void emit_listed(struct sw_mesh_index *ix, struct mesh_svc *s, const struct mesh_endpoint *e)
+static void emit_listed(struct sw_mesh_index *ix, struct set *set, const struct mesh_svc *s,
+                        const struct mesh_endpoint *e)
 {
     Sw__MeshWorkload *m = entry_workload(ix, s, e->address);
     const struct mesh_binding b = mesh_bind_workload(ix, s->ns, e->labels, &ix->tmp);
@@ -98,10 +107,11 @@ static void emit_listed(struct sw_mesh_index *ix, struct mesh_svc *s, const stru
     if (b.waypoint)
         m->waypoint = mesh_msg_waypoint(ix, &ix->tmp, b.waypoint);
     put_policies(ix, m, s, b.waypoint ? b.waypoint->key : sw_slice("", 0));
-    emit(ix, &s->outs, m);
+    emit(ix, set, m);
 }
 
-static void emit_host(struct sw_mesh_index *ix, struct mesh_svc *s, const struct mesh_offer *o)
+static void emit_host(struct sw_mesh_index *ix, struct set *set, const struct mesh_svc *s,
+                      const struct mesh_offer *o)
 {
     struct sw_slice host = mesh_str(o->host->name);
     Sw__MeshWorkload *m = entry_workload(ix, s, host);
@@ -109,7 +119,7 @@ static void emit_host(struct sw_mesh_index *ix, struct mesh_svc *s, const struct
     m->hostname = SW_PB_BYTES(host);
     m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, o, endpoint_target, NULL);
     put_policies(ix, m, s, sw_slice("", 0));
-    emit(ix, &s->outs, m);
+    emit(ix, set, m);
 }
 
 void mesh_entry_emit(struct sw_mesh_index *ix, struct mesh_svc *s)
@@ -117,16 +127,18 @@ void mesh_entry_emit(struct sw_mesh_index *ix, struct mesh_svc *s)
     bool implicit =
         !s->n_endpoints && !s->selector &&
         (s->resolution == MESH_RESOLUTION_DNS || s->resolution == MESH_RESOLUTION_DYNAMIC);
+    struct set set = {.outs = &s->outs};
     size_t won = 0;
 
     mesh_outs_retire(ix, &s->outs);
     for (size_t i = 0; i < s->n_offers; i++) {
         won += s->offers[i].won;
         if (implicit && s->offers[i].won)
-            emit_host(ix, s, &s->offers[i]);
+            emit_host(ix, &set, s, &s->offers[i]);
     }
     for (size_t i = 0; won && i < s->n_endpoints; i++)
-        emit_listed(ix, s, &s->endpoints[i]);
+        emit_listed(ix, &set, s, &s->endpoints[i]);
+    sw_map_done(&set.names);
 }
 
 /* ---- slices ---- */
@@ -139,9 +151,15 @@ static uint16_t slice_target(const struct mesh_svc *s, const struct mesh_port *p
     return mesh_ports_find(slice->ports, p->name);
 }
 
-static void emit_foreign(struct sw_mesh_index *ix, struct mesh_slice *slice,
-                         const struct mesh_svc *s, const struct mesh_foreign *f)
+struct foreign {
+    const struct mesh_slice *slice;
+    const struct mesh_svc *of;
+};
+
+static void emit_foreign(struct sw_mesh_index *ix, struct set *set, const struct foreign *in,
+                         const struct mesh_foreign *f)
 {
+    const struct mesh_slice *slice = in->slice;
     Sw__MeshWorkload *m = mesh_msg_workload(ix, &ix->tmp);
     char text[SW_IP_TEXT];
 
@@ -157,15 +175,20 @@ static void emit_foreign(struct sw_mesh_index *ix, struct mesh_slice *slice,
     /* Nothing is known of it, not even that the address is its own. */
     m->network_mode = SW__MESH_WORKLOAD__NETWORK_MODE__HOST_NETWORK;
     m->services = sw_arena_array(&ix->tmp, 1, sizeof(void *));
-    m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, &s->offers[0], slice_target, slice);
-    emit(ix, &slice->outs, m);
+    m->services[m->n_services++] =
+        mesh_msg_ports(&ix->tmp, &in->of->offers[0], slice_target, slice);
+    emit(ix, set, m);
 }
 
 void mesh_slice_emit(struct sw_mesh_index *ix, struct mesh_slice *slice, struct mesh_svc *s)
 {
+    const struct foreign in = {slice, s};
+    struct set set = {.outs = &slice->outs};
+
     mesh_outs_retire(ix, &slice->outs);
     for (size_t i = 0; s && s->offers[0].won && i < slice->n_foreign; i++)
-        emit_foreign(ix, slice, s, &slice->foreign[i]);
+        emit_foreign(ix, &set, &in, &slice->foreign[i]);
+    sw_map_done(&set.names);
 }
 
 /* ---- other networks ---- */

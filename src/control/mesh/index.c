@@ -18,7 +18,7 @@
 #include "control/mesh/workload.h"
 #include "control/objects.h"
 
-enum { KEY_MAX = 1024, TMP_KEEP = 16384 };
+enum { KEY_MAX = 1024, TMP_KEEP = 16384, WORK_UNIT = 512 };
 
 static struct sw_slice or_default(struct sw_slice s, const char *def)
 {
@@ -355,20 +355,30 @@ static void renew_slice(struct sw_mesh_index *ix, struct mesh_slice *s)
     mesh_slice_emit(ix, s, mesh_slice_service(ix, s));
 }
 
+/* Steps are of very different sizes, and objects of tenants choose them: large ones count more. */
+static void charge(struct sw_mesh_index *ix, size_t *left, uint64_t *before)
+{
+    uint64_t units = (ix->work - *before) / WORK_UNIT;
+
+    *left -= (size_t)sw_min(units, (uint64_t)*left);
+    *before = ix->work;
+}
+
 /* In the order of what depends on what: each step only marks for later ones. */
 static void run(struct sw_mesh_index *ix, size_t *left)
 {
+    uint64_t before = ix->work;
     struct sw_list *l;
 
-    while ((l = take(ix, &ix->dirty_hosts, left)))
+    for (; (l = take(ix, &ix->dirty_hosts, left)); charge(ix, left, &before))
         mesh_host_renew(ix, SW_CONTAINER_OF(l, struct mesh_host, dirty), mesh_mark_service);
-    while ((l = take(ix, &ix->dirty_slices, left)))
+    for (; (l = take(ix, &ix->dirty_slices, left)); charge(ix, left, &before))
         renew_slice(ix, SW_CONTAINER_OF(l, struct mesh_slice, dirty));
-    while ((l = take(ix, &ix->dirty_groups, left)))
+    for (; (l = take(ix, &ix->dirty_groups, left)); charge(ix, left, &before))
         renew_group(ix, SW_CONTAINER_OF(l, struct mesh_group, dirty));
-    while ((l = take(ix, &ix->dirty_entries, left)))
+    for (; (l = take(ix, &ix->dirty_entries, left)); charge(ix, left, &before))
         mesh_entry_emit(ix, SW_CONTAINER_OF(l, struct mesh_svc, dirty));
-    while ((l = take(ix, &ix->dirty_workloads, left)))
+    for (; (l = take(ix, &ix->dirty_workloads, left)); charge(ix, left, &before))
         mesh_workload_emit(ix, SW_CONTAINER_OF(l, struct mesh_workload, dirty));
 }
 

@@ -54,6 +54,7 @@ void mesh_publish(struct sw_mesh_index *ix, uint64_t *slot, const struct sw_mesh
     if (!*slot)
         *slot = take_gone(ix, c->name);
     ix->computed++;
+    ix->work += c->value.n;
     if (*slot == hash)
         return;
     *slot = hash;

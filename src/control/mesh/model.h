@@ -18,6 +18,8 @@ enum {
     MESH_ADDRESSES_MAX = 256,  /* of one service */
     MESH_ENDPOINTS_MAX = 2048, /* of one ServiceEntry or slice */
     MESH_LISTENERS_MAX = 64,   /* of one Gateway */
+    MESH_TERMS_MAX = 1 << 18,  /* hosts times endpoints times ports of one ServiceEntry */
+    MESH_LISTED_MAX = 8192,    /* ports of all services that select one workload */
 };
 
 /* A resource that was emitted, or waits for it. */
@@ -74,6 +76,7 @@ struct mesh_group {
     struct mesh_offer **offers;
     uint32_t n_offers;
     bool fresh; /* the context was never computed */
+    bool cut;   /* services beyond MESH_LISTED_MAX were left out */
     struct mesh_text *policies;
     uint64_t context; /* hash of everything the members take from here */
 };
@@ -327,6 +330,7 @@ struct sw_mesh_index {
     sw_mesh_emit_fn emit;
     void *emit_arg;
     uint64_t computed;
+    uint64_t work; /* about bytes that were encoded or compared; only ever grows */
     uint64_t emitted;
     size_t missing[MESH_MISSING_STATES]; /* offers in each; the first does not count */
 };

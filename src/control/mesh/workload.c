@@ -8,6 +8,7 @@
 #include <proto/workload.pb-c.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "control/mesh/far.h"
 #include "control/mesh/ledger.h"
@@ -16,6 +17,8 @@
 #include "control/mesh/read/read.h"
 #include "control/mesh/waypoint.h"
 #include "proto/pb.h"
+
+enum { LOOK = 8 }; /* what looking at a selector costs, beside bytes that are encoded */
 
 /* ---- groups ---- */
 
@@ -27,13 +30,35 @@ static int by_offer_key(const void *a, const void *b)
     return sw_slice_cmp((*x)->key, (*y)->key);
 }
 
-static void find_offers(struct mesh_group *g)
+typedef SW_VEC(struct mesh_offer *) offers;
+
+/* Every workload of the group repeats the ports of all its services. */
+static void bound_offers(struct mesh_group *g, offers *found)
 {
-    SW_VEC(struct mesh_offer *) found = {0};
+    size_t ports = 0;
+    size_t n = 0;
+    bool cut;
+
+    while (n < found->n && ports + found->p[n]->of->n_ports + 1 <= MESH_LISTED_MAX)
+        ports += found->p[n++]->of->n_ports + 1;
+    cut = n < found->n;
+    if (cut && !g->cut)
+        sw_log_warn("mesh",
+                    "workloads of namespace '%.*s' are selected by %zu services with more than %d "
+                    "ports together: the last %zu by name are left out",
+                    SW_SLICE_ARG(mesh_str(g->ns->name)), found->n, MESH_LISTED_MAX, found->n - n);
+    g->cut = cut;
+    found->n = n;
+}
+
+static void find_offers(struct sw_mesh_index *ix, struct mesh_group *g)
+{
+    offers found = {0};
 
     for (struct sw_list *l = g->ns->services.next; l != &g->ns->services; l = l->next) {
         struct mesh_svc *s = SW_CONTAINER_OF(l, struct mesh_svc, in_ns);
 
+        ix->work += LOOK;
         if (!s->selector || !mesh_labels_within(s->selector, g->labels))
             continue;
         for (size_t i = 0; i < s->n_offers; i++) {
@@ -43,6 +68,7 @@ static void find_offers(struct mesh_group *g)
     }
     if (found.n > 1)
         qsort(found.p, found.n, sizeof(*found.p), by_offer_key);
+    bound_offers(g, &found);
     sw_free(g->offers);
     g->n_offers = (uint32_t)found.n;
     g->offers = NULL;
@@ -112,7 +138,7 @@ bool mesh_group_renew(struct sw_mesh_index *ix, struct mesh_group *g)
     uint64_t h = 0;
     bool changed;
 
-    find_offers(g);
+    find_offers(ix, g);
     s = shared_of(ix, g, &ix->tmp);
     renew_policies(ix, g, s.waypoint_key);
     for (uint32_t i = 0; i < g->n_offers; i++) {

@@ -304,6 +304,12 @@ static void read_sans(struct mesh_svc *s, const struct sw_json *list)
     s->sans = out;
 }
 
+/* Each endpoint has a resource, which repeats all ports under every host. */
+static bool multiplies(const struct mesh_svc *s)
+{
+    return s->n_offers * sw_max(s->n_endpoints, 1) * sw_max(s->n_ports, 1) > MESH_TERMS_MAX;
+}
+
 struct mesh_svc *mesh_read_service_entry(struct sw_mesh_index *ix, const struct sw_json *obj,
                                          const struct mesh_meta *m, const char **ret_why)
 {
@@ -326,6 +332,11 @@ struct mesh_svc *mesh_read_service_entry(struct sw_mesh_index *ix, const struct 
         mesh_labels(&ix->pool, sw_json_walk(spec, "workloadSelector", "labels", NULL), NULL);
     if (!read_hosts(s, m, obj)) {
         *ret_why = "spec.addresses has something that is no address and no block of addresses";
+        mesh_svc_free(ix, s);
+        return NULL;
+    }
+    if (multiplies(s)) {
+        *ret_why = "hosts times endpoints times ports are more than 262144";
         mesh_svc_free(ix, s);
         return NULL;
     }

@@ -143,11 +143,16 @@ static void on_change(void *arg, const struct sw_mesh_change *c)
     (void)sw_map_put(&r->have, sw_slice_str(g->name), g);
 }
 
+bool mesh_rig_turn(struct mesh_rig *r, size_t most)
+{
+    return r->nets ? sw_mesh_networks_flush(r->nets, most, on_change, r)
+                   : sw_mesh_index_flush(r->ix, most, on_change, r);
+}
+
 size_t mesh_rig_flush(struct mesh_rig *r)
 {
     r->changes = 0;
-    while (r->nets ? !sw_mesh_networks_flush(r->nets, 3, on_change, r)
-                   : !sw_mesh_index_flush(r->ix, 3, on_change, r)) {
+    while (!mesh_rig_turn(r, 3)) {
     }
     return r->changes;
 }

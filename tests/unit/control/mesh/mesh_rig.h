@@ -32,6 +32,8 @@ void mesh_rig_join(struct mesh_rig *r);
 void mesh_rig_del(struct mesh_rig *r, enum sw_mesh_kind kind, const char *ns, const char *name);
 /* Everything; the number of changes. */
 size_t mesh_rig_flush(struct mesh_rig *r);
+/* As much as one turn of the loop does; true: that was all. */
+bool mesh_rig_turn(struct mesh_rig *r, size_t most);
 /* NULL: no such resource. */
 const struct mesh_got *mesh_rig_get(const struct mesh_rig *r, const char *name);
 /* The resource as text, in the arena; "" when there is none. */

@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -717,6 +719,146 @@ static void test_slices(void **state)
     CHECK(rows, NULL);
 }
 
+/* ---- objects that multiply ---- */
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void put_list(struct sw_buf *b, const char *head, size_t n, const char *each,
+                     const char *tail)
+{
+    assert_int_equal(sw_buf_append_str(b, head), SW_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(sw_buf_append_str(b, i ? "," : ""), SW_OK);
+        for (const char *p = each; *p; p++)
+            assert_int_equal(*p == '#' ? sw_buf_printf(b, "%zu", i + 1) : sw_buf_putc(b, *p),
+                             SW_OK);
+    }
+    assert_int_equal(sw_buf_append_str(b, tail), SW_OK);
+}
+
+/* Objects, flushed; the bytes of all resources, and the time it took. */
+static size_t bytes_of(struct sw_buf *objects, double *ret_s)
+{
+    struct mesh_rig r;
+    size_t n = 0;
+
+    assert_int_equal(sw_buf_putc(objects, '\0'), SW_OK);
+    mesh_rig_init(&r, NULL);
+    mesh_rig_set(&r, (const char *)sw_buf_data(objects));
+    *ret_s = cpu_seconds();
+    (void)mesh_rig_flush(&r);
+    *ret_s = cpu_seconds() - *ret_s;
+    SW_MAP_FOREACH (it, &r.have)
+        n += ((const struct mesh_got *)it->value)->n;
+    mesh_rig_done(&r);
+    return n;
+}
+
+static void test_endpoints_of_one_address(void **state)
+{
+    SW_BUF_AUTO b = {.max = 1 << 22};
+    double took;
+
+    (void)state;
+    put_list(&b,
+             "{'kind':'ServiceEntry'," META("'name':'e'") ",'spec':{'resolution':'STATIC',"
+                                                          "'hosts':['h.t'],'endpoints':[",
+             2048, "{'address':'1.1.1.1','weight':#}", "]}}");
+    assert_true(bytes_of(&b, &took) > 2048 * 40);
+    if (took > 1)
+        fail_msg("%.1f s", took);
+}
+
+/* One of 70 KiB was 30 MB for every node, and one of the largest 4 GB. */
+static void test_an_entry_that_multiplies(void **state)
+{
+    static const struct {
+        size_t hosts;
+        bool good;
+    } rows[] = {{4, true}, {64, false}};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_BUF_AUTO b = {.max = 1 << 22};
+        double took;
+
+        put_list(&b, "{'kind':'ServiceEntry'," META("'name':'e'") ",'spec':{'hosts':[",
+                 rows[i].hosts, "'h#.t'", "],'resolution':'STATIC'");
+        put_list(&b, ",'endpoints':[", 256, "{'address':'1.1.#.1'}", "]");
+        put_list(&b, ",'ports':[", 256, "{'number':#,'name':'p#'}", "]}}");
+        assert_int_equal(bytes_of(&b, &took) > 0, rows[i].good);
+    }
+}
+
+/* Whoever makes Services and pods chooses how many lists of ports there are. */
+static void test_services_that_multiply(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_BUF_AUTO b = {.max = 1 << 25};
+    SW_BUF_AUTO ports = {.max = 1 << 20};
+    struct mesh_rig r;
+    const char *text;
+
+    (void)state;
+    put_list(&ports,
+             "{'kind':'Service'," META("'name':'s#'") ",'spec':{'selector':{'app':'x'},'ports':[",
+             99, "{'port':%,'name':'p%'}", "]}}");
+    assert_int_equal(sw_buf_putc(&ports, '\0'), SW_OK);
+    text = (const char *)sw_buf_data(&ports);
+    for (size_t i = 1; i <= 100; i++) {
+        size_t port = 0;
+
+        /* '#' is the number of the Service, '%' that of a port, each named twice. */
+        for (const char *p = text; *p; p++) {
+            if (*p == '%')
+                assert_int_equal(sw_buf_printf(&b, "%zu", port++ / 2 + 1), SW_OK);
+            else
+                assert_int_equal(*p == '#' ? sw_buf_printf(&b, "%03zu", i) : sw_buf_putc(&b, *p),
+                                 SW_OK);
+        }
+        assert_int_equal(sw_buf_putc(&b, ','), SW_OK);
+    }
+    assert_int_equal(sw_buf_append_str(&b, WEB_POD), SW_OK);
+    assert_int_equal(sw_buf_putc(&b, '\0'), SW_OK);
+    mesh_rig_init(&r, NULL);
+    mesh_rig_set(&r, (const char *)sw_buf_data(&b));
+    (void)mesh_rig_flush(&r);
+    text = mesh_rig_text(&r, &a, UID);
+    /* A hundred entries each: eighty-one fit, the first by name. */
+    assert_non_null(strstr(text, "d/s081.d.svc"));
+    assert_null(strstr(text, "d/s082.d.svc"));
+    mesh_rig_done(&r);
+}
+
+/* What a step costs counts, not only that it is one: other work of the loop gets its turn. */
+static void test_a_flush_ends_with_its_share(void **state)
+{
+    SW_BUF_AUTO b = {.max = 1 << 25};
+    struct mesh_rig r;
+    size_t turns = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 16; i++) {
+        assert_int_equal(sw_buf_printf(&b,
+                                       "%s{'kind':'ServiceEntry','metadata':{'namespace':'d','name'"
+                                       ":'e%zu'},'spec':{'hosts':['h%zu.t'],'resolution':'STATIC'",
+                                       i ? "," : "", i, i),
+                         SW_OK);
+        put_list(&b, ",'endpoints':[", 256, "{'address':'1.1.#.1'}", "]");
+        put_list(&b, ",'ports':[", 1000, "{'number':#,'name':'p#'}", "]}}");
+    }
+    assert_int_equal(sw_buf_putc(&b, '\0'), SW_OK);
+    mesh_rig_init(&r, NULL);
+    mesh_rig_set(&r, (const char *)sw_buf_data(&b));
+    while (!mesh_rig_turn(&r, 4096))
+        turns++;
+    assert_true(turns >= 8);
+    mesh_rig_done(&r);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_pods),
     cmocka_unit_test(test_workload_names),
@@ -726,6 +868,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_service_entries),
     cmocka_unit_test(test_workload_entries),
     cmocka_unit_test(test_slices),
+    cmocka_unit_test(test_endpoints_of_one_address),
+    cmocka_unit_test(test_an_entry_that_multiplies),
+    cmocka_unit_test(test_services_that_multiply),
+    cmocka_unit_test(test_a_flush_ends_with_its_share),
 };
 
 int main(void)
