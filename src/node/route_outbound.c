@@ -201,19 +201,59 @@ static bool by_service_waypoint(struct outbound *o)
     return true;
 }
 
+/*
+ * A service and a workload that both have the address. What objects say of addresses is their
+ * writers' to choose, except of pods: where the two are of different namespaces, and the service is
+ * not of the client's own, a pod is not replaced by a service, and a service of just this address
+ * not hidden by an entry.
+ */
+static bool are_apart(const struct outbound *o, const struct sw_service *svc,
+                      const struct sw_workload *w)
+{
+    return !sw_slice_eq(svc->ns, w->c->ns) && !sw_slice_eq(svc->ns, o->pick.source->c->ns);
+}
+
+static bool yields(const struct outbound *o, const struct sw_service *svc,
+                   const struct sw_workload *w)
+{
+    if (sw_workload_is_pod(w))
+        return true;
+    for (size_t i = 0; i < svc->n_vips; i++) {
+        if (sw_ip_eq(&svc->vips[i].ip, &o->dst->ip))
+            return false;
+    }
+    return true; /* it only has a block around it */
+}
+
+/* For O2: a workload of the same side makes the address no service, whatever O3 will find. */
+static const struct sw_service *service_at(const struct outbound *o)
+{
+    const struct sw_ip *ip = &o->dst->ip;
+    struct sw_slice network = o->pick.env->network;
+    const struct sw_workload *w = sw_state_workload_by_ip(o->pick.s, network, ip);
+    const struct sw_service *svc =
+        sw_state_service_by_vip(o->pick.s, network, ip, o->pick.source->c->ns);
+
+    if (svc && w && (!are_apart(o, svc, w) || yields(o, svc, w)))
+        return NULL;
+    return svc;
+}
+
 /* O3: who is behind the address; nobody for PASSTHROUGH services. */
 static enum sw_pick_result find_upstream(struct outbound *o, struct sw_upstream *ret)
 {
     const struct sw_workload *source = o->pick.source;
     const struct sw_service *svc =
         sw_state_service_by_vip(o->pick.s, source->at->network, &o->dst->ip, source->c->ns);
-    const struct sw_workload *w;
+    const struct sw_workload *w =
+        sw_state_workload_by_ip(o->pick.s, source->at->network, &o->dst->ip);
 
+    if (svc && w && are_apart(o, svc, w) && yields(o, svc, w))
+        svc = NULL;
     if (svc)
         return svc->mode == SW_LB_PASSTHROUGH
                    ? SW_PICK_NONE
                    : sw_pick_endpoint(&o->pick, svc, o->dst->port, SW_PICK_STANDARD, ret);
-    w = sw_state_workload_by_ip(o->pick.s, source->at->network, &o->dst->ip);
     if (!w)
         return SW_PICK_NONE;
     if (sw_pick_was_tried(&o->pick, w))
@@ -301,9 +341,7 @@ void sw_route_outbound(const struct sw_state *s, const struct sw_route_env *env,
         drop(&o, SW_DROP_SELF_CALL, "attempted recursive call to ourselves");
         return;
     }
-    /* A workload that owns the address makes it no service here, whatever O3 will find. */
-    if (!sw_state_workload_by_ip(s, env->network, &dst->ip))
-        o.service = sw_state_service_by_vip(s, env->network, &dst->ip, source->c->ns);
+    o.service = service_at(&o);
     if (by_service_waypoint(&o))
         return;
     got = find_upstream(&o, &up);

@@ -100,13 +100,28 @@ const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, str
     return sw_state_find_uid(&s->t, uid);
 }
 
+bool sw_workload_is_pod(const struct sw_workload *w)
+{
+    struct sw_slice uid = sw_workload_uid(w);
+
+    return memmem(uid.p, uid.n, "//Pod/", 6) != NULL;
+}
+
 /* Of several workloads on one address: pods before others, HBONE before plain. */
 static int rank(const struct sw_workload *w)
 {
-    struct sw_slice uid = sw_workload_uid(w);
-    bool pod = memmem(uid.p, uid.n, "//Pod/", 6) != NULL;
+    return (sw_workload_is_pod(w) ? 2 : 0) + (w->c->protocol == SW_TUNNEL_HBONE ? 1 : 0);
+}
 
-    return (pod ? 2 : 0) + (w->c->protocol == SW_TUNNEL_HBONE ? 1 : 0);
+/*
+ * A pod that comes has the address of one that goes. An entry says what its writer likes: one of
+ * another namespace takes no address from who has it, whatever it says of tunnels.
+ */
+static bool supplants(const struct sw_workload *w, const struct sw_workload *best)
+{
+    if (!sw_workload_is_pod(w) && !sw_slice_eq(w->c->ns, best->c->ns))
+        return false;
+    return rank(w) >= rank(best);
 }
 
 const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, struct sw_slice network,
@@ -121,7 +136,7 @@ const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, stru
 
         if (!sw_workload_has_ip(w, ip) || !sw_slice_eq(w->at->network, network))
             continue;
-        if (!best || rank(w) >= rank(best)) /* ties: the last to arrive */
+        if (!best || supplants(w, best))
             best = w;
     }
     return best;

@@ -426,6 +426,50 @@ static void an_address_of_both_kinds(void **state)
     assert_slice(r.service->hostname, "h");
 }
 
+/* One namespace's objects take no addresses from another's: 'evil' claims what 'a' has. */
+static void addresses_of_other_namespaces(void **state)
+{
+    STATE_AUTO s = load(
+        "workloads:\n"
+        "- {uid: src, namespace: c, network: n, workloadIps: [10.0.0.1], services: {}}\n"
+        "- {uid: own, namespace: evil, network: n, workloadIps: [10.0.0.9], services: {}}\n"
+        "- {uid: k//Pod/a/p, namespace: a, network: n, workloadIps: [10.0.0.2],\n"
+        "   protocol: HBONE, services: {}}\n"
+        "- {uid: vm, namespace: a, network: n, workloadIps: [10.0.0.3], services: {}}\n"
+        "- {uid: end, namespace: a, network: n, workloadIps: [10.0.0.4],\n"
+        "   services: {a/h: {80: 8080}}}\n"
+        "- {uid: trap, namespace: evil, network: n, workloadIps: [10.0.0.66],\n"
+        "   services: {evil/pod: {80: 80}, evil/all: {80: 80}}}\n"
+        "- {uid: false-vip, namespace: evil, network: n, workloadIps: [10.96.0.1],\n"
+        "   services: {}}\n"
+        "- {uid: false-vm, namespace: evil, network: n, workloadIps: [10.0.0.3],\n"
+        "   protocol: HBONE, services: {}}\n"
+        "services:\n"
+        "- {name: h, namespace: a, hostname: h, vips: [n/10.96.0.1], ports: {80: 80},\n"
+        "   waypoint: {destination: a/missing, hboneMtlsPort: 15008}}\n"
+        "- {name: pod, namespace: evil, hostname: pod, vips: [n/10.0.0.2], ports: {80: 80}}\n"
+        "- {name: all, namespace: evil, hostname: all, vips: [], cidrVips: [{network: n, cidr: "
+        "10.0.0.0/16}],\n"
+        "   ports: {80: 80}}\n");
+    struct sw_route_outbound r = ask(s, "src", "10.0.0.2:80");
+
+    (void)state;
+    /* A pod stays where it is, and its tunnel. */
+    assert_int_equal(r.kind, SW_ROUTE_HBONE);
+    assert_addr(r.target, "10.0.0.2:15008");
+    /* So does a machine, whatever later entries and blocks say. */
+    r = ask(s, "src", "10.0.0.3:80");
+    assert_int_equal(r.kind, SW_ROUTE_TCP);
+    assert_addr(r.target, "10.0.0.3:80");
+    /* An entry at a service's address does not lead past its waypoint. */
+    r = ask(s, "src", "10.96.0.1:80");
+    assert_int_equal(r.kind, SW_ROUTE_DROP);
+    assert_int_equal(r.drop, SW_DROP_WAYPOINT);
+    /* At home they may do what they like. */
+    r = ask(s, "own", "10.0.0.2:80");
+    assert_addr(r.target, "10.0.0.66:80");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +496,7 @@ int main(void)
         cmocka_unit_test(families_follow_the_caller_and_the_service),
         cmocka_unit_test(tried_endpoints_are_left_out),
         cmocka_unit_test(an_address_of_both_kinds),
+        cmocka_unit_test(addresses_of_other_namespaces),
     };
 
     return cmocka_run_group_tests_name("route_outbound", tests, NULL, NULL);
