@@ -14,7 +14,7 @@
 #include "connector/role.h"
 #include "identity/join/client.h"
 #include "identity/join/record.h"
-#include "io/addr.h"
+#include "io/egress.h"
 #include "io/filewatch.h"
 #include "kube/names.h"
 #include "tls/cert/cred.h"
@@ -158,6 +158,10 @@ static int fill(struct making *m, struct sw_err *err)
                           "is called");
     if (s->address && sw_ip_parse(sw_slice_str(s->address), &ip, err) != SW_OK)
         return sw_err_prefix(err, "--address");
+    if (s->address && sw_egress_classify(&ip) != SW_EGRESS_OK)
+        return sw_err_set(err, SW_EINVAL,
+                          "--address: '%.60s' leads nowhere that others may go (%s)", s->address,
+                          sw_egress_class_text(sw_egress_classify(&ip)));
     if (m->r.kind == SW_JOIN_PEER)
         m->t->ns = s->system_ns;
     draw_name(m);

@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "identity/authority.h"
 #include "identity/join/service_int.h"
+#include "io/egress.h"
 #include "kube/client/client.h"
 #include "proto/pb.h"
 #include "tls/cert/cred.h"
@@ -165,10 +166,7 @@ static struct sw_json *entry_of(struct join_call *c)
 /* An address that others cannot reach it by would only lead them astray. */
 static bool reachable(const struct sw_ip *ip)
 {
-    bool link_local = (ip->family == 4 && ip->b[0] == 169 && ip->b[1] == 254) ||
-                      (ip->family == 6 && ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80);
-
-    return !sw_ip_is_loopback(ip) && !sw_ip_is_any(ip) && !link_local;
+    return sw_egress_classify(ip) == SW_EGRESS_OK;
 }
 
 /* A manager of its own: of another machine's entry nothing is taken over. */

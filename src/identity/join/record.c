@@ -5,7 +5,7 @@
 
 #include "base/base64.h"
 #include "base/def.h"
-#include "io/addr.h"
+#include "io/egress.h"
 #include "kube/names.h"
 
 #define SPEC "spec.json"
@@ -83,6 +83,9 @@ static int check_spec(const struct sw_join_record *r, struct sw_err *err)
         return sw_err_set(err, SW_EINVAL, "network is not a name");
     if (r->address.n && sw_ip_parse(r->address, &ip, NULL) != SW_OK)
         return sw_err_set(err, SW_EINVAL, "address is not an IP address");
+    if (r->address.n && sw_egress_classify(&ip) != SW_EGRESS_OK)
+        return sw_err_set(err, SW_EDENIED, "address leads nowhere that others may go (%s)",
+                          sw_egress_class_text(sw_egress_classify(&ip)));
     return labels_ok(r->labels) ? SW_OK : sw_err_set(err, SW_EINVAL, "labels are not labels");
 }
 

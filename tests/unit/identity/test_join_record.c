@@ -69,6 +69,26 @@ static void redeeming_adds_the_key_and_names_what_was_read(void **state)
     assert_true(sw_slice_eq_str(out.key, "spki") && sw_slice_eq_str(out.from, "10.0.0.7"));
 }
 
+/* Who writes Secrets would make a WorkloadEntry of an address that is nobody's to give. */
+static void special_addresses_are_refused(void **state)
+{
+    static const char *const special[] = {"127.0.0.1",     "0.0.0.0",         "169.254.169.254",
+                                          "::1",           "fe80::1",         "224.0.0.1",
+                                          "fd00:ec2::254", "::ffff:127.0.0.1"};
+    SW_ARENA_AUTO a = {0};
+    struct sw_join_record out;
+    struct sw_err err = {0};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(special); i++) {
+        struct sw_join_record r = sample();
+
+        r.address = sw_slice_str(special[i]);
+        if (sw_join_record_read(&a, sw_join_record_new(&a, &r), &out, &err) != SW_EDENIED)
+            fail_msg("%s", special[i]);
+    }
+}
+
 static void what_is_no_record_is_refused(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -132,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_survives_the_api),
         cmocka_unit_test(redeeming_adds_the_key_and_names_what_was_read),
+        cmocka_unit_test(special_addresses_are_refused),
         cmocka_unit_test(what_is_no_record_is_refused),
         cmocka_unit_test(a_code_is_for_one_key),
     };
