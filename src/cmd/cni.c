@@ -13,6 +13,7 @@
 #include "cni/plugin/plugin.h"
 #include "cni/redirect.h"
 #include "io/netns.h"
+#include "io/sandbox.h"
 
 struct settings {
     const char *netns;
@@ -180,6 +181,7 @@ static int agent(int argc, char **argv,
 int sw_cmd_cni(int argc, char **argv)
 {
     const char *verb = argc >= 2 ? argv[1] : "";
+    struct sw_err err = {0};
 
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0)
         return sw_cmd_help(&sw_cni_redirect_options);
@@ -187,8 +189,11 @@ int sw_cmd_cni(int argc, char **argv)
         return sw_cni_plugin();
     if (strcmp(verb, "redirect") == 0)
         return redirect(argc - 1, argv + 1);
-    if (strcmp(verb, "agent") == 0)
+    if (strcmp(verb, "agent") == 0) {
+        if (sw_sandbox_enter(SW_SANDBOX_AGENT, &err) != SW_OK)
+            (void)fprintf(stderr, "spanwire: %s\n", err.msg);
         return agent(argc - 1, argv + 1, sw_agent_run);
+    }
     if (strcmp(verb, "uninstall") == 0)
         return agent(argc - 1, argv + 1, sw_agent_uninstall);
     (void)fprintf(stderr, "spanwire: cni: the command is 'cni redirect apply|remove|show', "

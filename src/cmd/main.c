@@ -59,7 +59,7 @@ static const struct command {
     {"token", "make, list and revoke codes by which machines join", sw_cmd_token, &sw_token_options,
      1, SW_SANDBOX_NONE},
     {"join", "bring this machine into a fabric with such a code", sw_cmd_join, &sw_join_options, 1,
-     SW_SANDBOX_NONE},
+     SW_SANDBOX_AGENT},
     {"envoy", "print a bootstrap for an Envoy that we program", sw_cmd_envoy, &sw_envoy_options, 1,
      SW_SANDBOX_NONE},
     {"xds", "say what Envoy would refuse in xDS resources", sw_cmd_xds, &sw_xds_options, 1,

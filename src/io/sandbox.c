@@ -39,9 +39,10 @@
 #ifdef NATIVE
 
 enum who {
-    ANY = 1 << SW_SANDBOX_ROLE | 1 << SW_SANDBOX_NODE | 1 << SW_SANDBOX_SUPERVISOR,
     ROLES = 1 << SW_SANDBOX_ROLE | 1 << SW_SANDBOX_NODE,
-    NOT_NODE = 1 << SW_SANDBOX_ROLE | 1 << SW_SANDBOX_SUPERVISOR,
+    STARTERS = 1 << SW_SANDBOX_SUPERVISOR | 1 << SW_SANDBOX_AGENT,
+    ANY = ROLES | STARTERS,
+    STAYS = 1 << SW_SANDBOX_ROLE | 1 << SW_SANDBOX_SUPERVISOR,
 };
 
 /* Refused with EPERM. Absent on an architecture: its number is not defined. */
@@ -59,7 +60,7 @@ static const struct refused {
     {__NR_pidfd_getfd, ANY},
     {__NR_kcmp, ANY},
     /* namespaces, mounts, roots; a supervisor's children inherit its filter */
-    {__NR_setns, NOT_NODE},
+    {__NR_setns, STAYS},
     {__NR_unshare, ANY},
     {__NR_mount, ANY},
     {__NR_umount2, ANY},
@@ -176,7 +177,7 @@ static void build(struct program *p, enum sw_sandbox kind)
         add(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)refused[i].number, 0, 1);
         answer(p, no);
     }
-    if (kind != SW_SANDBOX_SUPERVISOR && !SANITIZED) {
+    if (!(STARTERS & 1u << kind) && !SANITIZED) {
         /* Its flags are behind a pointer; the C library then uses clone. */
         add(p, BPF_JMP | BPF_JEQ | BPF_K, __NR_clone3, 0, 1);
         answer(p, SECCOMP_RET_ERRNO | ENOSYS);

@@ -13,6 +13,7 @@ enum sw_sandbox {
     SW_SANDBOX_ROLE,       /* threads and sockets; starts no program, stays in its namespaces */
     SW_SANDBOX_NODE,       /* the same, but enters network namespaces */
     SW_SANDBOX_SUPERVISOR, /* starts roles */
+    SW_SANDBOX_AGENT,      /* starts nft, ip and roles, enters network namespaces */
 };
 
 /*

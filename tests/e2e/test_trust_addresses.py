@@ -4,6 +4,7 @@
 Everything here runs with the defaults as they are shipped (see conftest.py)."""
 import contextlib
 import http.server
+import json
 import os
 import pathlib
 import signal
@@ -17,6 +18,7 @@ from harness.control import Control, _Here
 from harness.device import Device, Edge, Web, advertise
 from harness.fabric import Fabric, prefix, route, thing, to
 from harness.gateway import free_port
+from harness.link import Names
 from harness.node import Process
 from harness.sidecar import Sidecar
 from harness.wait import guard, until
@@ -504,7 +506,28 @@ def test_admin_ports_ask_for_the_token(binary, world):
     until(lambda: "refused: no admin token" in world.gateway.log() and "wrong admin token" in world.gateway.log())
 
 
-@pytest.mark.parametrize("role", ["node", "relay", "sidecar", "connector"])
+def site_of(where):
+    """What a data plane of links has of its site's authority."""
+    names = Names(where, "cl-ca")
+    chain, key = names.leaf("cl-dataplane")
+    for name, text in (("ca.pem", names.ca.read_text()), ("dataplane.pem", chain), ("dataplane.key", key)):
+        (where / name).write_text(text)
+    return str(where)
+
+
+def agent_of(where):
+    """A node agent whose API is away."""
+    for d in ("run", "bin", "net.d"):
+        (where / d).mkdir()
+    (where / "config").write_text(json.dumps({
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+    return ["cni", "agent", "--kubeconfig", str(where / "config"), "--node-name", "n", "--zds-socket", str(where / "run/zds"),
+            "--plugin-socket", str(where / "run/plugin"), "--run-dir", str(where / "run"), "--cni-bin-dir", str(where / "bin"),
+            "--cni-conf-dir", str(where / "net.d"), "--host-netns", "/proc/self/ns/net", "--pages-addr", f"127.0.0.1:{free_port()}"]
+
+
+@pytest.mark.parametrize("role", ["node", "relay", "sidecar", "connector", "link", "agent"])
 def test_every_role_asks_for_the_token(binary, tmp_path, role):
     port = free_port()
     at = ["--admin-addr", f"127.0.0.1:{port}"]
@@ -513,7 +536,11 @@ def test_every_role_asks_for_the_token(binary, tmp_path, role):
                      *at, *rest],
             "relay": ["relay", "--open", "--listen", f"127.0.0.1:{free_port()}", *at, *rest],
             "sidecar": ["sidecar", "--listen", str(tmp_path / "s"), "--key-file", str(tmp_path / "k"), *at, *rest],
+            "link": lambda: ["link", "--control", "127.0.0.1:1", "--site", site_of(tmp_path), "--listen", f"127.0.0.1:{free_port()}",
+                             *at, *rest],
+            "agent": lambda: [*agent_of(tmp_path), *at],
             "connector": ["connector", "run", "--standalone", "--open", "--data", str(tmp_path / "d"), *at]}[role]
+    argv = argv() if callable(argv) else argv
     if role == "node":
         subprocess.run([binary, "cert", "ca", "--dir", str(tmp_path / "ca")], check=True, capture_output=True)
     p = Process(_Here(), [binary, *argv], tmp_path / "log")
@@ -523,6 +550,9 @@ def test_every_role_asks_for_the_token(binary, tmp_path, role):
             with contextlib.suppress(OSError):
                 return admin(port, "/") == 200
         until(up, 10, "the role to answer")
+        # what it gave up when it began
+        status = pathlib.Path(f"/proc/{p.pid}/status").read_text(encoding="ascii")
+        assert "NoNewPrivs:\t1\n" in status and "Seccomp:\t2\n" in status
         assert admin(port, "/logging?level=debug", "POST") == 401
         assert admin(port, "/quitquitquit", "POST") == 401
         token = pathlib.Path(os.environ["SPANWIRE_ADMIN_TOKEN_FILE"]).read_text(encoding="ascii").strip()

@@ -75,7 +75,8 @@ static pid_t fork_by_clone(void)
 
 static enum fault what_fails(enum sw_sandbox kind)
 {
-    bool supervisor = kind == SW_SANDBOX_SUPERVISOR;
+    bool starts = kind == SW_SANDBOX_SUPERVISOR || kind == SW_SANDBOX_AGENT;
+    bool enters = kind == SW_SANDBOX_NODE || kind == SW_SANDBOX_AGENT;
     char *argv[] = {(char[]){"/bin/true"}, NULL};
     pthread_t t;
     void *ret;
@@ -90,18 +91,18 @@ static enum fault what_fails(enum sw_sandbox kind)
         return NO_THREAD;
     if (socket(AF_INET, SOCK_STREAM, 0) < 0)
         return NO_SOCKET;
-    if (supervisor && fork_by_clone() < 0)
+    if (starts && fork_by_clone() < 0)
         return NO_FORK;
-    if (!supervisor && !SANITIZED && (!refused(fork_by_clone()) || fork() != -1))
+    if (!starts && !SANITIZED && (!refused(fork_by_clone()) || fork() != -1))
         return FORKS;
     if (!SANITIZED && !refused(ptrace(PTRACE_TRACEME, 0, NULL, NULL)))
         return TRACES;
     if (!refused(unshare(CLONE_FILES)))
         return UNSHARES;
     /* Descriptor -1 is looked at only when the call is let through. */
-    if (kind != SW_SANDBOX_NODE && !refused(setns(-1, CLONE_NEWNET)))
+    if (!enters && !refused(setns(-1, CLONE_NEWNET)))
         return ENTERS;
-    if (kind == SW_SANDBOX_NODE && (setns(-1, CLONE_NEWNET) != -1 || errno != EBADF))
+    if (enters && (setns(-1, CLONE_NEWNET) != -1 || errno != EBADF))
         return DOES_NOT_ENTER;
     if (!refused(syscall(SYS_mount, NULL, NULL, NULL, 0, NULL)))
         return MOUNTS;
@@ -109,7 +110,7 @@ static enum fault what_fails(enum sw_sandbox kind)
         return CHANGES_USER;
     if (!refused(syscall(SYS_bpf, 0, NULL, 0)))
         return LOADS_BPF;
-    if (supervisor) {
+    if (starts) {
         (void)execv(argv[0], argv);
         return EXECUTES;
     }
@@ -160,6 +161,12 @@ static void a_supervisor_starts_programs(void **state)
     expect(SW_SANDBOX_SUPERVISOR, false);
 }
 
+static void an_agent_starts_programs_in_namespaces(void **state)
+{
+    (void)state;
+    expect(SW_SANDBOX_AGENT, false);
+}
+
 static void it_can_be_switched_off(void **state)
 {
     (void)state;
@@ -174,6 +181,7 @@ int main(void)
         cmocka_unit_test(a_role_gives_up_what_it_does_not_need),
         cmocka_unit_test(the_node_enters_namespaces),
         cmocka_unit_test(a_supervisor_starts_programs),
+        cmocka_unit_test(an_agent_starts_programs_in_namespaces),
         cmocka_unit_test(it_can_be_switched_off),
     };
 
