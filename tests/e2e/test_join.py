@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import socket
 import ssl
 import stat
@@ -81,6 +82,35 @@ def test_a_machine_joins_once_and_leaves(fabric, tmp_path):
     until(lambda: fabric.entry("vm-1").status == 404, what="the WorkloadEntry to go")
     assert not list((tmp_path / "m").glob("*.json")) and not (tmp_path / "m" / "machine.key").exists()
     refused(fabric.command("join", "--state", str(tmp_path / "m"), "--renew", check=False), "has not joined")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("systemd-analyze"), reason="needs root and systemd-analyze")
+@pytest.mark.parametrize("flags", [(), ("--redirect",)])
+def test_the_unit_that_is_printed_is_closed(fabric, tmp_path, flags):
+    name = "unit" + "-r" * len(flags)
+    fabric.join(fabric.create(name, *AT), tmp_path / "m", "--no-run", check=True)
+    unit = tmp_path / "spanwire-join.service"
+    unit.write_text(fabric.command("join", "--state", str(tmp_path / "m"), "--print-unit", *flags).stdout)
+    tool = ["systemd-analyze", "--no-pager"]
+    score = subprocess.run([*tool, "security", "--offline=true", str(unit)], capture_output=True, text=True, check=False).stdout
+    assert float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", score)[1]) < 2.5, score
+    said = subprocess.run([*tool, "verify", str(unit)], capture_output=True, text=True, check=False).stderr
+    assert not [x for x in said.splitlines() if unit.name in x and re.search("Unknown|Invalid|Failed to parse|ignoring", x)]
+    assert f'ReadWritePaths="{tmp_path / "m"}"' in unit.read_text()
+
+
+def test_a_record_of_a_special_address_is_none(fabric, tmp_path):
+    """A tenant that writes Secrets makes records; loopback and metadata services are no machine's address."""
+    bad = fabric.token("create", "--name", "lo", "--namespace", "site", "--address", "169.254.169.254", check=False)
+    assert bad.returncode == 1 and "link-local" in bad.stderr, bad
+    line = fabric.create("lo", *AT)
+    record = fabric.records()["lo"]
+    spec = {**json.loads(base64.b64decode(record["data"]["spec.json"])), "address": "127.0.0.1"}
+    path = f"{SECRETS.format('site')}/{record['metadata']['name']}"
+    assert fabric.control.patch(path, {"data": {"spec.json": base64.b64encode(json.dumps(spec).encode()).decode()}}).status == 200
+    until(lambda: "is not a join record, ignored: address leads nowhere" in fabric.control.log(), what="the record to be refused")
+    refused(fabric.join(line, tmp_path / "m", "--no-run"), "not known")
+    assert fabric.entry("lo").status == 404
 
 
 def test_renewing_takes_no_entry_of_another_machine(fabric, tmp_path):

@@ -23,6 +23,8 @@ from harness.wait import GUARD, SLOW, until
 from test_mesh_whole import CONTROL, Node, served
 from test_socks5 import V4, ask, reply
 
+# What the unit of --print-unit leaves of root.
+UNIT = ("setpriv", "--bounding-set=-all,+net_admin,+net_raw")
 UNPRIVILEGED = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -112,7 +114,7 @@ def identity(account, ns="site"):
 def test_by_redirection_as_root(site):
     fabric, mesh = site.fabric, site.mesh
     line = fabric.create("vm", "--service-account", "legacy", "--label", "app=legacy")
-    vm = site.machine("vm", 1).start(fabric, line, site.where / "vm", "--redirect")
+    vm = site.machine("vm", 1).start(fabric, line, site.where / "vm", "--redirect", prefix=UNIT)
     assert fabric.entry("vm").json["spec"]["address"] == vm.ip4
     vm.until(lambda: served(mesh, vm, site.pod), "the machine to reach the pod")
     seen = site.node.z.wait_access(direction="inbound", src_identity=identity("legacy"))[-1]

@@ -210,6 +210,49 @@ int sw_machine_serve(const struct sw_machine_run *o, struct sw_err *err)
     return rc;
 }
 
+/* What every systemd can take away, that of a user too. */
+static const char unit_common[] = "NoNewPrivileges=yes\n"
+                                  "LimitNOFILE=1048576\n"
+                                  "LimitCORE=0\n"
+                                  "UMask=0077\n"
+                                  "LockPersonality=yes\n"
+                                  "MemoryDenyWriteExecute=yes\n"
+                                  "RestrictRealtime=yes\n"
+                                  "RestrictSUIDSGID=yes\n"
+                                  "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK\n"
+                                  "RestrictNamespaces=yes\n"
+                                  "SystemCallArchitectures=native\n"
+                                  "SystemCallFilter=@system-service\n"
+                                  "SystemCallFilter=~@privileged @mount\n"
+                                  "SystemCallErrorNumber=EPERM\n";
+
+/* What takes root: as deploy/systemd/spanwire-node.service, but for where the state is. */
+static const char unit_root[] = "ProtectSystem=strict\n"
+                                "ProtectHome=read-only\n"
+                                "PrivateTmp=yes\n"
+                                "PrivateDevices=yes\n"
+                                "ProtectClock=yes\n"
+                                "ProtectHostname=yes\n"
+                                "ProtectControlGroups=yes\n"
+                                "ProtectKernelLogs=yes\n"
+                                "ProtectKernelModules=yes\n"
+                                "ProtectKernelTunables=yes\n"
+                                "ProtectProc=invisible\n"
+                                "RemoveIPC=yes\n";
+
+static int put_hardening(const struct sw_machine_run *o, struct sw_buf *out)
+{
+    int rc = sw_buf_append_str(out, unit_common);
+
+    if (rc != SW_OK || geteuid() != 0)
+        return rc;
+    rc = sw_buf_append_str(out, unit_root);
+    /* For rules of the machine, and for the proxy's packet mark and source addresses. */
+    return rc == SW_OK ? sw_buf_printf(out, "CapabilityBoundingSet=%s\nReadWritePaths=\"%s\"\n",
+                                       o->redirect ? "CAP_NET_ADMIN CAP_NET_RAW" : "", o->dir)
+                       : rc;
+}
+
 int sw_machine_unit(const struct sw_machine_run *o, struct sw_buf *out, struct sw_err *err)
 {
     char self[PATH_MAX] = "";
@@ -225,13 +268,16 @@ int sw_machine_unit(const struct sw_machine_run *o, struct sw_buf *out, struct s
                        "After=network-online.target\n"
                        "Wants=network-online.target\n\n"
                        "[Service]\n"
+                       "Type=exec\n"
                        "ExecStart=\"%s\" join --state \"%s\"%s\n"
                        "Restart=always\n"
-                       "RestartSec=1\n\n"
-                       "[Install]\n"
-                       "WantedBy=%s\n",
+                       "RestartSec=1\n",
                        o->machine->ns, o->machine->name, self, o->dir,
-                       o->redirect ? " --redirect" : "",
-                       geteuid() == 0 ? "multi-user.target" : "default.target");
+                       o->redirect ? " --redirect" : "");
+    if (rc == SW_OK)
+        rc = put_hardening(o, out);
+    if (rc == SW_OK)
+        rc = sw_buf_printf(out, "\n[Install]\nWantedBy=%s\n",
+                           geteuid() == 0 ? "multi-user.target" : "default.target");
     return rc == SW_OK ? SW_OK : sw_err_set(err, SW_ELIMIT, "the unit is too long");
 }
