@@ -22,6 +22,8 @@ LEASES, NET = "/apis/coordination.k8s.io/v1", "/apis/networking.k8s.io/v1"
 DISCOVERY, BATCH = "/apis/discovery.k8s.io/v1", "/apis/batch/v1"
 HOOKS, CRDS = "/apis/admissionregistration.k8s.io/v1", "/apis/apiextensions.k8s.io/v1"
 AUTHN, AUTHZ = "/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1"
+ISTIO, SECURITY = "/apis/networking.istio.io/v1", "/apis/security.istio.io/v1"
+LINK = "/apis/clusterlink.net/v1alpha1"
 GROUP = "networking.datumapis.com"
 KEY = "d3aafc04c9dc9a9608ed9738f2b7c30d9834538e3147ef5f14fe8c725d6baf8f"
 EXT = "/envoygateway.extension.EnvoyGatewayExtension/PostTranslateModify"
@@ -114,6 +116,38 @@ BOTH = {
     "escalate": ("PATCH", f"{RBAC}/clusterroles/spanwire-connector", {"rules": [ALL]}),
     "make a gateway class": ("POST", f"{GW}/gatewayclasses", obj("gateway.networking.k8s.io/v1", "GatewayClass", "mine",
                                                                  spec={"controllerName": "spanwire.dev/gateway"})),
+    # The mesh, links between clusters, and who joins.
+    "a service of all": ("POST", at(ISTIO, HOME, "serviceentries"), obj("networking.istio.io/v1", "ServiceEntry", "mine", spec={
+        "hosts": ["site.example"], "addresses": ["10.0.0.0/8"], "resolution": "NONE"})),
+    "another's address": ("POST", at(ISTIO, HOME, "workloadentries"), obj("networking.istio.io/v1", "WorkloadEntry", "mine", spec={
+        "address": "10.0.0.1", "serviceAccount": "worker"})),
+    "an identity elsewhere": ("POST", at(ISTIO, AWAY, "workloadentries"), obj("networking.istio.io/v1", "WorkloadEntry", "mine", spec={
+        "address": "10.0.0.1", "serviceAccount": "worker"})),
+    "a policy of the mesh": ("POST", at(SECURITY, "istio-system", "authorizationpolicies"), obj(
+        "security.istio.io/v1", "AuthorizationPolicy", "mine", spec={"action": "DENY", "rules": [{}]})),
+    "a policy elsewhere": ("POST", at(SECURITY, AWAY, "authorizationpolicies"), obj(
+        "security.istio.io/v1", "AuthorizationPolicy", "mine", spec={"rules": [{}]})),
+    "plain text for all": ("POST", at(SECURITY, "istio-system", "peerauthentications"), obj(
+        "security.istio.io/v1", "PeerAuthentication", "default", spec={"mtls": {"mode": "DISABLE"}})),
+    "another cluster": ("POST", at(CORE, "istio-system", "secrets"), {
+        "metadata": {"name": "far", "labels": {"istio/multiCluster": "true"}}, "data": {"far": rt.b64("kind: Config")}}),
+    "the mesh's authority": ("GET", at(CORE, "istio-system", "secrets/cacerts"), None),
+    "another authority": ("POST", at(CORE, "istio-system", "secrets"), obj("v1", "Secret", "cacerts", data={"ca-key.pem": ""})),
+    "a peer": ("POST", at(LINK, "clusterlink-system", "peers"), obj("clusterlink.net/v1alpha1", "Peer", "mine", spec={
+        "gateways": [{"host": "127.0.0.1", "port": 15000}]})),
+    "a peer at home": ("POST", at(LINK, HOME, "peers"), obj("clusterlink.net/v1alpha1", "Peer", "mine", spec={
+        "gateways": [{"host": "169.254.169.254", "port": 80}]})),
+    "a policy above all": ("POST", f"{LINK}/privilegedaccesspolicies", obj("clusterlink.net/v1alpha1", "PrivilegedAccessPolicy", "mine",
+                                                                          spec={"action": "allow", "from": [{}], "to": [{}]})),
+    "an export of another's": ("POST", at(LINK, AWAY, "exports"), obj("clusterlink.net/v1alpha1", "Export", "app", spec={"port": 80})),
+    "the state of an import": ("PATCH", at(LINK, HOME, "imports/mine/status"), {"status": {"conditions": [
+        {"type": "ImportTargetPortValid", "status": "True"}]}}),
+    "the key of links": ("GET", at(CORE, "clusterlink-system", "secrets"), None),
+    "a code for a peer": ("POST", at(CORE, "spanwire-system", "secrets"), {
+        "metadata": {"name": "join-x", "labels": {"spanwire.dev/join": "peer"}}, "type": "spanwire.dev/join"}),
+    "a code for another's account": ("POST", at(CORE, AWAY, "secrets"), {
+        "metadata": {"name": "join-x", "labels": {"spanwire.dev/join": "node"}}, "type": "spanwire.dev/join"}),
+    "who joined": ("GET", f"{CORE}/secrets?labelSelector=spanwire.dev/join", None),
     # Being somebody else.
     "be the administrator": (AS, at(CORE, AWAY, "secrets"), {"Impersonate-User": "kubernetes-admin"}),
     "be a master": (AS, at(CORE, AWAY, "secrets"), {"Impersonate-User": "me", "Impersonate-Group": "system:masters"}),
