@@ -19,6 +19,7 @@ struct sw_json;
 enum {
     SW_ATTRS_MAX = 512,        /* attributes of one end */
     SW_ATTR_POLICY_PARTS = 64, /* entries of 'from', and of 'to' */
+    SW_ATTR_TERMS_MAX = 4096,  /* selectors, keys and values of one policy */
 };
 
 /* What is known about one end, sorted by key, keys distinct. */
@@ -81,6 +82,9 @@ struct sw_attr_policy {
 SW_NODISCARD int sw_attr_policy_parse(struct sw_arena *a, struct sw_slice ns, struct sw_slice name,
                                       const struct sw_json *spec, struct sw_attr_policy **ret,
                                       struct sw_err *err);
+
+/* What a decision may have to compare for it: selectors, keys and values. */
+size_t sw_attr_policy_terms(const struct sw_attr_policy *p);
 
 /* Policies that apply together, indexed by namespace. */
 struct sw_attr_list;

@@ -138,6 +138,22 @@ static int read_selectors(struct sw_arena *a, const struct sw_json *spec, const 
     return SW_OK;
 }
 
+static size_t terms_of(struct sw_attr_selectors l)
+{
+    size_t n = l.n;
+
+    for (size_t i = 0; i < l.n; i++) {
+        for (size_t k = 0; k < l.p[i].n; k++)
+            n += 1 + l.p[i].p[k].values.n;
+    }
+    return n;
+}
+
+size_t sw_attr_policy_terms(const struct sw_attr_policy *p)
+{
+    return terms_of(p->from) + terms_of(p->to);
+}
+
 int sw_attr_policy_parse(struct sw_arena *a, struct sw_slice ns, struct sw_slice name,
                          const struct sw_json *spec, struct sw_attr_policy **ret,
                          struct sw_err *err)
@@ -157,6 +173,9 @@ int sw_attr_policy_parse(struct sw_arena *a, struct sw_slice ns, struct sw_slice
         rc = read_selectors(a, spec, "to", &p->to, err);
     if (rc != SW_OK)
         return rc;
+    if (sw_attr_policy_terms(p) > SW_ATTR_TERMS_MAX)
+        return sw_err_set(err, SW_EINVAL, "spec has more than %d selectors, keys and values",
+                          SW_ATTR_TERMS_MAX);
     p->name = sw_arena_slice(a, name);
     p->ns = sw_arena_slice(a, ns);
     p->key =

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "control/objects.h"
@@ -30,7 +31,8 @@ struct sw_link_facts_builder {
     SW_VEC(struct sw_link_export) exports;
     SW_VEC(struct sw_link_peer) peers;
     SW_VEC(const struct sw_attr_policy *) policies;
-    uint64_t hash; /* of all objects, in any order */
+    struct sw_map terms; /* of the policies of each namespace, as numbers */
+    uint64_t hash;       /* of all objects, in any order */
 };
 
 struct sw_link_facts *sw_link_facts_ref(struct sw_link_facts *f)
@@ -303,6 +305,24 @@ static const struct sw_attr_policy *deny_all(struct sw_arena *a, struct sw_slice
     return p;
 }
 
+/* Decisions look at all policies of a namespace, whose writers are tenants. */
+static int add_terms(struct sw_link_facts_builder *b, const struct sw_attr_policy *p,
+                     struct sw_err *err)
+{
+    uintptr_t n;
+
+    if (!p->ns.n) /* the operator's */
+        return SW_OK;
+    n = (uintptr_t)sw_map_get(&b->terms, p->ns) + sw_attr_policy_terms(p);
+    if (n > SW_LINK_TERMS_MAX)
+        return sw_err_set(err, SW_ELIMIT,
+                          "the policies of the namespace, by their names up to this one, have more "
+                          "than %d selectors, keys and values",
+                          SW_LINK_TERMS_MAX);
+    (void)sw_map_put(&b->terms, p->ns, (void *)n);
+    return SW_OK;
+}
+
 int sw_link_facts_add_policy(struct sw_link_facts_builder *b, const struct sw_json *obj,
                              struct sw_err *err)
 {
@@ -313,6 +333,8 @@ int sw_link_facts_add_policy(struct sw_link_facts_builder *b, const struct sw_js
     int rc = sw_attr_policy_parse(&b->arena, ns, name, spec, &p, err);
 
     mix(b, "policy", obj, sw_slice("", 0));
+    if (rc == SW_OK)
+        rc = add_terms(b, p, err);
     if (rc == SW_OK)
         sw_vec_push(&b->policies, p);
     else if (sw_json_str_eq(sw_json_find(spec, "action"), "deny"))
@@ -380,5 +402,6 @@ void sw_link_facts_abort(struct sw_link_facts_builder *b)
     sw_vec_done(&b->exports);
     sw_vec_done(&b->peers);
     sw_vec_done(&b->policies);
+    sw_map_done(&b->terms);
     sw_free(b);
 }

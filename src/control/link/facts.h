@@ -33,8 +33,9 @@ struct sw_json;
 #define SW_LINK_FORM    "link.spanwire.dev/form"    /* of a Peer: auto, clusterlink, spanwire */
 
 enum {
-    SW_LINK_SOURCES_MAX = 64,  /* of an Import; the rest is not used */
-    SW_LINK_GATEWAYS_MAX = 16, /* of a Peer; the rest is not used */
+    SW_LINK_TERMS_MAX = 1 << 17, /* of the policies of one namespace */
+    SW_LINK_SOURCES_MAX = 64,    /* of an Import; the rest is not used */
+    SW_LINK_GATEWAYS_MAX = 16,   /* of a Peer; the rest is not used */
     SW_LINK_WEIGHT_MAX = 1000,
 };
 

@@ -211,6 +211,28 @@ static void unusable_policies_are_refused(void **state)
     }
 }
 
+static void policies_are_bounded(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_BUF_AUTO b = {.max = 1 << 20};
+    struct sw_attr_policy *p = NULL;
+    struct sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_buf_append_str(&b, "{\"action\":\"deny\",\"to\":" ALL
+                                           ",\"from\":[{\"workloadSelector\":{"
+                                           "\"matchExpressions\":[{\"key\":\"k\",\"operator\":"
+                                           "\"In\",\"values\":[\"v\""),
+                     SW_OK);
+    for (size_t i = 0; i < SW_ATTR_TERMS_MAX; i++)
+        assert_int_equal(sw_buf_append_str(&b, ",\"v\""), SW_OK);
+    assert_int_equal(sw_buf_append_str(&b, "]}]}}]}"), SW_OK);
+    assert_int_equal(sw_buf_putc(&b, '\0'), SW_OK);
+    assert_int_equal(sw_attr_policy_parse(&a, S("default"), S("p"),
+                                          parse(&a, (const char *)sw_buf_data(&b)), &p, &err),
+                     SW_EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +241,7 @@ int main(void)
         cmocka_unit_test(policies_of_others_need_no_source),
         cmocka_unit_test(the_verdict_names_entry_and_attribute),
         cmocka_unit_test(unusable_policies_are_refused),
+        cmocka_unit_test(policies_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "control/link/auth/balance.h"
 #include "control/link/auth/judge.h"
@@ -76,6 +77,45 @@ static void facts_read_objects(void **state)
     (void)sw_link_facts_unref(f);
     (void)sw_link_facts_unref(again);
     (void)sw_link_facts_unref(other);
+}
+
+/* Writers of policies are tenants, and each decision of their namespace looks at all of them. */
+static void policies_of_a_namespace_are_bounded(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    SW_BUF_AUTO values = {.max = 1 << 20};
+    struct sw_link_facts_builder *b = sw_link_facts_begin();
+    struct sw_err err = {0};
+    size_t good = 0;
+    int last = SW_OK;
+
+    (void)state;
+    for (unsigned i = 0; i < 4000; i++)
+        assert_int_equal(sw_buf_printf(&values, "%s\"v%u\"", i ? "," : "", i), SW_OK);
+    for (unsigned i = 0; i < 40; i++) {
+        last = sw_link_facts_add_policy(
+            b,
+            parse(&a, sw_arena_printf(&a,
+                                      "{\"metadata\":{\"namespace\":\"many\",\"name\":\"p%u\"},"
+                                      "\"spec\":{\"action\":\"deny\",\"from\":[{"
+                                      "\"workloadSelector\":{\"matchExpressions\":[{\"key\":\"k\","
+                                      "\"operator\":\"In\",\"values\":[%.*s]}]}}],\"to\":[{"
+                                      "\"workloadSelector\":{}}]}}",
+                                      i, SW_SLICE_ARG(sw_buf_slice(&values)))),
+            &err);
+        good += last == SW_OK;
+    }
+    assert_int_equal(last, SW_ELIMIT);
+    assert_int_equal(good, SW_LINK_TERMS_MAX / 4003);
+    /* Another namespace does not notice. */
+    assert_int_equal(sw_link_facts_add_policy(
+                         b,
+                         parse(&a, "{\"metadata\":{\"namespace\":\"z\",\"name\":\"p\"},\"spec\":{"
+                                   "\"action\":\"allow\",\"from\":[{\"workloadSelector\":{}}],"
+                                   "\"to\":[{\"workloadSelector\":{}}]}}"),
+                         &err),
+                     SW_OK);
+    sw_link_facts_abort(b);
 }
 
 /* ---- the order of sources ---- */
@@ -295,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(facts_read_objects),
+        cmocka_unit_test(policies_of_a_namespace_are_bounded),
         cmocka_unit_test(sources_are_ordered_by_scheme),
         cmocka_unit_test(both_sides_decide),
         cmocka_unit_test(clients_are_pods_with_an_address_of_their_own),
