@@ -34,7 +34,7 @@ BINARY = os.path.abspath(os.environ.get("SPANWIRE_BIN", HERE.parent.parent / "bu
 os.environ.setdefault("SPANWIRE_XDS_LISTEN", "127.0.0.1:0")  # several run at once
 # Backends and devices are on this machine, and tests read admin pages: both need permission.
 LENIENT = {"SPANWIRE_UPSTREAM_ALLOW": "127.0.0.0/8,::1,own", "SPANWIRE_ADMIN_AUTH": "none"}
-AS_SHIPPED = {"test_readme", "test_trust_addresses", "test_trust_envoy_names", "test_up"}  # run with the real defaults
+AS_SHIPPED = {"test_readme", "test_trust_addresses", "test_trust_envoy_names", "test_trust_links", "test_up"}  # run with the real defaults
 os.environ.update(LENIENT)
 
 

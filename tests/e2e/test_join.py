@@ -113,6 +113,17 @@ def test_a_record_of_a_special_address_is_none(fabric, tmp_path):
     assert fabric.entry("lo").status == 404
 
 
+def test_a_record_of_a_peer_counts_in_the_systems_namespace_only(fabric, tmp_path):
+    """Else whoever writes Secrets of some namespace would have certificates of the fabric signed."""
+    line = fabric.create("far-site", *AT)
+    record = fabric.records()["far-site"]
+    spec = {**json.loads(base64.b64decode(record["data"]["spec.json"])), "kind": "peer"}
+    path = f"{SECRETS.format('site')}/{record['metadata']['name']}"
+    assert fabric.control.patch(path, {"data": {"spec.json": base64.b64encode(json.dumps(spec).encode()).decode()}}).status == 200
+    until(lambda: "records of peers count in the namespace" in fabric.control.log(), what="the record to be refused")
+    refused(fabric.join(line, tmp_path / "m", "--no-run"), "not known")
+
+
 def test_renewing_takes_no_entry_of_another_machine(fabric, tmp_path):
     """A machine that was refused because its name is taken has a key all the same, and may ask to renew."""
     first = fabric.create("twin", "--service-account", "first", *AT)
