@@ -772,7 +772,7 @@ static void test_endpoints_of_one_address(void **state)
         fail_msg("%.1f s", took);
 }
 
-/* One of 70 KiB was 30 MB for every node, and one of the largest 4 GB. */
+/* One of 70 KiB was 30 MB for every node; the largest would have been 4 GB. */
 static void test_an_entry_that_multiplies(void **state)
 {
     static const struct {
