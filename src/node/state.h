@@ -65,10 +65,10 @@ void sw_state_each_local(const struct sw_state *s,
 /* All of these return NULL when there is nothing. */
 const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid);
 /* The highest-ranking workload on (network, ip); host-network workloads are never found. */
-/* Its address was given to it by a node; those of others are what an object says. */
-bool sw_workload_is_pod(const struct sw_workload *w);
 const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, struct sw_slice network,
                                                   const struct sw_ip *ip);
+/* True: a node gave it its addresses. Those of others are what an object says. */
+bool sw_workload_is_pod(const struct sw_workload *w);
 const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s,
                                                         struct sw_slice ns,
                                                         struct sw_slice hostname);
