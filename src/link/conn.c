@@ -33,6 +33,20 @@ void link_conn_set(struct sw_slice *to, struct sw_slice value)
         *to = sw_slice(sw_slice_dup(value), value.n);
 }
 
+void link_conn_asked(struct link_conn *c)
+{
+    c->epochs = c->w->epochs;
+}
+
+/* A review that began after the question passed this connection over: it had no grant yet. */
+void link_conn_granted(struct link_conn *c, struct sw_slice grant)
+{
+    sw_free(c->grant);
+    c->grant = grant.n ? sw_slice_dup(grant) : NULL;
+    if (c->grant && c->epochs != c->w->epochs)
+        link_review_start(c->w->review);
+}
+
 static struct sw_metric *bytes_metric(struct link_conn *c, const char *direction)
 {
     const struct sw_slice labels[3] = {sw_slice_str(side(c)), c->peer, sw_slice_str(direction)};

@@ -188,7 +188,7 @@ static void allowed(struct link_export *e, const struct link_answer *a)
     link_conn_set(&e->conn.service, sw_slice_from(a->host, prefix.n));
     link_conn_set(&e->conn.source, a->source);
     link_conn_set(&e->conn.policy, a->policy);
-    e->conn.grant = a->grant.n ? sw_slice_dup(a->grant) : NULL;
+    link_conn_granted(&e->conn, a->grant);
     res = sw_slice_has_prefix(a->host, prefix) && w->snap
               ? sw_map_get(&w->snap->exports, sw_slice_from(a->host, prefix.n))
               : NULL;
@@ -239,6 +239,8 @@ void link_export_ask(struct link_export *e, const struct link_question *q)
 {
     struct link_reply busy = {.status = 503, .body = SW_SLICE_LIT("too many requests under way")};
 
+    if (e->tunnel)
+        link_conn_asked(&e->conn);
     if (link_ask_start(e->server->w->control, &e->ask, q, on_answered) == SW_OK)
         return;
     link_refused(e->server->w, "overload", &e->server->addr, "too many authorisations under way");

@@ -432,8 +432,7 @@ static void allowed(struct import *in, const struct link_answer *a)
     link_conn_set(&s->export, a->export);
     link_conn_set(&in->conn.source, a->source);
     link_conn_set(&in->conn.policy, a->policy);
-    sw_free(in->conn.grant);
-    in->conn.grant = a->grant.n ? sw_slice_dup(a->grant) : NULL;
+    link_conn_granted(&in->conn, a->grant);
     drop_bearer(s);
     s->bearer = sw_slice_dup(a->authorization);
     peer = w->snap ? sw_map_get(&w->snap->peers, name) : NULL;
@@ -467,6 +466,7 @@ static void ask(struct import *in)
                               .name = in->res->base,
                               .exclude = sw_buf_slice(&s->exclude)};
 
+    link_conn_asked(&in->conn);
     if (link_ask_start(in->conn.w->control, &s->ask, &q, on_answered) != SW_OK)
         retire(in, "overload", "too many authorisations under way");
 }

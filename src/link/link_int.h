@@ -55,6 +55,7 @@ struct link_conn {
     struct sw_slice source;  /* who the control plane says the client is */
     struct sw_slice policy;
     char *grant;
+    uint64_t epochs;   /* the worker's when the control plane was asked */
     uint64_t received; /* from the connecting side */
     uint64_t sent;
     struct sw_metric *m_received;
@@ -67,6 +68,9 @@ void link_conn_init(struct link_conn *c, struct link_worker *w, bool import,
                     const struct sw_addr *src);
 /* Replaces an owned text. */
 void link_conn_set(struct sw_slice *to, struct sw_slice value);
+/* The control plane is about to be asked; and it allowed the connection. */
+void link_conn_asked(struct link_conn *c);
+void link_conn_granted(struct link_conn *c, struct sw_slice grant);
 /* Bytes flow from here on. */
 void link_conn_opened(struct link_conn *c);
 void link_conn_moved(struct link_conn *c, size_t received, size_t sent);
@@ -120,6 +124,7 @@ struct link_worker {
     size_t n_handshakes;
     struct sw_map peers; /* peer_load by name: connections of each that came in */
     uint64_t next_id;
+    uint64_t epochs; /* how often the epoch changed */
     uint64_t refused_quiet_ns;
     unsigned refused_told;
     struct sw_metrics_shard *shard;

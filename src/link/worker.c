@@ -48,8 +48,10 @@ static void take_snap(struct sw_crew_thread *t, void *arg)
         link_servers_drain(w, true);
     }
     link_reach_sweep(w);
-    if (epoch_changed(old, w->snap))
+    if (epoch_changed(old, w->snap)) {
+        w->epochs++;
         link_review_start(w->review);
+    }
     (void)link_snap_unref(old);
 }
 

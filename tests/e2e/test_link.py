@@ -330,6 +330,27 @@ def test_a_policy_change_closes_open_connections(stage):
     assert pair.link_a.metrics().sum("spanwire_link_reviews_total", result="denied") >= 1
 
 
+@pytest.mark.parametrize("side", ("egress", "ingress"))
+def test_a_policy_change_while_a_connection_is_decided(stage, side):
+    """Allowed before the change, told after it: the connection is asked about again, as those that were open are."""
+    pair = Pair(stage)
+    control, link = (pair.a, pair.link_a) if side == "egress" else (pair.b, pair.link_b)
+    with dial(pair.port) as s:
+        assert ask(s) == b"hello"
+        asked = len(control.asked)
+        control.hold[f"/authz/{side}"] = threading.Event()
+        with dial(pair.port) as late:
+            until(lambda: len(control.asked) > asked, what="the question")
+            before = control.reviews
+            control.set_deny("127.0.0.1" if side == "egress" else "default/web")
+            until(lambda: control.reviews > before, what="the review")
+            assert ends(s)
+            control.hold.pop(f"/authz/{side}").set()
+            late.settimeout(GUARD * SLOW)
+            assert ends(late)
+    link.wait_log("(?s)closed due to policy change.*closed due to policy change")
+
+
 def test_a_port_that_is_taken_blocks_nothing(stage):
     pair = Pair(stage)
     with socket.create_server(("127.0.0.1", 0)) as taken:

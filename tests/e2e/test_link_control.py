@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hmac
 import json
+import threading
 import urllib.parse
 
 import pytest
@@ -290,6 +291,25 @@ def test_open_connections_are_reviewed(site, gateway):
         until(lambda: review() == ["denied", "denied", "denied"], what="the lost label")
         assert p.http("POST", "/authz/review", body="x\n" * 1001).status == 400
         assert p.http("POST", "/authz/review", body="x" * (1 << 20) + "y").status == 413
+
+
+def test_a_policy_change_while_the_peer_is_asked(site, gateway):
+    """A peer may take seconds to answer; what counts is what is allowed when it has."""
+    go = threading.Event()
+    there = gateway("there", authz=lambda body: 200 if go.wait(20) else 500)
+    site.peer("there", there.port)
+    site.imports("web", ("there", "web"))
+    site.policy("all")
+    ready(site)
+    with site.plane() as p, site.plane() as other:
+        until(lambda: metric(site, "spanwire_link_peer_reachable") == 1, what="heartbeats")
+        p.burst(1, "POST", "/authz/egress", OWN.items())
+        until(lambda: there.asked, what="the question")
+        site.policy("no", "deny")
+        until(lambda: other.http("POST", "/authz", peer_headers(site), body()).status == 403, what="the denial")
+        go.set()
+        said, = p.answers(1)
+        assert said[":status"] == "403" and "default/no" in said["x-reason"], said
 
 
 # -- secrets --------------------------------------------------------------------------------------

@@ -114,7 +114,8 @@ class Control(Server):
     """
     One site's control plane, in both forms at once. 'exports' name services, 'imports' where their connections go: a
     list of (peer, export) in the order in which they are tried. Tokens are good for one CONNECT. 'deny' is a set of
-    imports, exports or client addresses; changing it with set_deny makes a new epoch. 'delay' holds answers back.
+    imports, exports or client addresses; changing it with set_deny makes a new epoch. 'delay' holds questions back,
+    'hold', an Event, answers that were decided already, by the path of their question.
     """
 
     def __init__(self, where, fabric, name):
@@ -129,7 +130,7 @@ class Control(Server):
         self.lock = threading.RLock()
         self.have = {CDS: {}, LDS: {}, SDS: {}, EPOCH: {}}
         self.imports, self.peers, self.tokens, self.deny, self.asked = {}, {}, {}, set(), []
-        self.certificates = set()
+        self.certificates, self.hold = set(), {}
         self.labels, self.delay, self.silent, self.reviews, self.serial = {}, 0, False, 0, 0
         self.conns = []
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -401,9 +402,24 @@ class _ControlConn:
             status, fields, text = 200, {}, control.review(body.decode().splitlines())
         else:
             status, fields = 404, {}
+        if path in control.hold:
+            threading.Thread(target=self.held, args=(control.hold[path], stream, status, fields, text)).start()
+        else:
+            self.respond(stream, status, fields, text)
+
+    def respond(self, stream, status, fields, text):
         self.c.send_headers(stream, [(":status", str(status))] + list(fields.items()), end_stream=not text)
         if text:
             self.send(stream, text.encode(), True)
+
+    def held(self, event, *answer):
+        event.wait(GUARD * SLOW)
+        with self.lock:
+            try:
+                self.respond(*answer)
+                self.flush()
+            except (OSError, h2.exceptions.ProtocolError):
+                pass
 
     def check(self, stream, message):
         attributes = dict(_fields(dict(_fields(message))[1]))

@@ -67,6 +67,12 @@ bool auth_is_plane(const struct sw_tls_peer *cert);
 /* The decision whose link this is, in sw_link_auth.egress. */
 struct sw_link_egress *auth_egress_of(struct sw_list *link);
 
+/* --- review.c --- */
+struct sw_link_grant;
+/* Would this be granted now? Refuses with the reason, or leaves the answer as it is. */
+void auth_review_egress(struct sw_link_auth *a, struct sw_arena *arena,
+                        const struct sw_link_grant *g, struct sw_link_answer *answer);
+
 /* --- services --- */
 void auth_serve_check(struct sw_link_auth *a, struct sw_grpc_server *s);
 void auth_serve_http(struct sw_link_auth *a, struct sw_grpc_server *s);

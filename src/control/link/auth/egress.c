@@ -154,27 +154,49 @@ static void give_up(struct sw_link_egress *e)
     finish(e, &answer);
 }
 
-static void grant(struct sw_link_egress *e, const struct sw_link_source *s, struct sw_slice token)
+static struct sw_link_grant grant_of(struct sw_link_egress *e, const struct sw_link_source *s)
 {
-    struct sw_link_answer answer = {.status = 200, .reason = "granted", .token = token};
-    struct sw_link_grant g = {
-        .side = SW_LINK_EGRESS, .import = e->import->key, .client = e->client, .peer = s->peer};
+    const char *exported = sw_arena_printf(&e->arena, "%.*s/%.*s", SW_SLICE_ARG(s->export_ns),
+                                           SW_SLICE_ARG(s->export_name));
+
+    return (struct sw_link_grant){.side = SW_LINK_EGRESS,
+                                  .import = e->import->key,
+                                  .client = e->client,
+                                  .peer = s->peer,
+                                  .exported = sw_slice_str(exported)};
+}
+
+/* The peer took its time to answer, and objects or policies may have changed meanwhile. */
+static bool still_allowed(struct sw_link_egress *e, const struct sw_link_grant *g)
+{
+    struct sw_link_answer answer = {.status = 200};
+
+    if (e->facts == e->auth->facts)
+        return true;
+    auth_review_egress(e->auth, &e->arena, g, &answer);
+    if (answer.status == 200)
+        return true;
+    (void)snprintf(e->last, sizeof(e->last), "%s", answer.text);
+    return false;
+}
+
+static void grant(struct sw_link_egress *e, const struct sw_link_grant *g, struct sw_slice token)
+{
+    struct sw_link_answer answer = {
+        .status = 200, .reason = "granted", .token = token, .exported = g->exported};
     SW_BUF_AUTO out = {.max = SW_LINK_GRANT_MAX};
     struct sw_err err = {0};
 
-    answer.exported = sw_slice_str(sw_arena_printf(
-        &e->arena, "%.*s/%.*s", SW_SLICE_ARG(s->export_ns), SW_SLICE_ARG(s->export_name)));
     answer.host =
-        sw_slice_str(sw_arena_printf(&e->arena, "remote-peer-%.*s", SW_SLICE_ARG(s->peer)));
+        sw_slice_str(sw_arena_printf(&e->arena, "remote-peer-%.*s", SW_SLICE_ARG(g->peer)));
     answer.policy = e->policy;
     answer.source = auth_source(&e->arena, &e->src);
-    g.exported = answer.exported;
     if (!e->auth->has_key)
         auth_refuse(&answer, 500, "no-key", "no key for grants yet");
-    else if (sw_link_grant_mint(&e->auth->key, &g, &out, &err) != SW_OK)
+    else if (sw_link_grant_mint(&e->auth->key, g, &out, &err) != SW_OK)
         auth_refuse(&answer, 500, "internal", "%s", err.msg);
     answer.grant = sw_buf_slice(&out);
-    record(e, &answer, s->peer);
+    record(e, &answer, g->peer);
     finish(e, &answer);
 }
 
@@ -201,13 +223,17 @@ static void on_answer(void *arg, const struct sw_link_race_result *r)
 {
     struct sw_link_egress *e = arg;
     const struct sw_link_source *s = current(e);
+    bool granted = r->status == 200 && usable_token(r->value);
+    const struct sw_link_grant g = grant_of(e, s);
 
     e->ask = NULL;
-    if (r->status == 200 && usable_token(r->value)) {
-        grant(e, s, r->value);
+    if (granted && still_allowed(e, &g)) {
+        grant(e, &g, r->value);
         return;
     }
-    if (r->status == 0)
+    if (granted)
+        e->denied++;
+    else if (r->status == 0)
         (void)snprintf(e->last, sizeof(e->last), "peer '%.*s': %s", SW_SLICE_ARG(s->peer),
                        r->err->msg);
     else

@@ -18,8 +18,8 @@ static const struct sw_link_source *find_source(const struct sw_link_import *i,
     return NULL;
 }
 
-static void review_egress(struct sw_link_auth *a, struct sw_arena *arena,
-                          const struct sw_link_grant *g, struct sw_link_answer *answer)
+void auth_review_egress(struct sw_link_auth *a, struct sw_arena *arena,
+                        const struct sw_link_grant *g, struct sw_link_answer *answer)
 {
     const struct sw_link_import *i = sw_link_facts_import(a->facts, g->import);
     const struct sw_link_source *s = i && i->valid ? find_source(i, g) : NULL;
@@ -61,7 +61,7 @@ static void review_one(struct sw_link_auth *a, struct sw_slice line, struct sw_l
     if (sw_link_grant_open(&a->key, &arena, line, &g, &err) != SW_OK)
         auth_refuse(answer, 403, "invalid", "%s", err.msg);
     else if (g.side == SW_LINK_EGRESS)
-        review_egress(a, &arena, &g, answer);
+        auth_review_egress(a, &arena, &g, answer);
     else
         review_ingress(a, &arena, &g, answer);
     s.import = g.import;
