@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hmac
 import json
+import re
 import threading
 import urllib.parse
 
@@ -260,6 +261,41 @@ def test_labels_of_a_peer_are_refreshed_by_every_heartbeat(site, gateway):
     assert metric(site, "spanwire_link_peer_reachable", peer="there") == 1
     there.labels = False
     until(lambda: metric(site, "spanwire_link_peer_reachable", peer="there") == 0, what="an answer without labels")
+
+
+def test_labels_of_a_peer_outlive_its_silence_and_a_restart(site, gateway):
+    """Policies about labels go on to allow and to deny: what is open runs on, and nothing is let in meanwhile."""
+    there = gateway("there", labels={"env": "prod"})
+    site.peer("there", there.port)
+    site.imports("web", ("there", "web"))
+    site.imports("other", ("there", "other"))
+    site.policy("prod", dst={"matchLabels": {"peer.clusterlink.net/labels.env": "prod"}})
+    site.policy("no", "deny", dst={"matchLabels": {"peer.clusterlink.net/labels.env": "prod",
+                                                   "export.clusterlink.net/name": "other"}})
+    site.policy("any", dst={"matchLabels": {"export.clusterlink.net/name": "other"}})
+
+    def seen():
+        path = f"/apis/clusterlink.net/v1alpha1/namespaces/{SYSTEM}/peers/there"
+        return site.control.get(path).json.get("status", {}).get("labels") == {"env": "prod"}
+
+    def check():
+        with site.plane() as p:
+            def asked(path, **kw):
+                return until(lambda: (lambda a: a if a.status != 503 else None)(p.http("POST", path, **kw)),
+                             what=f"an answer: {site.control.log()[-1500:]}")
+            assert asked("/authz/review", body=grant + "\n").body == b"ok\n"
+            assert asked("/authz/egress", headers={**OWN, "x-import": "default/other"}).status == 403
+    with site.plane() as p:
+        grant = until(lambda: (lambda a: a if a.status == 200 else None)(p.http("POST", "/authz/egress", OWN)),
+                      what="a token").head["x-grant"]
+    until(seen, what="the labels in the status")
+    check()
+    there.silent.set()  # heartbeats are not answered any more
+    site.control.restart()
+    site.port = int(re.findall(r"links on 127\.0\.0\.1:(\d+)", site.control.log())[-1])
+    check()
+    until(lambda: "peer 'there' is unreachable" in site.control.log(), what="the end of the heartbeat")
+    check()
 
 
 def test_open_connections_are_reviewed(site, gateway):

@@ -270,10 +270,12 @@ void sw_link_facts_add_peer(struct sw_link_facts_builder *b, const struct sw_jso
 {
     const struct sw_json *list = sw_json_walk(obj, "spec", "gateways", NULL);
     size_t max = sw_min(sw_json_len(list), SW_LINK_GATEWAYS_MAX);
+    const struct sw_json *labels = sw_json_walk(obj, "status", "labels", NULL);
     struct sw_link_gateway *p = sw_arena_array(&b->arena, max, sizeof(*p));
     struct sw_link_peer peer = {.name = copy(&b->arena, sw_json_str(meta(obj, "name"))),
                                 .gateways = p,
-                                .form = read_form(obj)};
+                                .form = read_form(obj),
+                                .labels = read_labels(&b->arena, "", labels)};
 
     for (size_t i = 0; i < max; i++) {
         const struct sw_json *g = sw_json_at(list, i);

@@ -224,13 +224,14 @@ class Plane:
 class Gateway:
     """
     /healthz and /authz of a peer, over the fabric's TLS. 'labels' None: no field at all. 'authz' is a status, a
-    callable of the request's body, or None: it does not answer until the gateway is closed.
+    callable of the request's body, or None: it does not answer until the gateway is closed. Nor does it answer
+    heartbeats while 'silent' is set.
     """
 
     def __init__(self, directory, labels=None, authz=200, healthy=200):
         self.labels = {} if labels is None else labels
         self.authz, self.healthy = authz, healthy
-        self.asked, self.beats, self.closing = [], 0, threading.Event()
+        self.asked, self.beats, self.closing, self.silent = [], 0, threading.Event(), threading.Event()
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -249,6 +250,9 @@ class Gateway:
 
             def do_GET(self):
                 outer.beats += 1
+                if outer.silent.is_set():
+                    outer.closing.wait()
+                    return
                 value = base64.b64encode(json.dumps(outer.labels or None).encode()).decode()
                 self.reply(outer.healthy, [("ClusterLinkPeerLabels", value)] if outer.labels is not False else ())
 

@@ -139,11 +139,11 @@ static void log_flip(const struct peer *p, const char *why)
         sw_log_warn("link", "peer '%s' is unreachable: %s", p->name, why);
 }
 
+/* Labels stay what they were while a peer is silent: it is still the same site. */
 static void take_result(struct peer *p, bool ok, const struct sw_attrs *labels, const char *why)
 {
-    static const struct sw_attrs none;
     bool flipped = sw_link_beat_take(&p->beat, ok);
-    bool changed = set_labels(p, ok ? labels : &none);
+    bool changed = ok && set_labels(p, labels);
 
     count_beat(p, ok);
     if (flipped) {
@@ -177,7 +177,6 @@ static void on_probed(void *arg, const struct sw_link_race_result *r)
 static void probe(struct peer *p)
 {
     struct sw_err err = {0};
-    static const struct sw_attrs none;
 
     if (!p->owner->cred)
         return; /* comes with it */
@@ -192,7 +191,7 @@ static void probe(struct peer *p)
                                                               .arg = p},
                                   &err);
     if (!p->probe)
-        take_result(p, false, &none, err.msg);
+        take_result(p, false, NULL, err.msg);
 }
 
 /* A path that swallows what is sent: new connections may find another. */
@@ -390,13 +389,15 @@ static void set_gateways(struct peer *p, const struct sw_link_peer *now)
     sw_timer_start(p->owner->loop, &p->timer, 0, on_timer);
 }
 
-static struct peer *peer_new(struct sw_link_peers *owner, struct sw_slice name)
+/* Until its first answer its labels are those of its status, which outlive this process. */
+static struct peer *peer_new(struct sw_link_peers *owner, const struct sw_link_peer *now)
 {
     struct peer *p = SW_NEW(struct peer);
 
     p->owner = owner;
-    p->name = sw_slice_dup(name);
+    p->name = sw_slice_dup(now->name);
     sw_list_init(&p->asks);
+    (void)set_labels(p, &now->labels);
     (void)sw_map_put(&owner->peers, sw_slice_str(p->name), p);
     return p;
 }
@@ -409,7 +410,7 @@ void sw_link_peers_set(struct sw_link_peers *p, const struct sw_link_facts *f)
 
     for (size_t i = 0; i < n; i++) {
         struct peer *had = sw_map_get(&p->peers, now[i].name);
-        struct peer *is = had ? had : peer_new(p, now[i].name);
+        struct peer *is = had ? had : peer_new(p, &now[i]);
 
         is->seen = true;
         if (!had || !same_gateways(is, &now[i]))
