@@ -31,12 +31,12 @@ def closing():
 
 
 @pytest.fixture
-def site(binary, tmp_path, fabric, closing):
+def site(binary, tmp_path, fabric, closing, request):
     """Site 'here' with an Export 'web' for peer 'there' and a pod."""
     here = fabric.peer("here", where=tmp_path / "here")
     control = Control(binary, tmp_path / "control", "--link-listen", "127.0.0.1:0", "--link-fabric", str(here),
                       "--peer-label", "zone=a", "--upstream-allow", "127.0.0.0/8", "--xds-listen", "127.0.0.1:0",
-                      "--link-export-host", "10.1.1.1")
+                      "--link-export-host", "10.1.1.1", *getattr(request, "param", ()))
     closing.callback(control.close)
     s = Site(control, control.data / "link-site", "here")
     s.fabric_dir = here
@@ -192,6 +192,27 @@ def test_a_peer_is_who_its_certificate_says(site):
         assert p.http("POST", "/authz", peer_headers(site), body(attributes={"client.clusterlink.net/namespace": "x"})
                       ).status == 200, "attributes without a name get the certificate's"
         assert p.http("POST", "/authz", peer_headers(site), body()).status == 403, "nobody vouches for the client"
+
+
+@pytest.mark.parametrize("site", [("--link-known-peers-only",)], indirect=True)
+def test_only_known_peers_have_connections(site):
+    """Without a Peer there is no token, what one had opens nothing any more, and what is open is closed."""
+    site.policy("all")
+    ready(site, 403)
+    site.peer("there", 1)
+    ready(site)
+    with site.plane() as p:
+        assert p.http("POST", "/authz", peer_headers(site, name="mallory"), body()).status == 403
+        opened = p.http("POST", "/authz/ingress", {"authorization": token(p, site), **peer_headers(site)})
+        assert opened.status == 200
+        with site.plane() as other:
+            tokens = [token(p, site)]
+            site.drop("peers", "there", SYSTEM)
+            until(lambda: tokens.append(other.http("POST", "/authz", peer_headers(site), body()).head.get("authorization"))
+                  or not tokens[-1], what="the Peer to be gone")
+        late = p.http("POST", "/authz/ingress", {"authorization": [t for t in tokens if t][-1], **peer_headers(site)})
+        assert late.status == 403 and "no Peer object" in late.head["x-reason"]
+        assert p.http("POST", "/authz/review", body=opened.head["x-grant"] + "\n").body.startswith(b"denied")
 
 
 def test_sources_are_tried_until_a_token_is_granted(site, gateway, fabric):

@@ -198,6 +198,11 @@ bool auth_is_plane(const struct sw_tls_peer *cert)
 
 /* ---- what decisions share ---- */
 
+bool auth_admits(const struct sw_link_auth *a, struct sw_slice peer)
+{
+    return !a->o.known_peers_only || sw_link_facts_peer(a->facts, peer);
+}
+
 uint64_t auth_turn(struct sw_link_auth *a, struct sw_slice import)
 {
     struct turn *t = sw_map_get(&a->turns, import);

@@ -59,6 +59,9 @@ void auth_count_token(struct sw_link_auth *a, const char *result);
 /* Counter of an Import's connections, this one included. */
 uint64_t auth_turn(struct sw_link_auth *a, struct sw_slice import);
 
+/* May this peer have connections at all? */
+bool auth_admits(const struct sw_link_auth *a, struct sw_slice peer);
+
 struct sw_tls_peer;
 /* True for a certificate of a data plane, which the server verified. */
 bool auth_is_plane(const struct sw_tls_peer *cert);

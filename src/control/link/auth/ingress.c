@@ -154,8 +154,7 @@ static bool judge_token(struct sw_link_auth *a, struct sw_arena *arena, struct w
 
     if (!a->facts) {
         auth_refuse(answer, 500, "not-ready", "objects are not known yet");
-    } else if (bind_name(arena, who, &w->src, &err) != SW_OK ||
-               (a->o.known_peers_only && !sw_link_facts_peer(a->facts, who->name))) {
+    } else if (bind_name(arena, who, &w->src, &err) != SW_OK || !auth_admits(a, who->name)) {
         auth_refuse(answer, 403, "name", "Permission denied for '%.*s'.",
                     SW_SLICE_ARG(s->exported));
         sw_log_warn("link", "token refused: %s",
@@ -266,6 +265,10 @@ static void judge_connect(struct sw_link_auth *a, struct sw_arena *arena,
     if (!e || !e->valid) {
         auth_refuse(answer, 403, e ? "invalid-export" : "no-export",
                     "Exported service '%.*s' not found.", SW_SLICE_ARG(s->exported));
+        return;
+    }
+    if (!auth_admits(a, s->peer)) {
+        auth_refuse(answer, 403, "name", "the peer has no Peer object any more");
         return;
     }
     if (!sw_link_judge_ingress(arena, a->facts, &a->self, e, &t->src, &v)) {

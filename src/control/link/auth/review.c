@@ -45,7 +45,7 @@ static void review_ingress(struct sw_link_auth *a, struct sw_arena *arena,
     if (!e || !e->valid)
         auth_refuse(answer, 403, "no-export", "no Export '%.*s' any more",
                     SW_SLICE_ARG(sw_slice_head(g->exported, 256)));
-    else if (a->o.known_peers_only && !sw_link_facts_peer(a->facts, g->peer))
+    else if (!auth_admits(a, g->peer))
         auth_refuse(answer, 403, "no-peer", "the peer has no Peer object any more");
     else if (!sw_link_judge_ingress(arena, a->facts, &a->self, e, &g->src, &v))
         auth_refuse(answer, 403, "policy", "%.400s", v.text);
