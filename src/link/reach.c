@@ -98,6 +98,7 @@ static void ask_pool(struct link_reach *r, bool alone)
         .cred = w->snap->cred,
         .host = r->peer->host,
         .alone = alone,
+        .alpn = r->peer->wire == LINK_WIRE_CLUSTERLINK ? "http/1.1" : NULL,
         .addr = r->at,
         .sock = SW_SOCK_OPTS_INIT,
     };

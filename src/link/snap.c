@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "proto/pb.h"
+#include "proto/types.h"
 #include "tls/cert/cred.h"
 
 static const struct sw_slice peer_prefix = SW_SLICE_LIT("remote-peer-");
@@ -125,7 +126,7 @@ static enum link_wire read_wire(const Sw__Cluster *in)
     for (size_t i = 0; m && i < m->n_filter_metadata; i++) {
         const Sw__Struct *fields = m->filter_metadata[i]->value;
 
-        if (!sw_slice_eq_str(SW_PB_SLICE(m->filter_metadata[i]->key), "link.spanwire.dev"))
+        if (!sw_slice_eq_str(SW_PB_SLICE(m->filter_metadata[i]->key), SW_LINK_METADATA))
             continue;
         for (size_t k = 0; fields && k < fields->n_fields; k++) {
             const Sw__Value *v = fields->fields[k]->value;

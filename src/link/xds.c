@@ -16,8 +16,6 @@
 #include "tls/cert/cred.h"
 #include "xds/client.h"
 
-#define TYPE_EPOCH SW_TYPE_PREFIX "spanwire.link.v1.Epoch"
-
 enum { RESOURCES_MAX = 100000 };
 
 struct link_xds {
@@ -271,8 +269,8 @@ static int subscribe(struct link_xds *x)
     if (rc == SW_OK)
         rc = sw_xds_client_subscribe(x->client, SW_TYPE_SECRET, SW_SLICE_LIT("validation"));
     if (rc == SW_OK && own) {
-        sw_xds_client_type(x->client, TYPE_EPOCH, on_epoch, x);
-        rc = sw_xds_client_subscribe(x->client, TYPE_EPOCH, SW_SLICE_LIT("epoch"));
+        sw_xds_client_type(x->client, SW_TYPE_LINK_EPOCH, on_epoch, x);
+        rc = sw_xds_client_subscribe(x->client, SW_TYPE_LINK_EPOCH, SW_SLICE_LIT("epoch"));
     }
     return rc;
 }

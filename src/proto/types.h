@@ -26,6 +26,10 @@ struct sw_pb_limits;
 #define SW_TYPE_ADDRESS       SW_TYPE_PREFIX "istio.workload.Address"
 #define SW_TYPE_WORKLOAD      SW_TYPE_PREFIX "istio.workload.Workload"
 #define SW_TYPE_AUTHORIZATION SW_TYPE_PREFIX "istio.security.Authorization"
+/* Of our own, between control plane and data planes of links: doc/internals/link.md. */
+#define SW_TYPE_LINK_EPOCH SW_TYPE_PREFIX "spanwire.link.v1.Epoch"
+/* Filter metadata of a peer's cluster; its field "form" says how the peer is spoken to. */
+#define SW_LINK_METADATA "spanwire.link"
 
 /*
  * Descriptor for a type URL, or for a bare type name; NULL when it is not one of ours. Only types

@@ -38,7 +38,8 @@ struct sw_pool_conn {
     struct sw_tls_cred *cred; /* owned, until the handshake starts */
     struct sw_slice *sans;    /* owned copies, until the handshake ends */
     size_t n_sans;
-    char *host;                 /* owned, until the handshake ends; NULL: sans count */
+    char *host; /* owned, until the handshake ends; NULL: sans count */
+    const char *alpn;
     bool alone;                 /* not for other waiters until it turns out to be HTTP/2 */
     struct pool_dial *dial;     /* owned, while connecting */
     struct sw_session *session; /* from then on */
@@ -255,7 +256,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
     const struct sw_pool_config *config = &c->pool->config;
-    struct sw_tls_params tls = {.alpn = config->alpn ? config->alpn : "h2"};
+    struct sw_tls_params tls = {.alpn = c->alpn ? c->alpn : "h2"};
     struct sw_err failed = {0};
     struct sw_dialled dialled;
 
@@ -296,6 +297,7 @@ static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_tar
         c->sans[i] = sw_slice(sw_slice_dup(t->sans[i]), t->sans[i].n);
     c->host = t->host ? sw_strdup(t->host) : NULL;
     c->alone = t->alone;
+    c->alpn = t->alpn ? t->alpn : p->config.alpn;
     sw_list_init(&c->waiters);
     sw_list_push_front(&k->conns, &c->link);
     p->n_conns++;

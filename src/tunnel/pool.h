@@ -43,7 +43,8 @@ struct sw_pool_target {
      * NULL: identities are SPIFFE names.
      */
     const char *host;
-    bool alone; /* the peer speaks another protocol: a connection for this waiter */
+    bool alone;       /* the peer speaks another protocol: a connection for this waiter */
+    const char *alpn; /* offered instead of the pool's, with alone; NULL: that one. Borrowed */
     struct sw_addr addr;
     struct sw_ip src; /* part of the key; also bound when bind_src */
     bool bind_src;

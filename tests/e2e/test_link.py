@@ -157,20 +157,20 @@ def test_many_connections_share_one_carrier(stage):
         for s in conns:
             assert ask(s) == b"hello"
         # The client of the control plane is the other connection.
-        carriers = [c for c in _established(pair.link_a) if c[1] == pair.link_b.port]
+        carriers = [c for c in established(pair.link_a.process.pid) if c[1] == pair.link_b.port]
         assert len(carriers) == 1
 
 
-def _established(link):
+def established(pid):
     """(local port, remote port) of the process' connections."""
     out = []
     inodes = set()
-    for fd in os.listdir(f"/proc/{link.process.pid}/fd"):
+    for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
-            name = os.readlink(f"/proc/{link.process.pid}/fd/{fd}")
+            name = os.readlink(f"/proc/{pid}/fd/{fd}")
             if name.startswith("socket:["):
                 inodes.add(name[8:-1])
-    with open(f"/proc/{link.process.pid}/net/tcp", encoding="utf-8") as f:
+    with open(f"/proc/{pid}/net/tcp", encoding="utf-8") as f:
         for line in f.readlines()[1:]:
             part = line.split()
             if part[3] == "01" and part[9] in inodes:

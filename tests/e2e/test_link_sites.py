@@ -15,7 +15,7 @@ from harness.link_control import Fabric, thumbprint
 from harness.sites import CONTROL, LISTEN, Foreign, World
 from harness.tap import Tap
 from harness.wait import SANITIZED, until
-from test_link import ask, bulk, echo, ends
+from test_link import ask, bulk, echo, ends, established
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/link-sites/ten-steps.txt"
 BULK = int(os.environ.get("SPANWIRE_LINK_SITES_BULK", (64 if SANITIZED else 1024) << 20))
@@ -203,6 +203,27 @@ def test_a_privileged_deny_wins_over_a_privileged_allow(world):
     pair.b.drop("privilegedaccesspolicies", "no", None)
     pair.b.policy("none", "deny")
     until(lambda: answers(pair.a, pair.port), what="the privileged permission, which no policy below it can take back")
+
+
+def test_the_form_of_a_peer_is_chosen(world):
+    """By an annotation of the Peer, whatever its gateway would agree on; without it both sides agree on HTTP/2."""
+    pair = Pair(world)
+
+    def gateway():
+        return {c for c in established(pair.a.link.proc.pid) if c[1] == LISTEN}
+
+    def carriers(form):
+        gateways = {"gateways": [{"host": pair.b.ip4, "port": LISTEN}]}
+        pair.a.put("peers", "Peer", "siteb", gateways, "clusterlink-system", annotations={"link.spanwire.dev/form": form})
+        until(lambda: pair.a.link.dump()["peers"][0]["form"] == form, what=f"the form {form}")
+        with contextlib.ExitStack() as stack:
+            before = gateway()
+            for s in [stack.enter_context(pair.a.dial(pair.port)) for _ in range(8)]:
+                assert ask(s) == b"hello"
+            return len(gateway() - before)
+    assert carriers("auto") <= 2
+    assert carriers("clusterlink") == 8
+    assert carriers("spanwire") <= 2
 
 
 # -- failures ---------------------------------------------------------------------------------

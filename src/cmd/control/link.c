@@ -15,13 +15,11 @@
 #include "io/filewatch.h"
 #include "kube/client/client.h"
 #include "kube/names.h"
+#include "proto/types.h"
 #include "tls/cert/cred.h"
 #include "tls/peer.h"
 #include "xds/cache.h"
 #include "xds/server.h"
-
-/* Our data planes review their connections when the one resource of this type changes. */
-#define EPOCH "type.googleapis.com/spanwire.link.v1.Epoch"
 
 /* Decisions that wait for a peer share a connection with all others. */
 enum { MAX_CONNS = 256, MAX_STREAMS = 4096, CONN_CALLS = 2048, PLANES_MAX = 64 };
@@ -80,12 +78,14 @@ static void on_reach(void *arg, struct sw_slice json)
         sw_link_controller_set_reach(sw_control_link_controller(l->facts), json);
 }
 
+/* Our data planes review their connections when the one resource of this type changes. */
 static void on_epoch(void *arg, uint64_t epoch)
 {
     struct sw_control_link *l = arg;
     struct sw_xds_txn *t = sw_xds_txn_new();
     struct sw_err err = {0};
-    int rc = sw_xds_txn_put(t, EPOCH, SW_SLICE_LIT("epoch"), sw_slice(&epoch, sizeof(epoch)), &err);
+    int rc = sw_xds_txn_put(t, SW_TYPE_LINK_EPOCH, SW_SLICE_LIT("epoch"),
+                            sw_slice(&epoch, sizeof(epoch)), &err);
 
     if (rc == SW_OK)
         (void)sw_xds_cache_commit(l->cache, t);
@@ -263,7 +263,7 @@ static int open_objects(struct sw_control_link *l, struct sw_kube_client *client
                        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-link") : sw_slice("", 0),
                        .identity = sw_slice_str(o->identity ? o->identity : "")}};
 
-    sw_xds_cache_offer(l->cache, EPOCH);
+    sw_xds_cache_offer(l->cache, SW_TYPE_LINK_EPOCH);
     l->facts = sw_control_link_facts_new(client, &fo, err);
     return l->facts ? SW_OK : err->rc;
 }

@@ -8,8 +8,6 @@
 /* Names of the two secrets, of ClusterLink. */
 #define SW_LINK_CERTIFICATE "certificate"
 #define SW_LINK_VALIDATION  "validation"
-/* Filter metadata of clusters of peers: field "form" of annotation SW_LINK_FORM. */
-#define SW_LINK_METADATA "spanwire.link"
 
 /* Encoded envoy.extensions.transport_sockets.tls.v3.Secret, in the arena. */
 struct sw_slice sw_link_secret_certificate(struct sw_arena *a, struct sw_slice chain_pem,
