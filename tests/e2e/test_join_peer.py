@@ -284,3 +284,13 @@ def test_names_and_gateways_are_checked(places, tmp_path):
     assert "kubectl apply -f" in done.stdout
     assert json.loads((tmp_path / "c" / "peer.json").read_text())["metadata"]["name"] == "east"
     assert west.peer("east").status == 404
+    # One name is one site: policies and certificates know no more of it.
+    again = east.code("west")
+    done = east.join.join(again, tmp_path / "d")
+    assert done.returncode == 1 and "a site of this name has joined" in done.stderr
+    assert not (tmp_path / "d" / "cert.pem").exists()
+    rows = east.join.token("list", "--all-namespaces").stdout.splitlines()
+    [listed] = [row for row in rows if " west " in row and " from " in row]
+    east.join.token("delete", listed.split()[0])
+    east.join.join(again, tmp_path / "d", check=True)
+    assert (tmp_path / "d" / "cert.pem").exists()

@@ -260,7 +260,7 @@ static void on_peer(void *arg, struct sw_kube_reply *r)
         send_msg(c, c->msg);
 }
 
-/* Write the WorkloadEntry before the machine gets its grant. */
+/* The Peer is there before the site gets its certificate. */
 static void announce_peer(struct join_call *c)
 {
     const struct sw_join_peers *p = c->service->o.peers;

@@ -171,6 +171,17 @@ bool sw_joins_synced(const struct sw_joins *x)
     return sw_informer_synced(x->informer);
 }
 
+bool sw_joins_has_peer(const struct sw_joins *x, struct sw_slice name)
+{
+    SW_MAP_FOREACH (it, &x->records) {
+        const struct sw_join *j = it->value;
+
+        if (j->key && j->r.kind == SW_JOIN_PEER && sw_slice_eq(j->r.name, name))
+            return true;
+    }
+    return false;
+}
+
 const struct sw_join *sw_joins_find(const struct sw_joins *x, struct sw_slice id)
 {
     return sw_map_get(&x->records, id);

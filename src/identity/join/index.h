@@ -38,6 +38,8 @@ void sw_joins_free(struct sw_joins *x);
 bool sw_joins_synced(const struct sw_joins *x);
 /* NULL: there is none. Until the loop goes on. */
 const struct sw_join *sw_joins_find(const struct sw_joins *x, struct sw_slice id);
+/* Has a site joined as the peer of this name? */
+bool sw_joins_has_peer(const struct sw_joins *x, struct sw_slice name);
 /*
  * Whose token it is. SW_OK with *ret, until the loop goes on; SW_ENOENT: it does not claim to be a
  * machine's; SW_EDENIED with the reason; SW_ETIME: records were not read yet.

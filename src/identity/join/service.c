@@ -214,6 +214,12 @@ static void judge(struct join_call *c, const struct sw_join *j, const struct sw_
         join_refuse(c, SW_GRPC_FAILED_PRECONDITION,
                     "this control plane has no certificate authority for peers",
                     "no certificate authority for peers");
+    else if (v == SW_JOIN_FIRST && c->r.kind == SW_JOIN_PEER &&
+             sw_joins_has_peer(c->service->o.joins, c->r.name))
+        join_refuse(c, SW_GRPC_FAILED_PRECONDITION,
+                    "a site of this name has joined: after 'spanwire token delete' of its code, "
+                    "join again with this one",
+                    "the name is another site's");
     else if (v == SW_JOIN_FIRST)
         redeem(c, req->host, key);
     else if (v == SW_JOIN_AGAIN)
