@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hmac
 import json
+import os
 import re
 import threading
 import urllib.parse
@@ -397,6 +398,27 @@ def test_the_key_of_tokens_is_restored(site):
         after = until(lambda: (lambda a: a.json if a.status == 200 else None)(site.control.get(path)), what="the key")
         assert after["data"] == before["data"] and after["metadata"]["uid"] != before["metadata"]["uid"]
         assert p.http("POST", "/authz/ingress", {"authorization": mine, **peer_headers(site)}).status == 200
+
+
+def test_another_key_of_tokens_cuts_nothing(site):
+    """Tokens of the old one are worth nothing from then on; connections that are open are known by it still."""
+    site.policy("all")
+    ready(site)
+    path = f"/api/v1/namespaces/{SYSTEM}/secrets/jwk"
+    with site.plane() as p:
+        grant = p.http("POST", "/authz/ingress", {"authorization": token(p, site), **peer_headers(site)}).head["x-grant"]
+        key = os.urandom(32)
+        data = {"key": base64.b64encode(base64.b64encode(key)).decode()}
+        old = token(p, site)
+        assert site.control.patch(path, {"data": data}).status == 200
+
+        def rotated():
+            with contextlib.suppress(AssertionError):
+                return verified(token(p, site), key)
+            return False
+        until(rotated, what="tokens of the new key")
+        assert p.http("POST", "/authz/ingress", {"authorization": old, **peer_headers(site)}).status == 403
+        assert p.http("POST", "/authz/review", body=grant + "\n").body == b"ok\n"
 
 
 def test_a_broken_certificate_leaves_the_old_one(site, gateway, fabric):

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -142,6 +143,7 @@ void sw_link_auth_free(struct sw_link_auth *a)
     (void)sw_link_facts_unref(a->facts);
     sw_arena_clear(&a->arena);
     explicit_bzero(&a->key, sizeof(a->key));
+    explicit_bzero(&a->before, sizeof(a->before));
     sw_free(a->name);
     sw_free(a);
 }
@@ -168,11 +170,19 @@ void sw_link_auth_set_fabric(struct sw_link_auth *a, struct sw_slice name, struc
 
 int sw_link_auth_set_key(struct sw_link_auth *a, struct sw_slice key, struct sw_err *err)
 {
-    int rc = sw_link_key_set(&a->key, key, err);
+    struct sw_link_key fresh = {0};
+    int rc = sw_link_key_set(&fresh, key, err);
 
-    if (rc == SW_OK)
-        a->has_key = true;
-    return rc;
+    if (rc != SW_OK)
+        return rc;
+    if (a->has_key && memcmp(&fresh, &a->key, sizeof(fresh)) != 0) {
+        a->before = a->key;
+        a->has_before = true;
+    }
+    a->key = fresh;
+    a->has_key = true;
+    explicit_bzero(&fresh, sizeof(fresh));
+    return SW_OK;
 }
 
 struct sw_link_pods *sw_link_auth_pods(struct sw_link_auth *a)

@@ -26,6 +26,8 @@ struct sw_link_auth {
     struct sw_slice labels; /* of the heartbeat */
     struct sw_link_key key;
     bool has_key;
+    struct sw_link_key before; /* the key before this one: open connections have grants of it */
+    bool has_before;
     struct sw_link_pods *pods;
     struct sw_link_peers *peers;
     struct sw_link_once *once;

@@ -51,6 +51,15 @@ static void review_ingress(struct sw_link_auth *a, struct sw_arena *arena,
         auth_refuse(answer, 403, "policy", "%.400s", v.text);
 }
 
+static int open_grant(const struct sw_link_auth *a, struct sw_arena *arena, struct sw_slice text,
+                      struct sw_link_grant *ret, struct sw_err *err)
+{
+    int rc = sw_link_grant_open(&a->key, arena, text, ret, err);
+
+    return rc != SW_OK && a->has_before ? sw_link_grant_open(&a->before, arena, text, ret, err)
+                                        : rc;
+}
+
 static void review_one(struct sw_link_auth *a, struct sw_slice line, struct sw_link_answer *answer)
 {
     SW_ARENA_AUTO arena = {0};
@@ -58,7 +67,7 @@ static void review_one(struct sw_link_auth *a, struct sw_slice line, struct sw_l
     struct sw_link_grant g = {0};
     struct sw_err err = {0};
 
-    if (sw_link_grant_open(&a->key, &arena, line, &g, &err) != SW_OK)
+    if (open_grant(a, &arena, line, &g, &err) != SW_OK)
         auth_refuse(answer, 403, "invalid", "%s", err.msg);
     else if (g.side == SW_LINK_EGRESS)
         auth_review_egress(a, &arena, &g, answer);
