@@ -20,9 +20,12 @@ enum {
     SOURCES_MAX = 16,           /* exports that are tried */
     AGAIN_MAX = 3,              /* carriers that went away under a request */
     EXCLUDE_MAX = 8 << 10,
+    RENEWALS_MAX = 3, /* of the certificate, while one connection is made */
 };
-static const uint64_t answer_ns = 10 * SW_NS_PER_S; /* for the peer's answer to a CONNECT */
-static const uint64_t setup_ns = 30 * SW_NS_PER_S;  /* for everything before the first byte */
+static const uint64_t answer_ns = 10 * SW_NS_PER_S;    /* for the peer's answer to a CONNECT */
+static const uint64_t setup_ns = 30 * SW_NS_PER_S;     /* for everything before the first byte */
+static const uint64_t renewal_ns = 500 * SW_NS_PER_MS; /* until a new certificate is here, too */
+static const uint64_t look_ns = 20 * SW_NS_PER_MS;     /* between two looks whether it is */
 
 /* What is needed only until bytes flow. */
 struct setup {
@@ -38,7 +41,10 @@ struct setup {
     struct sw_buf exclude; /* sources that failed */
     unsigned sources;
     unsigned again;
-    struct sw_err err; /* the last failure */
+    unsigned renewals;
+    uint64_t cred_version;  /* of the snapshot when the control plane was asked */
+    uint64_t look_until_ns; /* for another certificate */
+    struct sw_err err;      /* the last failure */
 };
 
 struct import {
@@ -168,13 +174,49 @@ static void tunnel_failed(struct import *in, const struct sw_err *err)
     link_reach_next(&in->setup->reach, err);
 }
 
+/* ---- a certificate that was renewed meanwhile ---- */
+
+static uint64_t cred_version(const struct import *in)
+{
+    return in->conn.w->snap ? in->conn.w->snap->cred_version : 0;
+}
+
+static void on_look(struct sw_timer *t)
+{
+    struct setup *s = SW_CONTAINER_OF(t, struct setup, timer);
+    struct import *in = s->in;
+    struct sw_err err = s->err;
+
+    if (cred_version(in) != s->cred_version) {
+        s->renewals++;
+        start_timer(s, setup_ns, on_setup_timeout);
+        ask(in);
+    } else if (sw_loop_now(in->conn.w->loop) < sw_min(s->look_until_ns, s->until_ns)) {
+        start_timer(s, look_ns, on_look);
+    } else {
+        source_failed(in, &err);
+    }
+}
+
+/*
+ * A token is good for the certificate it was asked for with, by the control plane, and is shown
+ * with ours. For the moment in which one of us has a new one these are two: it takes a new token.
+ */
 static void answer_refused(struct import *in, unsigned status)
 {
+    struct setup *s = in->setup;
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_EDENIED, "peer '%.*s' answered the CONNECT with status %u",
-                     SW_SLICE_ARG(in->setup->peer), status);
-    source_failed(in, &err);
+                     SW_SLICE_ARG(s->peer), status);
+    if (status != 403 || s->renewals == RENEWALS_MAX) {
+        source_failed(in, &err);
+        return;
+    }
+    s->err = err;
+    link_reach_cancel(&s->reach);
+    s->look_until_ns = sw_loop_now(in->conn.w->loop) + renewal_ns;
+    start_timer(s, 0, on_look);
 }
 
 /* ---- relaying ---- */
@@ -467,6 +509,7 @@ static void ask(struct import *in)
                               .exclude = sw_buf_slice(&s->exclude)};
 
     link_conn_asked(&in->conn);
+    s->cred_version = cred_version(in);
     if (link_ask_start(in->conn.w->control, &s->ask, &q, on_answered) != SW_OK)
         retire(in, "overload", "too many authorisations under way");
 }

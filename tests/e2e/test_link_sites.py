@@ -8,6 +8,7 @@ import pathlib
 import re
 import socket
 import ssl
+import threading
 import time
 
 import pytest
@@ -350,6 +351,31 @@ def test_certificates_of_a_fabric_are_replaced_while_it_runs(world):
         until(lambda: pair.b.metric("spanwire_link_fabric_reloads_total", result="error")
               or pair.b.metric("spanwire_link_fabric_reloads_total", result="failed"), what="the refusal of the file")
         assert answers(pair.a, pair.port) and ask(s) == b"hello"
+
+
+def test_no_connection_is_refused_while_certificates_are_replaced(world):
+    """Control plane and data plane of a site get them one after the other, and tokens are bound to them."""
+    pair = Pair(world)
+    done, results = threading.Event(), []
+
+    def connect():
+        while not done.is_set():
+            results.append(answers(pair.a, pair.port))
+    threads = [threading.Thread(target=connect) for _ in range(4)]
+    for t in threads:
+        t.start()
+    try:
+        for i in range(1, 9):
+            for s in (pair.a, pair.b):
+                world.fabric.peer(s.name, where=s.fabric_dir)
+            until(lambda: len(re.findall("fabric certificate renewed", pair.a.link.log())) >= i, what="the renewal")
+            some = len(results)
+            until(lambda: len(results) > some + 20, what="connections")
+    finally:
+        done.set()
+        for t in threads:
+            t.join()
+    assert all(results), f"{results.count(False)} of {len(results)} connections were refused"
 
 
 def test_a_peer_that_never_answers_costs_only_its_turn(world):
