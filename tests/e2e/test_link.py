@@ -116,10 +116,10 @@ class Pair:
         self.a.peer(other, gateways)
         wanted = [f"{host}:{port}" for host, port in gateways]
 
-        def known():
-            dump = json.loads(self.link_a.get(self.link_a.admin_port, "/config_dump"))
-            return any(p["gateways"] == wanted for p in dump["peers"])
-        until(known)
+        until(lambda: any(p["gateways"] == wanted for p in self.dump()["peers"]))
+
+    def dump(self):
+        return json.loads(self.link_a.get(self.link_a.admin_port, "/config_dump"))
 
     def listens(self):
         with contextlib.suppress(OSError), dial(self.port):
@@ -646,12 +646,14 @@ def test_limits_of_connections(stage):
 
 
 def test_tunnels_of_both_forms_count_as_connections(stage):
-    pair = Pair(stage)
-    few = stage.link(pair.b, flags=("--max-connections", "2", "--workers", "2"))
+    """TLS connections have the same bound, for each worker: there are fewer of them than tunnels here."""
+    pair = Pair(stage, flags=("--workers", "1"))
+    few = stage.link(pair.b, flags=("--max-connections", "3", "--workers", "1"))
+    until(lambda: pair.dump()["connections"] == 0, what="the end of the connection that looked whether it listens")
     pair.peer(pair.b, [("127.0.0.1", few.port)])
     foreign = Importer(stage.fabric, "sitex", few.port, "siteb")
-    with dial(pair.port) as one, dial(pair.port) as two:
-        assert ask(one) == ask(two) == b"hello"  # two streams of one connection
+    with dial(pair.port) as one, dial(pair.port) as two, dial(pair.port) as three:
+        assert ask(one) == ask(two) == ask(three) == b"hello"  # streams of one connection
         s, start, rest = foreign.tunnel(pair.b.mint("default/web"))
         with s:
             assert start.split()[1] == "503" and rest == b"too many connections"
