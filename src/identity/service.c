@@ -208,7 +208,10 @@ static int authenticate(struct call *c, struct asking *a, struct sw_arena *arena
 
     if (peer && sw_nodes_own_domain(s->o.nodes, peer->id.trust_domain)) {
         a->own = peer->uri;
-        return SW_OK;
+        if (s->o.by_certificate)
+            return SW_OK;
+        if (!c->token)
+            return sw_err_set(err, SW_EDENIED, "a certificate does not renew itself: no token");
     }
     if (c->foreign)
         return sw_err_set(err, SW_EDENIED, "clusterid names another cluster");

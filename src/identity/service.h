@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -35,6 +36,11 @@ struct sw_ca_service_opts {
      */
     int (*machine)(void *arg, struct sw_slice token, struct sw_caller *ret, struct sw_err *err);
     void *machine_arg;
+    /*
+     * A certificate of the mesh renews itself, without a token. Nobody is asked then whether the
+     * pod is still there, or on that node, or whether the machine was removed.
+     */
+    bool by_certificate;
     uint64_t ttl_s;     /* of a certificate when nothing is asked for [24 h] */
     uint64_t max_ttl_s; /* [90 days] */
 };

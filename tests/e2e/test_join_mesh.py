@@ -211,10 +211,10 @@ def rights(binary, tmp_path_factory):
     f.close()
 
 
-def mesh_steps(f, steps):
+def mesh_steps(f, steps, cert=()):
     roots = f.control.data / "mesh-ca" / "root.crt"
-    done = subprocess.run(["node", str(CLIENT), f"127.0.0.1:{f.port}", str(roots)], input=json.dumps(steps), text=True,
-                          capture_output=True, timeout=GUARD * SLOW, check=False)
+    done = subprocess.run(["node", str(CLIENT), f"127.0.0.1:{f.port}", str(roots), *cert], input=json.dumps(steps),
+                          text=True, capture_output=True, timeout=GUARD * SLOW, check=False)
     lines = done.stdout.splitlines()
     assert len(lines) == len(steps), f"run tools/setup test first?\n{done.stderr[-3000:]}"
     return [json.loads(line) for line in lines]
@@ -271,3 +271,27 @@ def test_the_credential_of_a_machine_is_for_its_own_identity_alone(rights, tmp_p
         assert f.control.request("GET", path, headers=head, context=plain).status == 401, path
     assert f.control.log().count("a machine has no identity but its own") >= 6
     assert pathlib.Path(vm / "machine.key").stat().st_uid == os.getuid()
+
+
+def test_a_machine_that_was_removed_gets_no_certificate(binary, tmp_path):
+    """Neither with its key nor with the certificate that it has."""
+    if not shutil.which("node"):
+        pytest.skip("no node: the foreign gRPC client cannot run")
+    f, vm = Fabric(binary, tmp_path), tmp_path / "vm"
+    try:
+        f.join(f.create("vm", "--service-account", "legacy", "--address", "192.0.2.1"), vm, "--no-run", check=True)
+        key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+        subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)], check=True)
+        csr = subprocess.run(["openssl", "req", "-new", "-key", str(key), "-subj", "/"], check=True, capture_output=True,
+                             text=True).stdout
+        step = {"do": "sign", "csr": csr, "ttl": 3600}
+        [got] = mesh_steps(f, [{**step, "token": signed(vm)}])
+        assert got["code"] == 0, got
+        cert.write_text(got["chain"][0])
+        name = f.records()["vm"]["metadata"]["name"]
+        assert f.control.delete(f"/api/v1/namespaces/site/secrets/{name}").status == 200
+        until(lambda: mesh_steps(f, [{**step, "token": signed(vm)}])[0]["code"] == 16, what="the machine to be unknown")
+        [got] = mesh_steps(f, [step], cert=(str(cert), str(key)))
+        assert got["code"] == 16, got
+    finally:
+        f.close()

@@ -65,6 +65,28 @@ def test_others_get_their_own_identity_only(world):
     world.refusal("sa/web.*identity=.*sa/db.*not an account of node proxies")
 
 
+def test_a_certificate_does_not_renew_itself(world, binary, tmp_path):
+    """Who had an identity once would keep it, without the pod and on any node. Only where that is asked for."""
+    cert = tmp_path / "cert.pem"
+
+    def renew(at, **fields):
+        cert.write_text(at.sign(identity=WEB)["chain"][0])
+        [got] = at.run({"do": "sign", "csr": at.csr, "ttl": DAY, **fields}, cert=(str(cert), str(at.key)))
+        return got
+    assert renew(world)["code"] == UNAUTHENTICATED
+    world.refusal(f"caller=.*{WEB}.*a certificate does not renew itself")
+    # A token counts, whatever certificate comes with it.
+    got = renew(world, token=world.token(), identity=WEB)
+    assert got["code"] == 0, got
+    other = MeshPort(binary, tmp_path, "--ca-renew-by-certificate")
+    try:
+        got = renew(other.knows_pods())
+        assert f"URI:{WEB}" in other.text(got["chain"][0], "-ext", "subjectAltName")
+        assert renew(other, identity="spiffe://cluster.local/ns/shop/sa/db")["code"] == UNAUTHENTICATED
+    finally:
+        other.control.close()
+
+
 def test_lifetimes_are_limited(world):
     def days(pem):
         start, end = (world.text(pem, what).strip().split("=")[1] for what in ("-startdate", "-enddate"))

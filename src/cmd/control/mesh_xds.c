@@ -404,6 +404,7 @@ static int open_identity(struct sw_control_mesh_xds *m, struct sw_err *err)
                                               .cluster = sw_slice_str(m->o->cluster_id),
                                               .machine = m->join ? sw_control_join_node : NULL,
                                               .machine_arg = m->join,
+                                              .by_certificate = m->o->by_certificate,
                                               .ttl_s = m->o->ttl_ns / SW_NS_PER_S,
                                               .max_ttl_s = m->o->max_ttl_ns / SW_NS_PER_S});
     m->informer = sw_informer_new(

@@ -32,6 +32,7 @@ struct sw_control_mesh_xds_opts {
     struct sw_opt_list node_accounts; /* "NAMESPACE/ACCOUNT" */
     struct sw_opt_list names;         /* of the server's certificate, besides istiod's */
     const char *join_address;         /* where machines join, in codes; NULL: what is bound */
+    bool by_certificate;              /* certificates renew themselves, without a token */
     uint64_t ttl_ns;                  /* of a certificate */
     uint64_t max_ttl_ns;
     /* Not flags of their own: */

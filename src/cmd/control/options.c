@@ -260,6 +260,12 @@ static const struct sw_opt table[] = {
      .def = "90d",
      .min = 60000,
      .help = "requests for more are refused"},
+    {.name = "ca-renew-by-certificate",
+     .env = "SPANWIRE_CA_RENEW_BY_CERTIFICATE",
+     .type = SW_OPT_BOOL,
+     .offset = OPT(mx.by_certificate),
+     .help = "a certificate of the mesh is enough to get the next one, as with istiod. Without it "
+             "a token is needed, which ends with its pod or machine"},
     {.name = "trust-domain-alias",
      .type = SW_OPT_LIST,
      .offset = OPT(mx.trust_aliases),
