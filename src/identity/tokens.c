@@ -30,6 +30,7 @@ struct entry {
     bool held;      /* by an open stream */
     uint64_t at_ns; /* of the answer */
     uint64_t asked_ns;
+    uint64_t used_ns; /* shown, or held by a stream that is open */
     char why[120];
 };
 
@@ -170,37 +171,46 @@ static void ask(struct entry *e)
 
 /* --- questions --- */
 
-/* Makes room: what was answered longest ago goes, unless a stream has it. */
-static void drop_oldest(struct sw_tokens *t)
+/* What goes later, when there is no room: a review under way, or who waits for it begins anew. */
+static unsigned rank(const struct entry *e)
 {
-    struct entry *oldest = NULL;
+    if (e->call)
+        return 2;
+    return e->known && e->good;
+}
+
+/* Makes room: first what nobody has, then what was not used for longest. */
+static void drop_one(struct sw_tokens *t)
+{
+    struct entry *first = NULL;
 
     SW_MAP_FOREACH (it, &t->entries) {
         struct entry *e = it->value;
 
-        if (!oldest || (oldest->held && !e->held) ||
-            (oldest->held == e->held && e->at_ns < oldest->at_ns))
-            oldest = e;
+        if (!first || rank(e) < rank(first) ||
+            (rank(e) == rank(first) && e->used_ns < first->used_ns))
+            first = e;
     }
-    if (!oldest)
+    if (!first)
         return;
-    (void)sw_map_del(&t->entries, oldest->token);
-    entry_free(oldest);
+    (void)sw_map_del(&t->entries, first->token);
+    entry_free(first);
 }
 
 static struct entry *entry_of(struct sw_tokens *t, struct sw_slice token)
 {
     struct entry *e = sw_map_get(&t->entries, token);
 
-    if (e)
-        return e;
-    if (t->entries.n >= ENTRIES_MAX)
-        drop_oldest(t);
-    e = sw_calloc(1, sizeof(*e) + token.n + 1);
-    memcpy(e + 1, token.p, token.n);
-    e->token = sw_slice(e + 1, token.n);
-    e->tokens = t;
-    (void)sw_map_put(&t->entries, e->token, e);
+    if (!e) {
+        if (t->entries.n >= ENTRIES_MAX)
+            drop_one(t);
+        e = sw_calloc(1, sizeof(*e) + token.n + 1);
+        memcpy(e + 1, token.p, token.n);
+        e->token = sw_slice(e + 1, token.n);
+        e->tokens = t;
+        (void)sw_map_put(&t->entries, e->token, e);
+    }
+    e->used_ns = now_of(t);
     return e;
 }
 
