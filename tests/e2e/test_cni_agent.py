@@ -200,6 +200,28 @@ def test_the_agent_is_killed_and_comes_back(rig):
     talks_mtls(rig, boxes[0], node, rig.mesh.s2)
 
 
+def test_a_recorded_namespace_that_is_another_pods_now(rig):
+    """Some runtimes name a namespace by a process id, which another pod may have when the agent comes back."""
+    agent = rig.start()
+    node = rig.proxy()
+    box, other = rig.pod("a1", 61), rig.pod("a2", 62, labels={MODE: "none"})
+    rig.add(box)
+    rig.running(box)
+    rig.enabled(box)
+    agent.kill()
+    record = rig.dir / "run" / "pods" / box.uid
+    record.write_text(record.read_text().replace(box.path, other.path))
+    rig.start()
+    node.wait_ready()
+    until(lambda: "none of its addresses" in rig.log() or not other.untouched(), what="the agent to look at the record")
+    until(lambda: ("NamespaceMissing", "no process") in [(r, m.split(": ")[-1][:10]) for r, m in rig.events(box)],
+          what="the reason in the events")
+    assert other.untouched()
+    rig.show_process(box)
+    until(lambda: "pod shop/a1 is in the mesh" in rig.log(), what="the pod to be found by its process")
+    assert other.untouched()
+
+
 def test_the_node_proxy_restarts(rig):
     rig.start()
     node = rig.proxy()

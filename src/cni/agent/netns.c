@@ -126,7 +126,14 @@ static bool is_own(const char *path)
            (theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino);
 }
 
-static int open_pod(const char *proc, const char *pid, struct look *l)
+bool sw_pod_netns_has(int fd, const struct sw_ip *ips, size_t n_ips)
+{
+    struct look l = {.ips = ips, .n = n_ips};
+
+    return n_ips == 0 || (sw_netns_run(fd, look_for_ips, &l, NULL) == SW_OK && l.found);
+}
+
+static int open_pod(const char *proc, const char *pid, const struct sw_ip *ips, size_t n_ips)
 {
     char path[PATH_LEN];
     int fd = -1;
@@ -134,8 +141,7 @@ static int open_pod(const char *proc, const char *pid, struct look *l)
     (void)snprintf(path, sizeof(path), "%s/%s/ns/net", proc, pid);
     if (is_own(path) || sw_netns_open(path, &fd, NULL) != SW_OK)
         return -1;
-    l->found = l->n == 0;
-    if (l->n && (sw_netns_run(fd, look_for_ips, l, NULL) != SW_OK || !l->found)) {
+    if (!sw_pod_netns_has(fd, ips, n_ips)) {
         (void)close(fd);
         return -1;
     }
@@ -151,7 +157,6 @@ int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip 
     int best = -1;
 
     while (d && (e = readdir(d)) != NULL) {
-        struct look l = {.ips = ips, .n = n_ips};
         uint64_t started;
         int fd;
 
@@ -160,7 +165,7 @@ int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip 
         started = start_time(proc, e->d_name);
         if (best >= 0 && started >= oldest)
             continue;
-        fd = open_pod(proc, e->d_name, &l);
+        fd = open_pod(proc, e->d_name, ips, n_ips);
         if (fd < 0)
             continue;
         if (best >= 0)

@@ -105,6 +105,24 @@ static void failed(struct agent_pod *p, const char *reason, const struct sw_err 
 
 /* ---- in ---- */
 
+/*
+ * What an earlier agent noted. A path by process id (/proc/PID/ns/net) may be another pod's by now,
+ * which must not get this one's identity.
+ */
+static bool have_recorded(struct agent_pod *p, const struct sw_ip *ips, size_t n)
+{
+    if (!agent_record_open(p->agent->config, p->uid, &p->netns_fd, &p->container_id))
+        return false;
+    if (sw_pod_netns_has(p->netns_fd, ips, n))
+        return true;
+    sw_log_warn("agent", "pod %.*s: the recorded network namespace has none of its addresses",
+                SW_SLICE_ARG(label(p)));
+    agent_record_remove(p->agent->config, p->uid);
+    sw_sock_close(SW_TAKE_FD(p->netns_fd));
+    sw_free(SW_TAKE(p->container_id));
+    return false;
+}
+
 static bool have_namespace(struct agent_pod *p, struct sw_err *err)
 {
     const struct sw_agent_config *c = p->agent->config;
@@ -113,7 +131,7 @@ static bool have_namespace(struct agent_pod *p, struct sw_err *err)
 
     if (p->netns_fd >= 0)
         return true;
-    if (agent_record_open(c, p->uid, &p->netns_fd, &p->container_id))
+    if (have_recorded(p, ips, n))
         return true;
     return sw_pod_netns_find(c->host_proc, sw_slice_str(p->uid), ips, n, &p->netns_fd, err) ==
            SW_OK;
