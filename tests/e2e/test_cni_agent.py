@@ -283,6 +283,35 @@ def test_many_pods_at_once(rig):
     assert set(pods_of(node).values()) == {"Up"} and len(pods_of(node)) == 12
 
 
+def test_more_pods_than_descriptors_by_default(rig):
+    """Each pod takes one, and another while it is handed over; runtimes give 1024 where more may be had."""
+    agent = rig.start(prefix=("prlimit", "--nofile=28:4096"))
+    rig.proxy()
+    boxes = [rig.pod(f"m{i}", 100 + i) for i in range(16)]
+    for box in boxes:
+        rig.add(box)
+        rig.running(box)
+    again = rig.proxy(offset=100)  # which is told of all of them at once
+    until(lambda: len(pods_of(again)) == 16, what="a second proxy to have all pods")
+    assert agent.alive and "no descriptor" not in agent.log()
+
+
+def test_a_hand_over_without_descriptors_is_tried_again(rig):
+    agent = rig.start()
+    node = rig.proxy()
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    rig.running(box)
+    rig.enabled(box)
+    few = str(agent.open_fds() + 1)  # one for the connection of the next proxy
+    subprocess.run(["prlimit", "--pid", str(agent.pid), f"--nofile={few}:4096"], check=True)
+    newer = rig.proxy(offset=100)
+    until(lambda: "waits: no descriptor to hand the pod over" in agent.log(), what="the reason in the log")
+    assert "a1" not in pods_of(newer) and pods_of(node) == {"a1": "Up"}
+    subprocess.run(["prlimit", "--pid", str(agent.pid), "--nofile=4096:4096"], check=True)
+    until(lambda: pods_of(newer) == {"a1": "Up"}, what="the pod to be handed over")
+
+
 # -- probes ---------------------------------------------------------------------------------------
 
 def probe(port):

@@ -463,6 +463,7 @@ static int start(struct agent *g, struct sw_err *err)
     g->signals = sw_signals_new(g->loop, signos, SW_ARRAY_LEN(signos), on_signal, g, err);
     if (!g->signals)
         return err->rc;
+    (void)sw_sock_raise_fd_limit(); /* one for each pod, and one more while it is handed over */
     g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "cni"});
     g->shard = sw_metrics_shard_new(g->metrics);
     g->ready = sw_ready_new();

@@ -218,8 +218,9 @@ static void hand_over(struct agent_pod *p)
             agent_annotate(p, agent_pending);
         return;
     }
-    p->sent = true;
-    sw_zds_conn_send(c, &add, p->netns_fd);
+    p->sent = sw_zds_conn_send(c, &add, p->netns_fd, &err) == SW_OK;
+    if (!p->sent)
+        failed(p, "HandOverFailed", &err);
 }
 
 static void bring_in(struct agent_pod *p)
@@ -434,15 +435,20 @@ static void on_snapshot(void *arg, struct sw_zds_conn *c)
     SW_MAP_FOREACH (it, &g->pods) {
         struct agent_pod *p = it->value;
         struct sw_zds_request r = add_request(p);
+        struct sw_err err = {0};
 
         p->handed = false;
         p->n_stale_adds = 0;
         p->sent = p->wanted && p->rules && p->netns_fd >= 0;
         if (!p->wanted || p->detached)
             continue;
-        if (!p->sent)
-            r.kind = SW_ZDS_KEEP;
-        sw_zds_conn_send(c, &r, p->netns_fd);
+        if (p->sent && sw_zds_conn_send(c, &r, p->netns_fd, &err) == SW_OK)
+            continue;
+        if (p->sent)
+            failed(p, "HandOverFailed", &err);
+        p->sent = false;
+        r.kind = SW_ZDS_KEEP;
+        (void)!sw_zds_conn_send(c, &r, -1, &err); /* what it serves it may keep until then */
     }
     publish(g);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cni/agent/zds.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,38 +133,42 @@ static void on_kick(struct sw_defer *d)
     send_next(SW_CONTAINER_OF(d, struct sw_zds_conn, kick));
 }
 
-void sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r, int netns_fd)
+int sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r, int netns_fd,
+                     struct sw_err *err)
 {
     struct item *i;
-    struct sw_err err = {0};
+    int rc = SW_OK;
 
     if (c->n_queue >= QUEUE_MAX)
-        return; /* the connection does not answer, and is closed for that in a moment */
+        return sw_err_set(err, SW_ELIMIT, "the node proxy does not answer");
     i = SW_NEW(struct item);
     i->kind = r->kind;
     i->uid = sw_slice_dup(r->uid);
     i->fd = r->kind == SW_ZDS_ADD ? fcntl(netns_fd, F_DUPFD_CLOEXEC, 0) : -1;
-    if ((r->kind == SW_ZDS_ADD && i->fd < 0) ||
-        sw_zds_request_encode(&i->arena, r, &i->bytes, &err) != SW_OK) {
-        sw_log_error("zds", "pod '%s' cannot be handed over: %s", i->uid,
-                     i->fd < 0 ? "no descriptor" : err.msg);
+    if (r->kind == SW_ZDS_ADD && i->fd < 0)
+        rc = sw_err_sys(err, errno, "no descriptor to hand the pod over");
+    if (rc == SW_OK)
+        rc = sw_zds_request_encode(&i->arena, r, &i->bytes, err);
+    if (rc != SW_OK) {
         item_free(i);
-        return;
+        return rc;
     }
     sw_list_push_back(&c->queue, &i->link);
     c->n_queue++;
     sw_loop_defer(c->server->loop, &c->kick, on_kick);
+    return SW_OK;
 }
 
 void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid)
 {
     const struct sw_zds_request del = {.kind = SW_ZDS_DEL, .uid = uid};
+    struct sw_err err = {0};
 
     SW_LIST_FOREACH (it, &s->conns) {
         struct sw_zds_conn *c = SW_CONTAINER_OF(it, struct sw_zds_conn, link);
 
-        if (c->greeted)
-            sw_zds_conn_send(c, &del, -1);
+        if (c->greeted && sw_zds_conn_send(c, &del, -1, &err) != SW_OK)
+            conn_fail(c, err.msg); /* the next one is told what there is */
     }
 }
 
@@ -186,7 +191,8 @@ static void take_hello(struct sw_zds_conn *c, struct sw_slice in)
     sw_list_push_front(&s->conns, &c->link);
     sw_log_info("zds", "node proxy connected (%zu in all)", s->n_conns);
     s->ops->snapshot(s->arg, c);
-    sw_zds_conn_send(c, &end, -1);
+    if (sw_zds_conn_send(c, &end, -1, &err) != SW_OK)
+        conn_fail(c, err.msg);
 }
 
 static void take_answer(struct sw_zds_conn *c, struct sw_slice in)

@@ -35,5 +35,6 @@ void sw_zds_server_free(struct sw_zds_server *s);
 struct sw_zds_conn *sw_zds_server_newest(const struct sw_zds_server *s);
 /* Deletes the pod from all. */
 void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid);
-/* Queues a request; the namespace of an ADD is borrowed. */
-void sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r, int netns_fd);
+/* Queues a request; the namespace of an ADD is borrowed. Of what fails nothing was sent. */
+SW_NODISCARD int sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r,
+                                  int netns_fd, struct sw_err *err);

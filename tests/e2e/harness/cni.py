@@ -63,9 +63,9 @@ class Rig:
         self.namespace("shop", {MODE: "ambient"})
 
     # -- the agent ----------------------------------------------------------------------------
-    def start(self, *flags, wait=True):
+    def start(self, *flags, wait=True, prefix=()):
         log = self.dir / f"agent{len(self.agents)}.log"
-        argv = [self.binary, "cni", "agent", "--kubeconfig", str(self.api.kubeconfig), "--node-name", self.node.name,
+        argv = [*prefix, self.binary, "cni", "agent", "--kubeconfig", str(self.api.kubeconfig), "--node-name", self.node.name,
                 "--zds-socket", str(self.zds), "--plugin-socket", str(self.plugin_sock),
                 "--run-dir", str(self.dir / "run"), "--cni-bin-dir", str(self.bin), "--cni-conf-dir", str(self.conf),
                 "--host-proc", str(self.proc), "--host-netns", self.node.path, "--admin-addr", "127.0.0.1:0", *flags]
