@@ -241,6 +241,17 @@ def test_server_name_and_root_of_the_authority(mesh, tmp_path):
     available(third, mesh.c1)
 
 
+def test_a_root_that_comes_later(mesh, ca):
+    """As a ConfigMap that is not there yet. The token was read before: nothing of it stays behind."""
+    good = ca.root_file.read_text()
+    ca.root_file.unlink()
+    node = mesh.one_ca("node1")
+    node.wait_log("cannot get a certificate for .*ca-root.pem")
+    assert not ca.asked
+    ca.root_file.write_text(good)
+    available(node, mesh.c1)
+
+
 def test_settings_that_exclude_each_other(mesh, ca):
     node = mesh.shared("node1", *ca.flags(), wait=False)
     node.expect_status = None

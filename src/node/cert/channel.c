@@ -274,12 +274,13 @@ struct sw_grpc_call *sw_channel_call(struct sw_channel *c, struct sw_slice path,
                                      uint64_t timeout_ns, const struct sw_grpc_ops *ops, void *arg,
                                      struct sw_err *err)
 {
-    struct sw_grpc_call *call;
+    struct sw_grpc_call *call = NULL;
     struct sw_slice token;
 
-    if (read_token(c, &token, err) != SW_OK || prepare(c, err) != SW_OK)
+    if (read_token(c, &token, err) != SW_OK)
         return NULL;
-    call = sw_grpc_call(c->client, path, sw_slice_trim_lines(token), timeout_ns, ops, arg);
+    if (prepare(c, err) == SW_OK)
+        call = sw_grpc_call(c->client, path, sw_slice_trim_lines(token), timeout_ns, ops, arg);
     if (token.n)
         explicit_bzero((char *)(uintptr_t)token.p, token.n);
     sw_slice_free(&token);
