@@ -208,7 +208,7 @@ static int authenticate(struct call *c, struct asking *a, struct sw_arena *arena
 
     if (peer && sw_nodes_own_domain(s->o.nodes, peer->id.trust_domain)) {
         a->own = peer->uri;
-        if (s->o.by_certificate)
+        if (s->o.by_certificate && sw_wall_ns() / SW_NS_PER_S <= c->cert->not_after_s)
             return SW_OK;
         if (!c->token)
             return sw_err_set(err, SW_EDENIED, "a certificate does not renew itself: no token");

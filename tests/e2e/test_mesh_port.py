@@ -169,6 +169,20 @@ def test_a_stream_ends_with_its_token(world):
         child.wait(GUARD)
 
 
+def test_a_stream_ends_with_its_certificate(world, tmp_path):
+    node, cert = "ztunnel~10.0.0.4~z4.istio-system~x", tmp_path / "cert.pem"
+    cert.write_text(world.sign(ttl=5)["chain"][0])
+    child = world.start([{"do": "stream", "id": node, "hold": True, "types": [ADDRESS]}],
+                        cert=(str(cert), str(world.key)))
+    try:
+        assert json.loads(child.stdout.readline()) == {"open": [ADDRESS]}
+        world.refusal(f"closing the stream of client .*{re.escape(node)}.*certificate has expired")
+        assert json.loads(child.stdout.readline())["ended"] == UNAUTHENTICATED
+    finally:
+        child.kill()
+        child.wait(GUARD)
+
+
 def test_the_root_it_makes_has_no_name_constraints(binary, tmp_path):
     """The verifier of ztunnel (webpki) knows no constraints of URIs, and refuses every certificate below one that has some."""
     world = MeshPort(binary, tmp_path)

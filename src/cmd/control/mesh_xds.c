@@ -60,11 +60,13 @@ struct sw_control_mesh_xds {
 
 /* ---- who may connect ---- */
 
+/* A connection may outlive the certificate that it was made with. */
 static bool trusted_cert(const struct sw_control_mesh_xds *m, const struct sw_tls_peer *cert)
 {
     const struct sw_tls_peer_id *id = cert ? sw_tls_peer_identity(cert) : NULL;
 
-    return id && sw_nodes_own_domain(m->nodes, id->id.trust_domain) &&
+    return id && sw_wall_ns() / SW_NS_PER_S <= cert->not_after_s &&
+           sw_nodes_own_domain(m->nodes, id->id.trust_domain) &&
            sw_nodes_trusted(m->nodes, id->id.ns, id->id.sa);
 }
 
@@ -96,6 +98,8 @@ static bool revoked(void *arg, const struct sw_xds_client_id *id, struct sw_err 
 
     if (trusted_cert(m, id->cert))
         return false;
+    if (id->token.n == 0)
+        return sw_err_set(err, SW_EDENIED, "its certificate has expired") != SW_OK;
     rc = sw_control_join_review(m->join, id->token, err);
     return rc == SW_ENOENT ? !sw_tokens_still_good(m->tokens, id->token, err) : rc != SW_OK;
 }
