@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CNI plugin called as a runtime calls it, the node agent, the node proxy and an embedded API together."""
+import contextlib
 import filecmp
 import json
 import os
@@ -7,10 +8,13 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import threading
+import time
 
 import pytest
 from harness import netns, traffic, zds
 from harness.cni import MODE, Rig
+from harness.ports import free_port
 from harness.wait import until
 
 PORT = 8080
@@ -80,6 +84,65 @@ def test_a_pod_without_the_label_is_left_alone(rig):
     rig.proxy()
     rig.add(by_label)
     assert by_label.rules()
+
+
+class Behind(traffic.HandlerServer):
+    """The API without TLS, whose watch of namespaces stands still when told to."""
+
+    def __init__(self, rig):
+        self.api, self.still = rig.api, threading.Event()
+        self.context = rig.api.context()
+        super().__init__(rig.mesh.topo.fabric, ("127.0.0.1", free_port()), self._pass)
+        self.kubeconfig = rig.dir / "behind.kubeconfig"
+        self.kubeconfig.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}], "users": [{"name": "c", "user": {}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.addr[1]}"}}]}))
+
+    def _pass(self, sock, _peer):
+        sock.settimeout(None)
+        raw = socket.create_connection(("127.0.0.1", self.api.port))
+        watch = threading.Event()
+        with self.context.wrap_socket(raw, server_hostname="127.0.0.1") as up:
+            def back():
+                with contextlib.suppress(OSError):
+                    while data := up.recv(1 << 16):
+                        while watch.is_set() and self.still.is_set() and not self.stopping:
+                            time.sleep(0.01)
+                        sock.sendall(data)
+                    sock.shutdown(socket.SHUT_RDWR)
+            thread = threading.Thread(target=back, daemon=True)
+            thread.start()
+            with contextlib.suppress(OSError):
+                while data := sock.recv(1 << 16):
+                    if b"GET /api/v1/namespaces?" in data and b"watch=" in data:
+                        watch.set()
+                    up.sendall(data)
+                up.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_namespace_that_was_labelled_just_now(rig):
+    """The agent's watch is behind: a pod of the namespace does not start in the clear, it waits."""
+    behind = rig.mesh.keep(Behind(rig))
+    good, rig.api.kubeconfig = rig.api.kubeconfig, behind.kubeconfig
+    rig.start("--wait", "1s")
+    rig.api.kubeconfig = good
+    rig.proxy()
+    rig.namespace("late")
+    rig.namespace("plain")
+    rig.add(rig.pod("a0", 60, namespace="late"))
+    behind.still.set()
+    rig.label("/api/v1/namespaces/late", {MODE: "ambient"})
+    box, other = rig.pod("a1", 61, namespace="late"), rig.pod("a2", 62, namespace="plain")
+    rig.add(other)
+    assert other.untouched()
+    status, out = rig.call("ADD", box, timeout="3s")
+    assert status != 0 and "has not seen the labels of the pod's namespace" in out["msg"], out
+    waiting = rig.call("ADD", box, wait=False)
+    behind.still.clear()
+    assert rig.result(waiting)[0] == 0
+    assert box.rules()
 
 
 def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):

@@ -15,7 +15,9 @@
 #include "io/netns.h"
 #include "io/sock.h"
 
-enum { AGAIN_MS = 50, NAME_MAX_LEN = 253 };
+enum { AGAIN_MS = 50, NAME_MAX_LEN = 253, ASK_S = 2, ASK_AGAIN_S = 1 };
+
+static const struct sw_kube_gvr namespaces_gvr = {"", "v1", "namespaces", "Namespace", false};
 
 struct call {
     struct sw_list link;
@@ -29,10 +31,14 @@ struct call {
     uint64_t deadline_ns;
     char *pod_uid; /* owned; attached to this pod */
     const char *waits_for;
+    struct sw_kube_call *asked; /* for the namespace as it is now */
+    uint64_t ask_ns;            /* not before */
+    bool outside;               /* that says so, too */
 };
 
 static void call_free(struct call *c)
 {
+    sw_kube_call_cancel(c->asked);
     sw_list_unlink(&c->link);
     c->agent->n_calls--;
     sw_free(c->pod_uid);
@@ -100,6 +106,43 @@ static void attach(struct call *c, struct sw_kube_obj *o)
         answer(c, 503, "failed", "too many pods on this node");
 }
 
+static void on_namespace_now(void *arg, struct sw_kube_reply *r)
+{
+    struct call *c = arg;
+    const struct sw_agent_config *conf = c->agent->config;
+    const struct sw_json *ns =
+        r->rc == SW_OK ? sw_json_at(sw_json_find(r->object, "items"), 0) : NULL;
+    const struct sw_kube_obj *o = find_pod(c, &c->waits_for);
+
+    c->asked = NULL;
+    /* An API that does not answer must not keep others than the mesh's pods from starting. */
+    c->outside =
+        !ns || !o || sw_enrol_why_not(o->json, ns, conf->excluded.p, conf->excluded.n) != NULL;
+    if (!c->outside)
+        c->waits_for = "the agent has not seen the labels of the pod's namespace yet";
+    agent_calls_step(c->agent);
+}
+
+/*
+ * The watch of namespaces may be behind that of pods: a pod that the mesh is to have would start
+ * without it. By a list, for which the right is there anyway.
+ */
+static void ask_for_namespace(struct call *c, struct sw_slice ns)
+{
+    struct agent *g = c->agent;
+    const char *selector = sw_arena_printf(&c->arena, "metadata.name=%.*s", SW_SLICE_ARG(ns));
+
+    if (c->asked || sw_loop_now(g->loop) < c->ask_ns)
+        return;
+    c->ask_ns = sw_loop_now(g->loop) + ASK_AGAIN_S * SW_NS_PER_S;
+    c->asked = sw_kube_do(g->client,
+                          &(struct sw_kube_req){.verb = SW_KUBE_LIST,
+                                                .gvr = &namespaces_gvr,
+                                                .field_selector = selector,
+                                                .timeout_ns = ASK_S * SW_NS_PER_S},
+                          on_namespace_now, c);
+}
+
 static void look(struct call *c)
 {
     struct agent *g = c->agent;
@@ -114,10 +157,13 @@ static void look(struct call *c)
     }
     why = sw_enrol_why_not(o->json, agent_namespace_of(g, o), g->config->excluded.p,
                            g->config->excluded.n);
-    if (why)
+    if (!why)
+        attach(c, o);
+    else if (c->outside ||
+             !sw_enrol_up_to_namespace(o->json, g->config->excluded.p, g->config->excluded.n))
         answer(c, 200, "passed", why);
     else
-        attach(c, o);
+        ask_for_namespace(c, o->ns);
 }
 
 static void call_step(struct call *c)

@@ -19,8 +19,8 @@ static const char *by_labels(const struct sw_json *pod, const struct sw_json *ns
     return sw_slice_eq_str(own, "none") ? "the pod has " MODE_LABEL "=none" : NULL;
 }
 
-const char *sw_enrol_why_not(const struct sw_json *pod, const struct sw_json *ns,
-                             const char *const *excluded, size_t n_excluded)
+/* What no label of the namespace changes. */
+static const char *never(const struct sw_json *pod, const char *const *excluded, size_t n_excluded)
 {
     struct sw_slice name = sw_json_str(sw_json_walk(pod, "metadata", "namespace", NULL));
 
@@ -34,7 +34,24 @@ const char *sw_enrol_why_not(const struct sw_json *pod, const struct sw_json *ns
         if (sw_slice_eq_str(name, excluded[i]))
             return "the namespace is excluded";
     }
-    return by_labels(pod, ns);
+    return NULL;
+}
+
+const char *sw_enrol_why_not(const struct sw_json *pod, const struct sw_json *ns,
+                             const char *const *excluded, size_t n_excluded)
+{
+    const char *why = never(pod, excluded, n_excluded);
+
+    return why ? why : by_labels(pod, ns);
+}
+
+bool sw_enrol_up_to_namespace(const struct sw_json *pod, const char *const *excluded,
+                              size_t n_excluded)
+{
+    struct sw_slice own = meta(pod, "labels", MODE_LABEL);
+
+    return !never(pod, excluded, n_excluded) && !sw_slice_eq_str(own, "ambient") &&
+           !sw_slice_eq_str(own, "none");
 }
 
 bool sw_enrol_terminal(const struct sw_json *pod)

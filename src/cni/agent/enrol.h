@@ -22,6 +22,9 @@ enum { SW_ENROL_IPS_MAX = 16, SW_ENROL_PORTS_MAX = 64 };
  */
 const char *sw_enrol_why_not(const struct sw_json *pod, const struct sw_json *ns,
                              const char *const *excluded, size_t n_excluded);
+/* True when nothing but the label of its namespace decides. */
+bool sw_enrol_up_to_namespace(const struct sw_json *pod, const char *const *excluded,
+                              size_t n_excluded);
 /* Phase Failed or Succeeded: nothing runs in it any more. */
 bool sw_enrol_terminal(const struct sw_json *pod);
 /* The annotation's value; empty: none. */
