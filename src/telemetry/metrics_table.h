@@ -40,7 +40,7 @@
     X(LINK_DECISIONS, COUNTER, "spanwire_link_decisions", "side,result,reason", \
       "Decisions about links: egress, token, ingress, review; allowed, denied or failed, and why") \
     X(LINK_TOKENS, COUNTER, "spanwire_link_tokens", "result", \
-      "Tokens for links: minted, used, expired, replayed, stolen, invalid, full (too many to remember)") \
+      "Tokens for links: minted, used, expired, replayed, older (than the process), stolen, invalid, full (too many to remember)") \
     X(LINK_HEARTBEATS, COUNTER, "spanwire_link_heartbeats", "peer,result", \
       "Heartbeats to peers, by result (ok, failed)") \
     X(LINK_PEER_REACHABLE, GAUGE, "spanwire_link_peer_reachable", "peer", \

@@ -183,6 +183,22 @@ def test_tokens_are_for_one_peer_and_one_use(site):
     assert mine.split()[1] not in site.control.log()
 
 
+def test_a_token_is_used_once_over_a_restart(site):
+    """The process that comes cannot know whether it was: what is older than itself opens nothing."""
+    site.policy("all")
+    ready(site)
+    with site.plane() as p:
+        mine = token(p, site)
+        assert p.http("POST", "/authz/ingress", {"authorization": mine, **peer_headers(site)}).status == 200
+    site.control.restart()
+    site.port = int(re.findall(r"links on 127\.0\.0\.1:(\d+)", site.control.log())[-1])
+    ready(site)
+    with site.plane() as p:
+        again = p.http("POST", "/authz/ingress", {"authorization": mine, **peer_headers(site)})
+        assert again.status == 403, again
+        assert p.http("POST", "/authz/ingress", {"authorization": token(p, site), **peer_headers(site)}).status == 200
+
+
 def test_a_peer_is_who_its_certificate_says(site):
     site.policy("all", src={"matchLabels": {"peer.clusterlink.net/name": "there"}})
     with site.plane() as p:

@@ -100,6 +100,8 @@ struct sw_link_auth *sw_link_auth_new(struct sw_loop *l, const struct sw_link_au
 
     a->loop = l;
     a->o = *o;
+    a->born_ns = sw_loop_now(l);
+    a->born_ms = sw_wall_ns() / SW_NS_PER_MS;
     a->self.name = sw_slice("", 0);
     sw_list_init(&a->egress);
     sw_rand_bytes(&a->boot, sizeof(a->boot));

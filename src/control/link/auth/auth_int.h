@@ -35,6 +35,8 @@ struct sw_link_auth {
     struct sw_list egress;
     size_t n_egress;
     struct sw_timer epoch_timer;
+    uint64_t born_ns; /* on the loop's clock; the same on the wall's: */
+    uint64_t born_ms;
     uint64_t boot;       /* a restart is a new epoch: grants may have changed unseen */
     uint64_t pod_change; /* pods that were used for decisions and changed */
     uint64_t epoch;

@@ -8,6 +8,7 @@
 #include "base/hex.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "control/link/auth/auth_int.h"
 
 enum { BODY_DEPTH = 4, BODY_NODES = 4096 };
@@ -128,6 +129,7 @@ static void mint(struct sw_link_auth *a, const struct wanted *w, struct sw_arena
                               .export_ns = w->ns,
                               .peer = who->name,
                               .thumb = thumbprint(arena, who->thumb),
+                              .at_ms = sw_wall_ns() / SW_NS_PER_MS,
                               .src = w->src};
     struct sw_err err = {0};
 
@@ -222,6 +224,13 @@ static bool is_owner(struct sw_arena *arena, const struct sw_link_token *t,
     return !t->thumb.n || sw_slice_eq(t->thumb, thumbprint(arena, who->thumb));
 }
 
+/* The process before this one may have seen it used. Later than its life it does not matter. */
+static bool is_older(const struct sw_link_auth *a, const struct sw_link_token *t)
+{
+    return sw_loop_now(a->loop) - a->born_ns <= SW_LINK_TOKEN_LIFE_S * SW_NS_PER_S &&
+           t->at_ms < a->born_ms;
+}
+
 static bool check_token(struct sw_link_auth *a, struct sw_arena *arena, struct sw_slice text,
                         const struct sw_link_caller *who, struct sw_link_token *t,
                         struct sw_link_answer *answer)
@@ -240,6 +249,9 @@ static bool check_token(struct sw_link_auth *a, struct sw_arena *arena, struct s
     } else if (!is_owner(arena, t, who)) {
         result = "stolen";
         auth_refuse(answer, 403, result, "token was issued to another certificate");
+    } else if (is_older(a, t)) {
+        result = "older";
+        auth_refuse(answer, 403, result, "token is older than this control plane");
     } else {
         rc = sw_link_once_use(a->once, t->jti, t->exp_s, auth_now_s(a));
         if (rc == SW_OK) {

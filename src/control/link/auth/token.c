@@ -43,6 +43,7 @@ static struct sw_slice token_claims(struct sw_arena *a, const struct sw_link_tok
     struct sw_json *o = sw_json_new_object(a);
     struct sw_json *src = sw_link_attrs_json(a, &t->src);
 
+    sw_json_put(a, o, "at_ms", sw_json_new_u64(a, t->at_ms));
     if (t->thumb.n) {
         struct sw_json *cnf = sw_json_new_object(a);
 
@@ -138,6 +139,7 @@ int sw_link_token_open(const struct sw_link_key *k, struct sw_arena *a, struct s
         rc = read_jti(jti, t.jti, err);
     if (rc != SW_OK)
         return rc;
+    (void)!sw_json_u64(sw_json_find(v, "at_ms"), &t.at_ms); /* absent: as old as can be */
     t.peer = sw_json_str(sw_json_find(v, "peer"));
     t.thumb = sw_json_str(sw_json_walk(v, "cnf", "x5t#S256", NULL));
     if (sw_link_attrs_read(a, "", sw_json_find(v, "src"), &t.src, err) != SW_OK)

@@ -38,6 +38,7 @@ struct sw_link_token {
     struct sw_slice peer;  /* whose certificate asked; empty: not known */
     struct sw_slice thumb; /* base64url of the SHA-256 of that certificate; empty: not known */
     struct sw_attrs src;
+    uint64_t at_ms;           /* when it was minted, by the clock on the wall */
     uint64_t exp_s;           /* set by _mint */
     uint8_t jti[SW_LINK_JTI]; /* set by _mint */
 };
