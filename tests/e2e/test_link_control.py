@@ -336,6 +336,37 @@ def test_labels_of_a_peer_outlive_its_silence_and_a_restart(site, gateway):
     check()
 
 
+def test_objects_that_are_not_valid_get_no_connection(site, gateway):
+    """An Export that leads elsewhere, an Import with an unknown scheme: both refuse, and everything else goes on."""
+    site.peer("there", gateway("there").port)
+    site.put("exports", "Export", "evil", {"host": "10.9.9.9", "port": 80})
+    site.imports("web", ("there", "web"))
+    site.imports("odd", ("there", "web"), scheme="nonsense")
+    site.policy("all")
+    ready(site)
+    with site.plane() as p:
+        until(lambda: p.http("POST", "/authz/egress", OWN).status == 200, what="the good Import")
+        a = p.http("POST", "/authz", peer_headers(site), body("evil"))
+        assert (a.status, a.body) == (404, b"Exported service 'default/evil' not found.")
+        a = p.http("POST", "/authz/egress", {**OWN, "x-import": "default/odd"})
+        assert a.status == 503 and "nonsense" in a.head["x-reason"], a
+        site.put("exports", "Export", "evil", {"host": "10.1.1.1", "port": 80})
+        until(lambda: p.http("POST", "/authz", peer_headers(site), body("evil")).status == 200, what="the mended Export")
+        assert p.http("POST", "/authz/egress", OWN).status == 200
+
+
+def test_a_peer_that_is_deleted_is_left_alone(site, gateway):
+    there, near = gateway("there"), gateway("near")
+    site.peer("there", there.port)
+    site.peer("near", near.port)
+    until(lambda: metric(site, "spanwire_link_peer_reachable") == 2, what="heartbeats")
+    site.drop("peers", "there", SYSTEM)
+    until(lambda: metric(site, "spanwire_link_peer_reachable") == 1, what="one peer less")
+    seen, beats = there.beats, near.beats
+    until(lambda: near.beats >= beats + 3, what="heartbeats of the other peer")
+    assert there.beats == seen
+
+
 def test_open_connections_are_reviewed(site, gateway):
     there = gateway("there")
     site.peer("there", there.port)
