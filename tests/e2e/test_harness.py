@@ -23,6 +23,18 @@ def test_pods_reach_each_other_and_the_outside(mesh):
             s.stop()
 
 
+def test_a_pod_that_goes_takes_no_address_of_its_node_along(mesh):
+    """The bridge of a node does not take the address of a port, which it would lose with it: see new_bridge."""
+    node = mesh.topo.nodes["node1"]
+    node.ip("link add low address 02:00:00:00:00:00 type veth peer name far", "link set far up",
+            "link set low master pods up")
+    mesh.echo(mesh.u2, 9000)
+    mesh.u1.ip("neigh flush dev eth0")
+    mesh.roundtrip(mesh.u1, mesh.u2, 9000)  # asks for its gateway
+    node.ip("link del low")
+    mesh.roundtrip(mesh.u1, mesh.u2, 9000)
+
+
 def test_what_is_left_running_is_ended():
     with subprocess.Popen(["sleep", "600"]) as p:
         assert left.children()[p.pid] == "sleep 600"
