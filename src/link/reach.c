@@ -149,11 +149,19 @@ void link_reach_other(struct sw_pool_wait *wait, struct sw_session_parts *parts)
         failed(r, &err);
         return;
     }
-    far_of(r->w, r->peer->name)->h1 = true;
+    if (r->peer->wire == LINK_WIRE_AUTO) /* otherwise it was not asked */
+        far_of(r->w, r->peer->name)->h1 = true;
     if (parts)
         r->cb(r, NULL, parts, NULL);
     else
         ask_pool(r, true);
+}
+
+static bool wants_own(const struct link_reach *r)
+{
+    if (r->peer->wire == LINK_WIRE_AUTO)
+        return far_of(r->w, r->peer->name)->h1;
+    return r->peer->wire == LINK_WIRE_CLUSTERLINK;
 }
 
 /* The addresses of one gateway. */
@@ -165,7 +173,7 @@ static void try_address(struct link_reach *r)
             r->skipped = true;
             continue;
         }
-        ask_pool(r, r->peer->wire == LINK_WIRE_CLUSTERLINK || far_of(r->w, r->peer->name)->h1);
+        ask_pool(r, wants_own(r));
         return;
     }
     next_gateway(r);
