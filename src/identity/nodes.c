@@ -63,6 +63,7 @@ int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *w
     const struct sw_pod_source *pods = &n->o.pods;
     struct sw_pod_place pod;
     struct sw_spiffe s;
+    int missing;
 
     if (!sw_nodes_trusted(n, who->ns, who->account))
         return sw_err_set(err, SW_EDENIED, "it is not an account of node proxies");
@@ -72,12 +73,14 @@ int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *w
         return sw_err_set(err, SW_EDENIED, "the trust domain is not the mesh's");
     if (who->pod.n == 0)
         return sw_err_set(err, SW_EDENIED, "its token is not bound to a pod");
+    /* A pod that is not found may only not be read yet. */
+    missing = pods->complete(pods->arg) ? SW_EDENIED : SW_EAGAIN;
     if (!pods->pod(pods->arg, who->ns, who->pod, who->pod_uid, &pod) ||
         !sw_slice_eq(pod.account, who->account))
-        return sw_err_set(err, SW_EDENIED, "its pod '%.*s' is not known, or another one by now",
+        return sw_err_set(err, missing, "its pod '%.*s' is not known, or another one by now",
                           SW_SLICE_ARG(who->pod));
     if (pod.node.n == 0 || !pods->runs(pods->arg, pod.node, s.ns, s.sa))
-        return sw_err_set(err, SW_EDENIED, "no pod with that identity runs on its node '%.*s'",
+        return sw_err_set(err, missing, "no pod with that identity runs on its node '%.*s'",
                           SW_SLICE_ARG(pod.node));
     return SW_OK;
 }

@@ -25,6 +25,8 @@ struct sw_pod_source {
     /* True when a pod of that service account, not failed, is on the node. */
     bool (*runs)(const void *arg, struct sw_slice node, struct sw_slice ns,
                  struct sw_slice account);
+    /* False until all pods were read once: one that is not found may be there. */
+    bool (*complete)(const void *arg);
     const void *arg;
 };
 
@@ -43,7 +45,10 @@ void sw_nodes_free(struct sw_nodes *n);
 bool sw_nodes_trusted(const struct sw_nodes *n, struct sw_slice ns, struct sw_slice account);
 /* True when it is the mesh's own trust domain, or one of its aliases. */
 bool sw_nodes_own_domain(const struct sw_nodes *n, struct sw_slice trust_domain);
-/* May the caller have a certificate for this identity? SW_OK, or SW_EDENIED with the reason. */
+/*
+ * May the caller have a certificate for this identity? SW_OK, SW_EDENIED with the reason, or
+ * SW_EAGAIN: that cannot be said before all pods were read.
+ */
 SW_NODISCARD int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *who,
                                           struct sw_slice id, struct sw_err *err);
 /*

@@ -21,6 +21,7 @@ struct entry {
 struct sw_pods {
     struct sw_map pods;   /* key -> struct entry */
     struct sw_map places; /* key -> struct place */
+    bool complete;
 };
 
 struct sw_pods *sw_pods_new(void)
@@ -160,7 +161,19 @@ static bool runs(const void *arg, struct sw_slice node, struct sw_slice ns, stru
     return sw_map_get(&p->places, key) != NULL;
 }
 
+void sw_pods_complete(struct sw_pods *p)
+{
+    p->complete = true;
+}
+
+static bool complete(const void *arg)
+{
+    const struct sw_pods *p = arg;
+
+    return p->complete;
+}
+
 struct sw_pod_source sw_pods_source(const struct sw_pods *p)
 {
-    return (struct sw_pod_source){.pod = find, .runs = runs, .arg = p};
+    return (struct sw_pod_source){.pod = find, .runs = runs, .complete = complete, .arg = p};
 }

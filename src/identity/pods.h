@@ -24,5 +24,7 @@ void sw_pods_free(struct sw_pods *p);
 /* Adds or replaces by namespace and name; texts are copied. */
 void sw_pods_set(struct sw_pods *p, const struct sw_pod_info *pod);
 void sw_pods_del(struct sw_pods *p, struct sw_slice ns, struct sw_slice name);
+/* All pods there are were read once: those that are not here are not there. */
+void sw_pods_complete(struct sw_pods *p);
 /* For who asks where pods are. */
 struct sw_pod_source sw_pods_source(const struct sw_pods *p);

@@ -271,11 +271,11 @@ static void process(struct call *c)
                        sw_buf_slice(&c->request), &limits, &err);
     if (!req)
         refuse(c, &a, SW_GRPC_INVALID_ARGUMENT, "malformed request", err.msg);
-    else if (authorise(c, &a, impersonated(req), &err) != SW_OK)
+    else if ((rc = authorise(c, &a, impersonated(req), &err)) == SW_OK)
+        sign(c, &a, req);
+    else if (rc != SW_EAGAIN)
         refuse(c, &a, SW_GRPC_UNAUTHENTICATED, "request impersonation authentication failure",
                err.msg);
-    else
-        sign(c, &a, req);
 }
 
 void sw_ca_service_recheck(struct sw_ca_service *s)
@@ -314,7 +314,7 @@ static void on_timer(struct sw_timer *t)
 
     if (!c->answered)
         refuse(c, &(struct asking){0}, SW_GRPC_UNAVAILABLE, "tokens cannot be reviewed now",
-               "nobody said in time whose token it is");
+               "the API did not say in time whose token it is, or which pods there are");
 }
 
 static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct sw_slice message,

@@ -181,8 +181,17 @@ static void on_pod_gone(void *arg, struct sw_kube_obj *o)
     sw_pods_del(m->pods, o->ns, o->name);
 }
 
+/* Requests that came before wait for it. */
+static void on_pods_synced(void *arg)
+{
+    struct sw_control_mesh_xds *m = arg;
+
+    sw_pods_complete(m->pods);
+    sw_ca_service_recheck(m->ca);
+}
+
 static const struct sw_informer_cbs pod_cbs = {
-    .add = on_pod, .update = on_pod_changed, .del = on_pod_gone};
+    .add = on_pod, .update = on_pod_changed, .del = on_pod_gone, .synced = on_pods_synced};
 
 /* ---- the certificate ---- */
 

@@ -67,6 +67,7 @@ static void a_node_has_the_identities_of_its_pods(void **state)
     put(pods, "mesh", "m1", "node", "n1");
     put(pods, "shop", "w", "web", "n1");
     put(pods, "shop", "d", "db", "n2");
+    sw_pods_complete(pods);
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         const struct sw_caller who = {.ns = sw_slice_str(cases[i].ns),
                                       .account = sw_slice_str(cases[i].account),
@@ -79,6 +80,38 @@ static void a_node_has_the_identities_of_its_pods(void **state)
         if (cases[i].why)
             assert_non_null(strstr(err.msg, cases[i].why));
     }
+    sw_nodes_free(n);
+    sw_pods_free(pods);
+}
+
+/* Right after a start: a refusal would keep the node from trying again for a second. */
+static void nobody_is_refused_before_all_pods_were_read(void **state)
+{
+    const struct sw_caller who = {.ns = SW_SLICE_LIT("istio-system"),
+                                  .account = SW_SLICE_LIT("ztunnel"),
+                                  .pod = SW_SLICE_LIT("z1"),
+                                  .pod_uid = SW_SLICE_LIT("u1")};
+    const struct sw_slice web = SW_SLICE_LIT("spiffe://td/ns/shop/sa/web");
+    struct sw_pods *pods = sw_pods_new();
+    struct sw_nodes *n = sw_nodes_new(&(struct sw_nodes_opts){.accounts = accounts,
+                                                              .trust_domain = SW_SLICE_LIT("td"),
+                                                              .pods = sw_pods_source(pods)},
+                                      NULL);
+    struct sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EAGAIN);
+    put(pods, "istio-system", "z1", "ztunnel", "n1");
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EAGAIN);
+    /* What does not depend on pods is refused all the same. */
+    assert_int_equal(
+        sw_nodes_may_impersonate(n, &who, SW_SLICE_LIT("spiffe://x/ns/shop/sa/web"), &err),
+        SW_EDENIED);
+    put(pods, "shop", "w", "web", "n1");
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_OK);
+    sw_pods_del(pods, SW_SLICE_LIT("shop"), SW_SLICE_LIT("w"));
+    sw_pods_complete(pods);
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EDENIED);
     sw_nodes_free(n);
     sw_pods_free(pods);
 }
@@ -138,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_has_the_identities_of_its_pods),
+        cmocka_unit_test(nobody_is_refused_before_all_pods_were_read),
         cmocka_unit_test(a_node_says_who_it_is),
         cmocka_unit_test(accounts_are_checked),
     };
