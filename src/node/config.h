@@ -63,6 +63,7 @@ struct sw_node_config {
     const char *xds_root_ca;
     const char *alt_xds_hostname;
     bool xds_on_demand;
+    uint32_t xds_on_demand_max;
     const char *state_dir;
     const char *local_ca;
     const char *ca_address; /* derived when absent; NULL: none, or --local-ca */

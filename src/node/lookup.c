@@ -227,6 +227,11 @@ static void forget(struct sw_map *keys)
     sw_map_done(keys);
 }
 
+void sw_lookup_forget(struct sw_lookup_book *ls)
+{
+    forget(&ls->answered);
+}
+
 void sw_lookup_book_done(struct sw_lookup_book *ls)
 {
     forget(&ls->answered);

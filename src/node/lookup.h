@@ -72,5 +72,7 @@ void sw_lookup_start(struct sw_lookup_book *ls, struct sw_lookup *l, char *key,
 void sw_lookup_cancel(struct sw_lookup *l);
 /* The answer to a key, on the worker's thread. */
 void sw_lookup_found(struct sw_lookup_book *ls, struct sw_slice key, enum sw_lookup_end end);
+/* What was answered is asked for again, which costs a message where the answer still holds. */
+void sw_lookup_forget(struct sw_lookup_book *ls);
 /* Frees what is remembered of answers. */
 void sw_lookup_book_done(struct sw_lookup_book *ls);

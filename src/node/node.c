@@ -410,6 +410,14 @@ static void on_mesh_found(void *arg, struct sw_slice key, bool limit)
         sw_worker_send_found(&n->workers[w], key, limit ? SW_LOOKUP_LIMIT : SW_LOOKUP_ANSWERED);
 }
 
+static void on_mesh_forgotten(void *arg)
+{
+    struct sw_node *n = arg;
+
+    for (size_t w = 0; w < n->n_workers; w++)
+        sw_worker_send_forget(&n->workers[w]);
+}
+
 /* A worker's question on its way to the main thread. */
 struct question {
     struct sw_msg msg;
@@ -447,6 +455,7 @@ static int start_mesh(struct sw_node *n, struct sw_err *err)
                              .on_state = on_mesh_state,
                              .on_ready = on_mesh_ready,
                              .on_found = on_mesh_found,
+                             .on_forgotten = on_mesh_forgotten,
                              .arg = n};
 
     sw_ready_add(n->ready, "xds");

@@ -47,6 +47,10 @@ static const struct sw_opt table[] = {
     {"xds-on-demand", "XDS_ON_DEMAND", SW_OPT_BOOL, AT(xds_on_demand), .def = "false",
      .help = "Ask the control plane for a workload or service when a connection needs it, instead "
              "of for all of them."},
+    {"xds-on-demand-max", "SPANWIRE_XDS_ON_DEMAND_MAX", SW_OPT_U32, AT(xds_on_demand_max),
+     .def = "100000", .min = 1, .max = 4000000,
+     .help = "Names that are subscribed to on demand at most. Those that the control plane does "
+             "not know make room for others."},
     {"state-dir", "SPANWIRE_STATE_DIR", SW_OPT_STR, AT(state_dir), .arg = "DIR",
      .help = "Directory in which what the control plane sent is stored from time to time: a node "
              "that starts while the control plane is unreachable serves what it knew."},

@@ -226,6 +226,17 @@ void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_look
     sw_crew_order(&w->thread, take_found, f);
 }
 
+static void take_forget(struct sw_crew_thread *t, void *arg)
+{
+    (void)arg;
+    sw_lookup_forget(&worker_of(t)->lookups);
+}
+
+void sw_worker_send_forget(struct sw_worker *w)
+{
+    sw_crew_order(&w->thread, take_forget, NULL);
+}
+
 static void worker_drain(struct sw_crew_thread *t)
 {
     struct sw_worker *w = worker_of(t);

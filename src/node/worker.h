@@ -262,6 +262,8 @@ void sw_worker_send_cred(struct sw_worker *w, struct sw_pod *p, struct sw_tls_cr
                          const char *error);
 /* A lookup has its answer; key is copied. */
 void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_lookup_end end);
+/* Lookups that were answered are made again when they are needed. */
+void sw_worker_send_forget(struct sw_worker *w);
 
 /* ---- inside the worker: pods/worker_pods.c ---- */
 /* A connection of a listener: serves or parks it, or turns it away. */

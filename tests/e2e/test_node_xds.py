@@ -299,6 +299,32 @@ def test_on_demand_lookups_wait_for_their_answer(mesh, control):
     assert mesh.node1.metrics().sum("spanwire_mesh_lookups_total", result="answered") >= 1
 
 
+@pytest.fixture
+def outside(mesh):
+    """Addresses outside of the mesh, where nothing listens."""
+    mesh.topo.fabric.ip("route add local 172.172.9.0/24 dev lo")
+    yield [f"172.172.9.{i}" for i in range(1, 21)]
+    mesh.topo.fabric.ip("route del local 172.172.9.0/24 dev lo")
+
+
+def test_addresses_that_nothing_has_make_room(mesh, control, outside):
+    """A pod that tries many addresses outside of the mesh keeps no other from reaching something new."""
+    mesh.world.service("echo", ["10.96.0.1"], {80: PORT}, ["s2"])
+    control.push()
+    control.always = {w["uid"] for w in mesh.world.workloads.values()}
+    start(mesh, control, "--xds-on-demand", "true", "--xds-on-demand-max", "8", "--dns", "false")
+    mesh.app = mesh.echo(mesh.s2)
+    for ip in outside:
+        assert mesh.refused(mesh.s1, ip, 80)
+    mesh.roundtrip(mesh.c1, "10.96.0.1", 80)
+    left = [n for r in control.requests(ADDRESS) for n in r.unsubscribe]
+    assert f"/{outside[0]}" in left
+    assert mesh.refused(mesh.s1, outside[0], 80)  # by itself: the limit refuses nobody
+    asked = [n for r in control.requests(ADDRESS) for n in r.subscribe]
+    assert asked.count(f"/{outside[0]}") == 2
+    assert mesh.node1.metrics().sum("spanwire_mesh_lookups_total", result="limit") == 0
+
+
 def test_an_unanswered_lookup_is_refused_in_time(mesh, control):
     control.always = {w["uid"] for w in mesh.world.workloads.values()}
     start(mesh, control, "--xds-on-demand", "true", "--dns", "false")

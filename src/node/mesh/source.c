@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/trim.h"
+#include "base/vec.h"
 #include "node/cert/channel.h"
 #include "node/mesh/identify.h"
 #include "node/mesh/mesh.h"
@@ -22,7 +23,6 @@ enum {
     RESPONSE_MAX = 200 << 20,
     REQUEST_MAX = 256 << 20, /* a million names with their versions */
     RESOURCES_MAX = 4000000,
-    LOOKUPS_MAX = 100000, /* names subscribed to on demand */
     BACKOFF_LEAST_MS = 10,
     BACKOFF_MOST_S = 15,
     PATIENCE_S = 3,         /* for a first answer before what is stored serves */
@@ -52,6 +52,7 @@ struct sw_mesh {
 
 struct lookup {
     bool answered;
+    bool absent; /* by the answer that there is no such thing */
     size_t n;
     char key[];
 };
@@ -115,13 +116,14 @@ static void taken(struct sw_mesh *m, const struct sw_xds_update *u)
 
 /* ---- lookups ---- */
 
-static void answered(struct sw_mesh *m, struct sw_slice key)
+static void answered(struct sw_mesh *m, struct sw_slice key, bool absent)
 {
     struct lookup *l = sw_map_get(&m->lookups, key);
 
     if (!l)
         return;
     l->answered = true;
+    l->absent = absent;
     m->o.on_found(m->o.arg, key, false);
 }
 
@@ -129,12 +131,40 @@ static void answered(struct sw_mesh *m, struct sw_slice key)
 static void answer_lookups(struct sw_mesh *m, const struct sw_xds_update *u)
 {
     for (size_t i = 0; m->lookups.n && i < u->n_added; i++) {
-        answered(m, u->added[i].name);
+        answered(m, u->added[i].name, false);
         for (size_t k = 0; k < u->added[i].n_aliases; k++)
-            answered(m, u->added[i].aliases[k]);
+            answered(m, u->added[i].aliases[k], false);
     }
     for (size_t i = 0; m->lookups.n && i < u->n_removed; i++)
-        answered(m, u->removed[i]);
+        answered(m, u->removed[i], true);
+}
+
+/*
+ * Every address outside of the mesh that some pod once connected to is subscribed to: without this
+ * a pod that tries enough of them would leave no room for the destinations of the others.
+ */
+static void forget_absent(struct sw_mesh *m)
+{
+    SW_VEC(struct lookup *) gone = {0};
+
+    SW_MAP_FOREACH (it, &m->lookups) {
+        struct lookup *l = it->value;
+
+        if (l->absent)
+            sw_vec_push(&gone, l);
+    }
+    SW_VEC_FOREACH (struct lookup *, it, &gone) {
+        struct sw_slice key = sw_slice((*it)->key, (*it)->n);
+
+        sw_xds_client_unsubscribe(m->client, SW_TYPE_ADDRESS, key);
+        (void)sw_map_del(&m->lookups, key);
+        sw_free(*it);
+    }
+    if (gone.n) {
+        sw_log_info("xds", "%zu names that the control plane does not know are forgotten", gone.n);
+        m->o.on_forgotten(m->o.arg);
+    }
+    sw_vec_done(&gone);
 }
 
 void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
@@ -146,7 +176,9 @@ void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
             m->o.on_found(m->o.arg, key, false);
         return;
     }
-    if (m->lookups.n >= LOOKUPS_MAX ||
+    if (m->lookups.n >= m->o.config->xds_on_demand_max)
+        forget_absent(m);
+    if (m->lookups.n >= m->o.config->xds_on_demand_max ||
         sw_xds_client_subscribe(m->client, SW_TYPE_ADDRESS, key) != SW_OK) {
         sw_log_warn("xds", "cannot look up '%.*s': %zu names are subscribed to already",
                     SW_SLICE_ARG(sw_slice_head(key, 128)), m->lookups.n);

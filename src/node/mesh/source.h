@@ -28,6 +28,8 @@ struct sw_mesh_opts {
     void (*on_ready)(void *arg);
     /* A lookup ended: its answer is in the state, or (limit) too much is subscribed to. */
     void (*on_found)(void *arg, struct sw_slice key, bool limit);
+    /* Answers "there is no such thing" do not hold any more: who needs one asks again. */
+    void (*on_forgotten)(void *arg);
     void *arg;
 };
 
@@ -41,6 +43,7 @@ void sw_mesh_free(struct sw_mesh *m);
 const struct sw_state *sw_mesh_state(const struct sw_mesh *m);
 /*
  * On demand: asks for "network/ip", "namespace/hostname" or a uid. on_found comes, from the loop,
- * or from inside when it was asked before or cannot be. Nothing is ever unsubscribed from.
+ * or from inside when it was asked before or cannot be. Names that nothing has are
+ * unsubscribed from when there is no room for another.
  */
 void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key);
