@@ -501,7 +501,9 @@ def test_floods_are_refused(site, gateway):
     with contextlib.ExitStack() as stack:
         planes = [stack.enter_context(contextlib.closing(Plane(site.port, site.site))) for _ in range(2)]
         for p in planes:
-            p.burst(1200, "POST", "/authz/egress", OWN.items())
+            p.prepare(1200, "POST", "/authz/egress", OWN.items())
+        for p in planes:  # within the three seconds that the first of them wait
+            p.flush()
         with site.plane() as p:
             assert p.http("POST", "/authz/egress", {**OWN, "x-import": "default/other"}).status == 200
         said = [a for p in planes for a in p.answers(1200)]

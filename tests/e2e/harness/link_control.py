@@ -184,13 +184,16 @@ class Plane:
             self.flush()
         return Answer({**head, **trailers}, body)
 
-    def burst(self, n, method, path, headers=()):
-        """Begins n requests without a body, all in one write."""
+    def prepare(self, n, method, path, headers=()):
+        """n requests without a body, which flush() sends in one write."""
         head = [(":method", method), (":path", path), (":scheme", "https"), (":authority", "cl-controlplane")]
         while self.c.remote_settings.max_concurrent_streams > 1 << 20:
             self.c.receive_data(self.s.recv(65536))  # its SETTINGS
         for _ in range(n):
             self.c.send_headers(self.c.get_next_available_stream_id(), head + list(headers), end_stream=True)
+
+    def burst(self, n, method, path, headers=()):
+        self.prepare(n, method, path, headers)
         self.flush()
 
     def answers(self, n):
