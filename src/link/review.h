@@ -11,7 +11,7 @@
 typedef void (*link_review_line)(void *arg, size_t line, struct sw_slice reason);
 
 /*
- * Reads an answer of n lines, "ok" or "denied REASON". SW_EPROTO, before anything was told: another
+ * Reads an answer of n lines, "ok" or "denied REASON". SW_EPROTO, before any callback: another
  * number of lines, or another line.
  */
 SW_NODISCARD int link_review_parse(struct sw_slice body, size_t n, link_review_line fn, void *arg);

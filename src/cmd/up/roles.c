@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The roles that `spanwire up` runs, and what each is told on its command line. */
+/* The roles that `spanwire up` runs, with their command lines. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>

@@ -258,7 +258,7 @@ void up_second_add_roles(struct up *u)
     up_give(r, "--upstream-allow", app);
 }
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void print_second(struct up *u, bool answered)
 {

@@ -80,7 +80,7 @@ const struct sw_opts_cmd sw_up_options = {
     .config_file = true,
 };
 
-/* ---- what is said ---- */
+/* ---- output ---- */
 
 static void print_up(const struct up *u)
 {

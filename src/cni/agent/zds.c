@@ -168,7 +168,7 @@ void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid)
         struct sw_zds_conn *c = SW_CONTAINER_OF(it, struct sw_zds_conn, link);
 
         if (c->greeted && sw_zds_conn_send(c, &del, -1, &err) != SW_OK)
-            conn_fail(c, err.msg); /* the next one is told what there is */
+            conn_fail(c, err.msg); /* the next one gets what there is */
     }
 }
 

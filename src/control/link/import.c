@@ -166,7 +166,7 @@ static void judge(struct lk *l, const struct sw_link_lease *i)
     if (why)
         want[1] = (struct cond){want[1].type, false, "Error", why};
     note(l, i, scheme && state != LK_CONFLICT ? "UnknownScheme" : "ServiceConflict", why);
-    /* Until the Service is seen, what was said of it before stands. */
+    /* Until the Service is seen, what was published of it stands. */
     lk_status(l, SW_LK_IMPORT, i->import, want, state == LK_UNDER_WAY && !why ? 1 : 2);
     sw_link_facts_add_import(l->facts, i->import->json,
                              sw_slice_str(i->why   ? i->why

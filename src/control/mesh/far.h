@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of workloads on other networks. */
+/* What is published of workloads on other networks. */
 #pragma once
 
 #include "control/mesh/model.h"

@@ -6,7 +6,7 @@
  * services that both sides call GLOBAL are one. Incremental, and a function of the objects alone,
  * as the indexes are.
  *
- * Changes may repeat what was said, and remove what never was: the cache that takes them knows.
+ * Changes may repeat what was published, and remove what never was: the cache takes both.
  */
 #pragma once
 

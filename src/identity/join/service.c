@@ -165,7 +165,7 @@ static void redeem(struct join_call *c, struct sw_slice host, struct sw_slice ke
                          on_redeemed, c);
 }
 
-/* A code that is unknown and one with another secret are told apart in the log only. */
+/* A code that is unknown and one with another secret differ in the log only. */
 static void refuse_unknown(struct join_call *c, const char *why)
 {
     join_refuse(c, SW_GRPC_PERMISSION_DENIED,
