@@ -446,10 +446,12 @@ def test_a_foreign_site_imports_from_us(stage, form, version):
         foreign = Importer(stage.fabric, "sitex", pair.link_b.port, "siteb", version, alpn)
         status, fields, _ = foreign.request("GET", "/healthz")
         assert status == 200 and fields["clusterlinkpeerlabels"] == "eyJ6b25lIjogImIifQ=="
+        before = len(pair.b.asked)
         status, fields, body = foreign.token("default", "web", **{"peer.clusterlink.net/name": "sitex"})
         assert status == 200 and body == ""
         assert fields["authorization"] == "Bearer " + fields["x-access-token"]
-        assert pair.b.asked[-1][:2] == ("token", "sitex")
+        # The connections that Pair waited for may still be judged.
+        assert ("token", "sitex") in [a[:2] for a in pair.b.asked[before:]]
         if form == "clusterlink":
             pems = [urllib.parse.unquote(c) for c in pair.b.certificates if c]
             assert any("sitex" in x509.load_pem_x509_certificate(p.encode()).subject.rfc4514_string() for p in pems)
@@ -479,7 +481,7 @@ def test_requests_over_http2(stage, form):
     good = json.dumps({"ServiceName": "web", "ServiceNamespace": "default", "SrcAttributes": {"a": "b" * 30000}})
     status, fields, body = foreign.request_h2("POST", "/authz", good.encode())
     assert status == 200 and body == "" and fields["authorization"] == "Bearer " + fields["x-access-token"]
-    assert pair.b.asked[-1] == ("token", "sitex", good)
+    assert ("token", "sitex", good) in pair.b.asked
     status, _, body = foreign.request_h2("POST", "/authz", b'{"ServiceName":"none","ServiceNamespace":"default"}')
     assert (status, body) == (404, "Exported service 'default/none' not found.")
     assert foreign.request_h2("POST", "/authz", b"x" * 70000)[0] == 413

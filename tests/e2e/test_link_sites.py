@@ -40,9 +40,9 @@ def answers(site, port, n=0):
 
 
 def refused(site, port, n=0):
-    """True when a connection ends without a byte."""
+    """True when a connection ends without a byte, False when the service answers."""
     with contextlib.suppress(ConnectionResetError, BrokenPipeError), site.dial(port, n) as s:
-        return ends(s)
+        return ask(s) == b""
     return True
 
 
