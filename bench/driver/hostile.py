@@ -22,6 +22,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ODD = "/apis/bench.example.com/v1/namespaces/default/odds"
 ROUTES = "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes"
+ENTRIES = "/apis/networking.istio.io/v1/namespaces/default/serviceentries"
 LISTED = 50_000
 LEAST_S = 2.0        # an attack that is over sooner is made again
 MOST_S = 20.0
@@ -119,6 +120,24 @@ def role(n):
         "verbs": [f"v{i}" for i in range(n)]}]})
 
 
+def service_entry():
+    """As much as one entry may multiply to in the mesh's index: hosts x endpoints x ports; all have one address."""
+    return json.dumps({
+        "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": "wide"}, "spec": {
+            "hosts": [f"h{i}.bench.example.com" for i in range(32)], "resolution": "STATIC",
+            "ports": [{"number": 80 + i, "name": f"p{i}", "protocol": "TCP"} for i in range(4)],
+            "endpoints": [{"address": "192.0.2.1"}] * 2048}})
+
+
+def index_entry(s, body):
+    """Made and deleted: the controller of the mesh indexes it, on the loop of the API."""
+    status, said = s.call("POST", ENTRIES, body)
+    if status != 201:
+        raise procs.LoadError(f"ServiceEntry: {status} {said[:200]!r}")
+    time.sleep(0.2)
+    s.call("DELETE", ENTRIES + "/wide")
+
+
 def hpack(name, value):
     """One header, literal and not indexed (RFC 7541 6.2.2)."""
     def text(t):
@@ -169,6 +188,7 @@ def attacks(s):
                          "metadata": {"name": "x"}, "spec": {"rules": "@"}}).replace(
                              '"@"', "[" + ",".join(["{}"] * 900_000) + "]")
     evil = ("a" * 200) + "!"
+    entry = service_entry()
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     merge = {"Content-Type": "application/merge-patch+json"}
     apply = {"Content-Type": "application/apply-patch+yaml"}
@@ -186,6 +206,7 @@ def attacks(s):
                         json.dumps(config_map("applied", 40_000)), apply),
         "list": tenant("GET", CMS, None, {"Accept-Encoding": "gzip"}),
         "table": tenant("GET", CMS, None, table),
+        "entry": lambda: index_entry(s, entry),
         "watches": lambda: unread_watches(s),
         "idle": lambda: idle_connections(s),
     }
