@@ -21,7 +21,8 @@ def guard(timeout):
 def until(predicate, timeout=GUARD, what=None, interval=0.01):
     """
     Polls until predicate() is truthy and returns its value; AssertionError at the deadline, which only guards against
-    waiting forever: no test may depend on how fast something comes, so a shorter time is taken as GUARD.
+    waiting forever: no test may depend on how fast something comes, so a shorter time is taken as GUARD. 'what' is a
+    text, or makes one at the deadline.
     """
     timeout = max(timeout, GUARD)
     deadline = time.monotonic() + timeout * SLOW
@@ -30,7 +31,8 @@ def until(predicate, timeout=GUARD, what=None, interval=0.01):
         if value:
             return value
         if time.monotonic() >= deadline:
-            raise AssertionError(f"timed out after {timeout * SLOW:g} s: {what or predicate}")
+            said = what() if callable(what) else what or predicate
+            raise AssertionError(f"timed out after {timeout * SLOW:g} s: {said}")
         time.sleep(interval)
 
 
