@@ -5,6 +5,7 @@ import filecmp
 import json
 import os
 import pathlib
+import resource
 import shutil
 import socket
 import subprocess
@@ -366,12 +367,17 @@ def test_a_hand_over_without_descriptors_is_tried_again(rig):
     rig.add(box)
     rig.running(box)
     rig.enabled(box)
-    few = str(agent.open_fds() + 1)  # one for the connection of the next proxy
-    subprocess.run(["prlimit", "--pid", str(agent.pid), f"--nofile={few}:4096"], check=True)
+    limits = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    few = 0
+    while few != agent.open_fds():  # calls of the API that come to their end
+        few = agent.open_fds()
+        time.sleep(0.3)
+    # One more, for the connection of the next proxy.
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (few + 1, limits[1]))
     newer = rig.proxy(offset=100)
     until(lambda: "waits: no descriptor to hand the pod over" in agent.log(), what="the reason in the log")
     assert "a1" not in pods_of(newer) and pods_of(node) == {"a1": "Up"}
-    subprocess.run(["prlimit", "--pid", str(agent.pid), "--nofile=4096:4096"], check=True)
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, limits)
     until(lambda: pods_of(newer) == {"a1": "Up"}, what="the pod to be handed over")
 
 
