@@ -274,7 +274,12 @@ def test_readers_that_stall_hold_up_nobody_else(mesh, reader):
     """Nine of them use up the window of the connection between two pods: the next tunnel gets another."""
     node1, _ = mesh.both("--workers", "1")
     hold = mesh.hold(mesh.s2)
-    for _ in range(9):
+
+    def siblings():
+        return node1.metrics().sum("spanwire_pool_stalls_total", result="sibling")
+    for i in range(16):  # a busy machine pauses before a window is used up: it takes more of them then
+        if i >= 9 and siblings():
+            break
         near = mesh.connect(mesh.c1, mesh.s2)
         far = mesh.keep(hold.take())
         stuff(near if reader == "server" else far)
@@ -286,5 +291,5 @@ def test_readers_that_stall_hold_up_nobody_else(mesh, reader):
         sender.start()
         assert traffic.read_exact(dst, len(data)) == data
         sender.join()
-    assert node1.metrics().sum("spanwire_pool_stalls_total", result="sibling") == 1
+    assert siblings() == 1
     node1.wait_log("used up by tunnels whose readers stalled: opening another connection")
