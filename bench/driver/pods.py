@@ -89,12 +89,15 @@ class Pod:
         end = time.monotonic() + 5
         while os.stat(f"/proc/{self.holder.pid}/ns/net").st_ino == own and time.monotonic() < end:
             time.sleep(0.01)
+        near = ".".join(ip.split(".")[:2]) + ".0.0/16"
         for argv in (["ip", "link", "add", f"v-{name}", "type", "veth", "peer", "name", "eth0", "netns", str(self.holder.pid)],
                      ["ip", "link", "set", f"v-{name}", "master", on, "up"],
                      [*self.inside, "ip", "link", "set", "lo", "up"], [*self.inside, "ip", "link", "set", "eth0", "up"],
                      [*self.inside, "ip", "addr", "add", f"{ip}/16", "dev", "eth0"],
-                     [*self.inside, "ip", "route", "add", "default", "via", gate],
-                     [*self.inside, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic"]):
+                     # By routes: a machine may allow no namespace to choose cubic for itself.
+                     [*self.inside, "ip", "route", "replace", near, "dev", "eth0", "proto", "kernel", "scope", "link",
+                      "src", ip, "congctl", "cubic"],
+                     [*self.inside, "ip", "route", "add", "default", "via", gate, "congctl", "cubic"]):
             must(argv, f"no pod {name}")
 
     def redirect(self):
