@@ -19,7 +19,7 @@ enum { SW_SMAP_FAN = 64 };
 
 /*
  * 16 bits of the hash, behind the 12 that chose the leaf, and a pointer: user space has 48 bits of
- * addresses on every system we run on. Two entries of a leaf that agree in them are told apart by
+ * addresses on every system we run on. Two entries of a leaf that agree in them differ in
  * their keys.
  */
 struct sw_smap_entry {
