@@ -328,6 +328,8 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         make_room_to_answer(c);
     c->opened = !c->shake.told;
     rc = ngtcp2_conn_read_pkt(c->nc, as, &pi, p, n, sw_quic_now(c->q));
+    if (!c->dialled)
+        sw_qpath_follow(c);
     if (c->shake.answered)
         sw_qpath_race_won(c, from);
     if (rc != 0)

@@ -77,6 +77,7 @@ struct sw_qroute {
 struct sw_qpathent {
     uint16_t id;  /* 0: free */
     bool genuine; /* an authenticated packet came by it */
+    bool left;    /* accepted: ngtcp2 moved to another one */
     struct sw_qroute route;
 };
 
@@ -526,6 +527,8 @@ bool sw_qroute_eq(const struct sw_qroute *a, const struct sw_qroute *b);
 bool sw_qroute_direct(const struct sw_quic *q, const struct sw_addr *a, struct sw_qroute *ret);
 /* The path of a route; made when 'make'. NULL: none. */
 struct sw_qpathent *sw_qpath_of(struct sw_qconn *c, const struct sw_qroute *r, bool make);
+/* Accepted: it has had all the numbers there are. One that came back might be ngtcp2's fallback. */
+bool sw_qpath_exhausted(const struct sw_qconn *c);
 /* A further path, also when there is one of that route. */
 struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
@@ -549,7 +552,9 @@ void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r);
 void sw_qpath_race_won(struct sw_qconn *c, const struct sw_qroute *by);
 /* Where a packet from 'from' belongs: its path, or NULL to drop it. */
 struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *from);
-/* After packets or timers: notices that ngtcp2 changed paths, and looks for better ones. */
+/* Accepted, after each packet: notices that ngtcp2 changed paths. */
+void sw_qpath_follow(struct sw_qconn *c);
+/* After packets or timers: the same, and looks for better ones. */
 void sw_qpath_check(struct sw_qconn *c);
 void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok);
 /* Learns addresses; true when one is new. */

@@ -89,7 +89,7 @@ struct sw_qpathent *sw_qpath_enter(struct sw_qconn *c, const struct sw_qroute *f
         return NULL;
     }
     /* Copies of a dial's first packets come from everywhere; the first one decided. */
-    if (!c->shake.told || (c->jumbo && !loopback(from)))
+    if (!c->shake.told || (c->jumbo && !loopback(from)) || sw_qpath_exhausted(c))
         return NULL;
     return sw_qpath_add(c, from);
 }
@@ -380,18 +380,25 @@ static void forget_doubles(struct sw_qconn *c)
             c->paths.ent[i].id = 0;
 }
 
+void sw_qpath_follow(struct sw_qconn *c)
+{
+    uint16_t now = sw_qpath_id(ngtcp2_conn_get_path(c->nc));
+    struct sw_qpathent *before = sw_qpath_get(c, c->paths.now);
+
+    if (now == c->paths.now || !sw_qpath_get(c, now))
+        return;
+    if (before)
+        before->left = !c->dial;
+    c->paths.now = now;
+    sw_qrenew_moved(c);
+    forget_doubles(c);
+}
+
 void sw_qpath_check(struct sw_qconn *c)
 {
-    uint16_t now;
-
     if (!c->nc || c->end.closing)
         return;
-    now = sw_qpath_id(ngtcp2_conn_get_path(c->nc));
-    if (now != c->paths.now && sw_qpath_get(c, now)) {
-        c->paths.now = now;
-        sw_qrenew_moved(c);
-        forget_doubles(c);
-    }
+    sw_qpath_follow(c);
     if (c->paths.now == c->paths.renewed)
         c->paths.told = c->paths.now;
     if (c->paths.now != c->paths.told && c->shake.told) {
@@ -489,7 +496,8 @@ bool sw_qpath_renew(struct sw_qconn *c)
     uint16_t before = c->paths.now;
     struct sw_qroute r;
 
-    if (!p || c->end.closing || (c->dial && (c->dial->racing || c->dial->trying)))
+    if (!p || c->end.closing || (c->dial && (c->dial->racing || c->dial->trying)) ||
+        sw_qpath_exhausted(c))
         return false;
     r = p->route;
     if (!c->dial) {

@@ -44,20 +44,21 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
  * Several paths may have one route, when the network changed or became slower: then the present one
  * matches. The accepting side moves to a renewed path by taking the peer's next packet for one of
  * it; the dialling side is there already, or has left it again: ngtcp2 drops packets of a path that
- * was left.
+ * was left. A peer that returns to a route gets a new path: ngtcp2 0.12 aborts the process when a
+ * packet comes by the path it would fall back to (conn_recv_non_probing_pkt_on_new_path).
  */
 static struct sw_qpathent *find(struct sw_qconn *c, const struct sw_qroute *r)
 {
     struct sw_qpathent *found = c->dial ? NULL : sw_qpath_get(c, c->paths.renewed);
 
-    if (found && sw_qroute_eq(&found->route, r))
+    if (found && !found->left && sw_qroute_eq(&found->route, r))
         return found;
     found = sw_qpath_get(c, c->paths.now);
     if (found && sw_qroute_eq(&found->route, r))
         return found;
     found = NULL;
     for (size_t i = 0; i < QUIC_PATHS_MAX && !found; i++)
-        if (c->paths.ent[i].id && sw_qroute_eq(&c->paths.ent[i].route, r))
+        if (c->paths.ent[i].id && !c->paths.ent[i].left && sw_qroute_eq(&c->paths.ent[i].route, r))
             found = &c->paths.ent[i];
     return found;
 }
@@ -82,6 +83,11 @@ static struct sw_qpathent *spare(struct sw_qconn *c)
         }
     }
     return best;
+}
+
+bool sw_qpath_exhausted(const struct sw_qconn *c)
+{
+    return !c->dial && c->paths.next == UINT16_MAX;
 }
 
 struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r)

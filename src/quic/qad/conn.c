@@ -237,9 +237,40 @@ static void on_timer(struct sw_timer *t)
     sw_qadc_write(c);
 }
 
+static struct sw_qadc_place place_of(const ngtcp2_path *p)
+{
+    return (struct sw_qadc_place){.local = addr_of(&p->local), .remote = addr_of(&p->remote)};
+}
+
+static bool same_place(const struct sw_qadc_place *a, const struct sw_qadc_place *b)
+{
+    return sw_addr_eq(&a->local, &b->local) && sw_addr_eq(&a->remote, &b->remote);
+}
+
+/* A client may move a few times, each time to a path it did not have before. */
+static bool may_come_by(const struct sw_qadc *c, const struct sw_qadc_place *by)
+{
+    bool known = c->n_left == QAD_MOVES;
+
+    for (size_t i = 0; i < c->n_left && !known; i++)
+        known = same_place(&c->left[i], by);
+    return !known;
+}
+
+static void note_move(struct sw_qadc *c, const struct sw_qadc_place *before)
+{
+    const struct sw_qadc_place now = place_of(ngtcp2_conn_get_path(c->nc));
+
+    /* One that was gone back to, because no answer came from the next, is among them already. */
+    if (!same_place(&now, before) && may_come_by(c, before))
+        c->left[c->n_left++] = *before;
+}
+
 void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct sw_addr *from,
                   uint8_t *p, size_t n)
 {
+    struct sw_qadc_place by;
+    struct sw_qadc_place now;
     ngtcp2_path_storage ps;
     ngtcp2_pkt_info pi = {0};
     int rc;
@@ -247,9 +278,15 @@ void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct s
     if (c->ended)
         return;
     sw_qadc_path(&ps, local, from);
+    by = place_of(&ps.path);
+    now = place_of(ngtcp2_conn_get_path(c->nc));
+    if (c->server && !same_place(&by, &now) && !may_come_by(c, &by))
+        return;
     rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_loop_now(c->loop));
     if (rc != 0)
         fail(c, rc);
+    if (c->server)
+        note_move(c, &now);
     sw_qadc_write(c);
 }
 

@@ -23,6 +23,7 @@ enum {
     QAD_PACKET = 1200, /* the largest packet sent */
     QAD_WHY = sizeof(((struct sw_err *)0)->msg),
     QAD_CLOSE_FINISHED = 1,
+    QAD_MOVES = 4, /* changes of address that a server follows; then the client connects again */
 };
 
 /* None of these is called from inside ngtcp2 but cid and cid_gone. */
@@ -63,6 +64,12 @@ struct sw_qadc {
     uint64_t again_ns;       /* when it counts as lost */
     uint64_t ping_ns;        /* client: time of the next PING; 0: not planned */
     struct sw_addr reported; /* server */
+    /* Server: paths that were left. ngtcp2 0.12 aborts the process when a client returns to one. */
+    struct sw_qadc_place {
+        struct sw_addr local;
+        struct sw_addr remote;
+    } left[QAD_MOVES];
+    uint8_t n_left;
 };
 
 /* What a client must see. */

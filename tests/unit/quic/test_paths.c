@@ -146,6 +146,44 @@ static void a_move_before_a_new_port_is_validated_does_no_harm(void **state)
     rig_stop(&r);
 }
 
+/*
+ * Two ports in turn, none of them validated. ngtcp2 0.12 aborts the process when it sees the path
+ * it would fall back to.
+ */
+static void a_port_that_comes_back_is_a_new_path(void **state)
+{
+    static const uint8_t ping[] = "ping";
+    struct rig_stream t;
+    struct middle m;
+    struct rig r;
+    int other;
+
+    rig_start(&r, &(struct sw_quic_config){.datagrams = true},
+              &(struct sw_quic_config){.datagrams = true});
+    middle_connect(&m, &r);
+    turns(&m, &r, 20);
+    other = raw_socket();
+    m.closed_back = true;
+    for (int i = 0; i < 7; i++) {
+        int back = m.back;
+
+        m.back = other;
+        other = back;
+        assert_int_equal(sw_qconn_datagram(r.a.c, ping, sizeof(ping)), SW_OK);
+        turns(&m, &r, i % 3); /* several in one turn of b, too */
+    }
+    turns(&m, &r, 5);
+    m.closed_back = false;
+    r.b.echo = true;
+    rig_open(&r, &t, BULK);
+    middle_until(&m, &r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r.a.closed + r.b.closed, 0);
+    sw_sock_close(other);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
 /* A silent path brings no new connection IDs, so the relay has to do without one. */
 static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
 {
@@ -327,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_storm_of_network_changes_does_not_use_up_connection_ids),
         cmocka_unit_test(changes_of_the_network_in_a_row_are_one),
         cmocka_unit_test(a_new_port_in_the_middle_of_a_move_is_followed),
+        cmocka_unit_test(a_port_that_comes_back_is_a_new_path),
         cmocka_unit_test(a_move_before_a_new_port_is_validated_does_no_harm),
         cmocka_unit_test(without_a_spare_id_the_relay_takes_over_the_path),
         cmocka_unit_test(forged_and_copied_packets_do_not_count_as_heard),

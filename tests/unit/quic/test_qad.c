@@ -313,6 +313,42 @@ static void test_says_it_again_when_the_address_changes(void **state)
     rig_stop(&r);
 }
 
+/*
+ * From another port, and back before that was validated. ngtcp2 0.12 aborts the process when it
+ * sees the address it would fall back to.
+ */
+static void test_comes_back_before_the_new_address_is_validated(void **state)
+{
+    struct rig r;
+    struct sw_addr mine;
+    struct sw_addr any;
+    int first;
+    int second;
+
+    rig_start(&r, "127.0.0.1:0", NULL);
+    connect_with(&r, "relay.test", NULL);
+    assert_true(turn_until(&r, &r.observed, 1, 2000));
+    turn(&r, 200);
+    first = r.fd;
+    mine = sw_sock_local(first);
+    any = mine;
+    any.port = 0;
+    assert_int_equal(sw_dgram_bind(&any, &second, &(struct sw_err){0}), SW_OK);
+    for (unsigned i = 0; i < 20; i++) {
+        r.fd = second; /* where nobody reads */
+        sw_qad_client_probe(r.client);
+        r.fd = first;
+        sw_qad_client_probe(r.client);
+        turn(&r, i % 5 * 400);
+    }
+    assert_true(turn_until(&r, &r.observed, 2, 20000));
+    assert_true(sw_addr_eq(&r.seen, &mine));
+    assert_int_equal(r.ended, 0);
+    assert_int_equal(sw_qad_server_conns(r.server), 1);
+    sw_sock_close(second);
+    rig_stop(&r);
+}
+
 /* The connection holds a NAT's mapping: it lives on by its pings, and ends without them. */
 static void test_stays_and_idles_out(void **state)
 {
@@ -594,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_v6),
         cmocka_unit_test(test_both_families_of_one_port),
         cmocka_unit_test(test_says_it_again_when_the_address_changes),
+        cmocka_unit_test(test_comes_back_before_the_new_address_is_validated),
         cmocka_unit_test(test_stays_and_idles_out),
         cmocka_unit_test(test_lost_packets),
         cmocka_unit_test(test_lost_report),
