@@ -214,12 +214,14 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
         f.programmed("edge")
         start, before = time.monotonic(), int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
         other = Replica(binary, tmp_path, "other", f.control.kubeconfig, addresses="127.0.0.2=127.0.0.2")
-        until(lambda: "written too often" in other.log(), GUARD, "a line about it")
+        # Whoever has used up its share first sets the pace of both: the other one may stay within its own.
+        until(lambda: any("written too often" in p.log() for p in (other, f.control)), GUARD, "a line about it")
         time.sleep(3)  # for a storm to grow
         after = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
         # Twenty at once and two in a second, on both sides; leases and other objects are written too.
         assert after - before <= 100 + 8 * (time.monotonic() - start)
-        assert other.status()["controllers"]["gateway"]["heldBack"]
+        told = (other.status(), f.control.get("/debug/xds").json)
+        assert any(one["controllers"]["gateway"]["heldBack"] for one in told), told
     finally:
         if other:
             other.stop()
