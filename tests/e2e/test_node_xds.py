@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from harness import traffic
 from harness.mesh import PORT
-from harness.mesh_control import ADDRESS, AUTHORIZATION, MeshControl, Resource, field, fields, message
+from harness.mesh_control import ADDRESS, AUTHORIZATION, MeshControl, Resource, field, fields, message, workload
 from harness.wait import stays, until
 
 
@@ -163,6 +163,28 @@ def test_a_bad_resource_is_refused_alone(mesh, control):
     mesh.roundtrip(mesh.c1, "10.96.0.1", 80)  # the rest of the response counts
     assert mesh.node1.metrics().sum("spanwire_xds_refused_total") == 1
     mesh.node1.wait_log("bad-1: ")
+
+
+def test_a_uid_that_comes_twice_is_refused(mesh, control):
+    """Under another resource's name alone; twice in one response with all of it. What is known stays in both cases."""
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    s2 = mesh.world.workloads["s2"]
+    before = mesh.node1.config_dump()["workloads"]
+    elsewhere = Resource(workload({**s2, "workloadIps": ["10.9.9.9"]}))
+    control.extra = {ADDRESS: {"another": elsewhere}}
+    control.push()
+    assert set(control.errors()) == {f"another: it calls itself '{s2['uid']}'"}
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    with control.lock:
+        control.resources[ADDRESS][s2["uid"]] = elsewhere
+        for stream in control.streams:
+            stream.respond(ADDRESS, [s2["uid"], s2["uid"]], [])
+    said = f"resource '{s2['uid']}' appears twice"
+    until(lambda: all(any(a.error and said in a.error for a in s.answers) for s in control.streams), what="both to refuse it")
+    mesh.roundtrip(mesh.c1, mesh.s2)
+    assert mesh.node1.config_dump()["workloads"] == before
 
 
 def test_nothing_breaks_while_the_control_plane_is_away(mesh, control):
