@@ -29,10 +29,12 @@ static inline void *sw_vec_grow(void *p, size_t n, size_t *cap, size_t size)
     return sw_realloc(p, bytes);
 }
 
+/* The element may be made from the array's length before it. */
 #define sw_vec_push(v, ...)                                                                        \
     do {                                                                                           \
         (v)->p = sw_vec_grow((v)->p, (v)->n, &(v)->cap, sizeof(*(v)->p));                          \
-        (v)->p[(v)->n++] = (__VA_ARGS__);                                                          \
+        (v)->p[(v)->n] = (__VA_ARGS__);                                                            \
+        (v)->n++;                                                                                  \
     } while (0)
 
 #define sw_vec_done(v)                                                                             \

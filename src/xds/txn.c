@@ -137,11 +137,13 @@ int sw_xds_txn_set(struct sw_xds_txn *t, const char *type, struct sw_slice name,
 int sw_xds_txn_del(struct sw_xds_txn *t, const char *type, struct sw_slice name, struct sw_err *err)
 {
     struct xds_change *c = begin_op(t, type, false, name, err);
+    struct xds_op o = {0};
 
     if (!c)
         return SW_EINVAL;
-    sw_vec_push(&c->ops,
-                (struct xds_op){.name = sw_slice(sw_slice_dup(name), name.n), .seq = c->ops.n});
+    o.name = sw_slice(sw_slice_dup(name), name.n);
+    o.seq = c->ops.n;
+    sw_vec_push(&c->ops, o);
     return SW_OK;
 }
 

@@ -266,6 +266,39 @@ static void changes_that_come_meanwhile_wait_their_turn(void **state)
     assert_int_equal(count(w, SW_XDS_ENDPOINT), 1);
 }
 
+/* A backend that goes and comes back while endpoints are built is there at the end. */
+static void a_backend_that_comes_back_meanwhile_is_served(void **state)
+{
+    struct world *w = *state;
+
+    w->o.threaded = true;
+    put_service(w, 0);
+    for (int i = 0; i < 1000; i++) { /* endpoints take longer than routes */
+        SW_ARENA_AUTO a = {0};
+
+        mini_put(&w->m, sw_arena_printf(&a, "%s-%d", SLICE, i),
+                 "{\"metadata\":{\"labels\":{\"kubernetes.io/service-name\":\"new-0\"}},"
+                 "\"addressType\":\"IPv4\",\"ports\":[{\"port\":8080}],\"endpoints\":["
+                 "{\"addresses\":[\"10.0.0.1\"]}]}");
+    }
+    start(w);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 3; k++) {
+            uint64_t before = builds(w);
+
+            if (k == 1)
+                assert_true(mini_delete(&w->m, ROUTE));
+            else
+                put_route_to(w, 0);
+            bench_until(&w->m.b, builds(w) > before);
+        }
+        bench_until(&w->m.b, sw_gateway_controller_idle(w->g));
+        assert_true(served_by(w, "app/new-0/80"));
+        assert_true(mini_delete(&w->m, ROUTE));
+        bench_until(&w->m.b, count(w, SW_XDS_CLUSTER) == 0 && sw_gateway_controller_idle(w->g));
+    }
+}
+
 /* ---- host names ---- */
 
 #define NAMED_SET "resolved/tcp/origin.test/8080"
@@ -474,6 +507,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(endpoints_change_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_deleted_route_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_backend_comes_with_its_endpoints, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_backend_that_comes_back_meanwhile_is_served, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(changes_that_come_meanwhile_wait_their_turn, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_name_is_served_by_its_addresses, set_up, tear_down),

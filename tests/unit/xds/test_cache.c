@@ -201,6 +201,30 @@ static void single_changes_leave_the_rest(void **state)
     sw_xds_cache_free(c);
 }
 
+/* Removed and set again before the commit, as when builds come faster than endpoints are built. */
+static void the_last_change_of_a_name_wins(void **state)
+{
+    struct sw_xds_cache *c = sw_xds_cache_new();
+    struct sw_xds_txn *t = sw_xds_txn_new();
+
+    (void)state;
+    set(t, T1, "a", "1");
+    set(t, T1, "b", "1");
+    (void)sw_xds_cache_commit(c, t);
+    t = sw_xds_txn_new();
+    assert_int_equal(sw_xds_txn_del(t, T1, SW_SLICE_LIT("a"), NULL), SW_OK);
+    set(t, T1, "a", "2");
+    set(t, T1, "b", "2");
+    assert_int_equal(sw_xds_txn_del(t, T1, SW_SLICE_LIT("b"), NULL), SW_OK);
+    assert_int_equal(sw_xds_txn_del(t, T1, SW_SLICE_LIT("new"), NULL), SW_OK);
+    set(t, T1, "new", "1");
+    (void)sw_xds_cache_commit(c, t);
+    assert_non_null(sw_xds_snap_get(get(c, T1), SW_SLICE_LIT("a")));
+    assert_null(sw_xds_snap_get(get(c, T1), SW_SLICE_LIT("b")));
+    assert_non_null(sw_xds_snap_get(get(c, T1), SW_SLICE_LIT("new")));
+    sw_xds_cache_free(c);
+}
+
 static void versions_follow_the_content_only(void **state)
 {
     struct sw_xds_cache *a = sw_xds_cache_new();
@@ -309,6 +333,7 @@ int main(void)
         cmocka_unit_test(too_many_aliases_are_refused),
         cmocka_unit_test(a_commit_replaces_the_types_it_names),
         cmocka_unit_test(single_changes_leave_the_rest),
+        cmocka_unit_test(the_last_change_of_a_name_wins),
         cmocka_unit_test(versions_follow_the_content_only),
         cmocka_unit_test(a_union_keeps_what_would_go),
     };
