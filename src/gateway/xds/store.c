@@ -27,6 +27,8 @@
 #include "gateway/xds/store_int.h"
 
 #define DEFAULT_WARM_NS (15 * SW_NS_PER_S)
+/* Connections of a listener that is gone look their routes up for as long as they drain. */
+#define UNWANTED_NS (600 * SW_NS_PER_S)
 
 static const char *const type_names[SW_GW_TYPES] = {
     [SW_GW_TYPE_CLUSTER] = "envoy.config.cluster.v3.Cluster",
@@ -303,6 +305,7 @@ static void touch_users(struct sw_gw_store *s, enum sw_gw_type t)
 
 static void res_free(struct sw_gw_store *s, struct sw_gw_res *r)
 {
+    sw_list_unlink(&r->unwanted);
     sw_gw_drop_deps(s, r);
     (void)sw_gw_listener_unref(r->listener);
     (void)sw_gw_routes_unref(r->routes);
@@ -350,6 +353,13 @@ static void replace_slice(struct sw_slice *old, struct sw_slice now)
     *old = copy;
 }
 
+/* Sent before the server knew that it is not subscribed to any more. */
+static bool is_unasked(const struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    return s->o.on_wanted && t != SW_GW_TYPE_CLUSTER && t != SW_GW_TYPE_LISTENER &&
+           !sw_map_get(&s->needs[t], name);
+}
+
 static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_resource *in,
                struct sw_err *err)
 {
@@ -359,7 +369,9 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
 
     if (in->name.n == 0)
         return sw_err_set(err, SW_EINVAL, "resource without a name");
-    if (r && sw_slice_eq(r->bytes, in->bytes)) {
+    if (is_unasked(s, t, in->name))
+        return SW_OK;
+    if (r && !sw_list_linked(&r->unwanted) && sw_slice_eq(r->bytes, in->bytes)) {
         replace_slice(&r->version, in->version);
         return SW_OK;
     }
@@ -368,6 +380,7 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
         r->store = s;
         r->type = t;
         r->name = sw_slice(sw_slice_dup(in->name), in->name.n);
+        sw_list_init(&r->unwanted);
     }
     if (t == SW_GW_TYPE_SECRET || t == SW_GW_TYPE_ENDPOINTS)
         rc = check(s, t, in->bytes, err);
@@ -378,6 +391,7 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
             res_free(s, r);
         return rc;
     }
+    sw_list_unlink(&r->unwanted);
     replace_slice(&r->bytes, in->bytes);
     replace_slice(&r->version, in->version);
     if (fresh)
@@ -402,33 +416,66 @@ static void leave_shard(struct sw_gw_store *s, const struct sw_gw_res *r)
     sw_gw_store_changed_cluster(s, r->name);
 }
 
+/* The server says there is no such resource: its users need not wait for it. */
+static void tell_absent(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
+
+    if (t != SW_GW_TYPE_ENDPOINTS && t != SW_GW_TYPE_ROUTES)
+        return;
+    for (size_t i = 0; n && i < n->users.n; i++) {
+        if (n->users.p[i]->warming && s->o.loop)
+            n->users.p[i]->warm_since_ns = 0;
+    }
+}
+
 static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
     struct sw_gw_res *r = sw_gw_store_find(s, t, name);
 
-    if (!r) {
-        /* The server says there is no such resource: its users need not wait for it. */
-        if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_ROUTES) {
-            const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
-
-            for (size_t i = 0; n && i < n->users.n; i++) {
-                if (n->users.p[i]->warming && s->o.loop)
-                    n->users.p[i]->warm_since_ns = 0;
-            }
-        }
+    if (!r || sw_list_linked(&r->unwanted))
+        tell_absent(s, t, name);
+    if (!r)
         return;
-    }
-    if (t == SW_GW_TYPE_ENDPOINTS || t == SW_GW_TYPE_SECRET) {
-        /* Its users keep the version they have; a new version of theirs will wait for it. */
-        (void)sw_map_del(&s->res[t], r->name);
-        res_free(s, r);
-        return;
-    }
     (void)sw_map_del(&s->res[t], r->name);
     if (t == SW_GW_TYPE_CLUSTER)
         leave_shard(s, r);
-    sw_gw_store_changed(s, t);
+    /* Of the others users keep the version they have; a new version of theirs will wait for it. */
+    if (t != SW_GW_TYPE_ENDPOINTS && t != SW_GW_TYPE_SECRET)
+        sw_gw_store_changed(s, t);
     res_free(s, r);
+}
+
+/*
+ * Otherwise what is asked for again under the same name would be taken for the answer: routes of a
+ * listener that was deleted, which may have been another tenant's.
+ */
+void sw_gw_store_unwant(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+{
+    struct sw_gw_res *r = sw_gw_store_find(s, t, name);
+
+    if (!r)
+        return;
+    if (t != SW_GW_TYPE_ROUTES) {
+        drop(s, t, name);
+        return;
+    }
+    r->unwanted_ns = s->o.loop ? sw_loop_now(s->o.loop) : 0;
+    sw_list_unlink(&r->unwanted);
+    sw_list_push_back(&s->unwanted, &r->unwanted);
+}
+
+static void sweep_unwanted(struct sw_gw_store *s)
+{
+    uint64_t now = s->o.loop ? sw_loop_now(s->o.loop) : 0;
+
+    while (!sw_list_empty(&s->unwanted)) {
+        struct sw_gw_res *r = SW_CONTAINER_OF(s->unwanted.next, struct sw_gw_res, unwanted);
+
+        if (now - r->unwanted_ns < UNWANTED_NS)
+            return;
+        drop(s, r->type, r->name);
+    }
 }
 
 int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
@@ -453,6 +500,7 @@ int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
     for (size_t i = 0; i < n_removed; i++)
         drop(s, t, removed[i]);
     sw_gw_stats_sweep(s);
+    sweep_unwanted(s);
     s->seen[t] = true;
     if (s->version == 0 && t == SW_GW_TYPE_LISTENER)
         sw_gw_store_changed(s, t); /* an empty set is an answer too */
@@ -488,9 +536,10 @@ static bool find_resource(const struct sw_gw_source *src, enum sw_gw_type t, str
 {
     const struct sw_gw_res *r = sw_gw_store_find(src->store, t, name);
 
-    if (r)
-        *ret_bytes = r->bytes;
-    return r != NULL;
+    if (!r || sw_list_linked(&r->unwanted))
+        return false;
+    *ret_bytes = r->bytes;
+    return true;
 }
 
 struct sw_gw_store *sw_gw_store_new(const struct sw_gw_store_opts *o)
@@ -498,6 +547,7 @@ struct sw_gw_store *sw_gw_store_new(const struct sw_gw_store_opts *o)
     struct sw_gw_store *s = SW_NEW(struct sw_gw_store);
 
     s->o = *o;
+    sw_list_init(&s->unwanted);
     s->wanted_arg = o->arg;
     s->source = (struct sw_gw_source){.find = find_resource, .store = s, .creds = &s->creds};
     if (s->o.warm_timeout_ns == 0)

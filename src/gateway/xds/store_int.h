@@ -2,6 +2,7 @@
 /* The inside of the store, for the files that dump it. */
 #pragma once
 
+#include "base/list.h"
 #include "base/vec.h"
 #include "gateway/config/build.h"
 #include "gateway/config/cred.h"
@@ -18,6 +19,8 @@ struct sw_gw_res {
     bool warm_said;
     bool touched; /* is in the store's list */
     uint64_t warm_since_ns;
+    struct sw_list unwanted; /* linked: nothing mentions it, and it is not kept up to date */
+    uint64_t unwanted_ns;    /* since when */
     /* By type. */
     struct sw_gw_listener *listener;
     struct sw_gw_routes *routes;
@@ -56,6 +59,7 @@ struct sw_gw_store {
     SW_VEC(struct sw_gw_gone) gone;
     uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
+    struct sw_list unwanted;            /* tables of routes; the oldest first */
     struct sw_gw_creds creds;           /* credentials by content */
     struct sw_gw_source source;         /* what compilers see of this */
     struct sw_defer publish;
@@ -75,6 +79,8 @@ struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type 
 void sw_gw_drop_deps(struct sw_gw_store *s, struct sw_gw_res *r);
 /* What r mentions from now on; takes the list over from b. */
 void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b);
+/* Nobody subscribes to it any more. */
+void sw_gw_store_unwant(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name);
 /* Something of this type is different in the next snapshot, which comes at the end of the turn. */
 void sw_gw_store_changed(struct sw_gw_store *s, enum sw_gw_type t);
 /* The same for one cluster: only those that share its shard are collected again. */

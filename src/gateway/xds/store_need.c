@@ -33,8 +33,10 @@ static void need_drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice 
     if (!n || n->users.n)
         return;
     (void)sw_map_del(&s->needs[t], n->name);
-    if (s->o.on_wanted)
+    if (s->o.on_wanted) {
         s->o.on_wanted(t, n->name, false, s->wanted_arg);
+        sw_gw_store_unwant(s, t, n->name);
+    }
     sw_vec_done(&n->users);
     sw_slice_free(&n->name);
     sw_free(n);

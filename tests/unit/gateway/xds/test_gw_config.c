@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store: what is refused, what waits, what is shared between snapshots; filter chains. */
+#include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/xds/store.h"
@@ -151,6 +152,102 @@ static void names_are_asked_for(void **state)
     gw_remove(s, SW_GW_TYPE_CLUSTER, "c");
     assert_string_equal(w.log, "+3:r +1:c +3:r2 -3:r -1:c ");
     sw_gw_store_free(s);
+}
+
+static uint64_t now;
+
+static uint64_t clock_now(void)
+{
+    return now;
+}
+
+static struct sw_gw_store *timed_store(struct sw_loop **ret_loop, struct wanted *w)
+{
+    struct sw_gw_store_opts o = {.n_workers = 1, .no_io = true, .on_wanted = on_wanted, .arg = w};
+
+    now = 1000 * SW_NS_PER_S;
+    o.loop = *ret_loop = sw_loop_new(NULL);
+    sw_loop_set_clock(o.loop, clock_now);
+    return sw_gw_store_new(&o);
+}
+
+static void pass(struct sw_loop *l, unsigned seconds)
+{
+    for (unsigned i = 0; i < 4 * seconds; i++) {
+        now += SW_NS_PER_S / 4;
+        sw_loop_turn(l, 0);
+    }
+}
+
+#define TABLED LISTENER("{'filters':[" HCM(RDS("r")) "]}")
+
+static bool has_table(struct sw_gw_store *s)
+{
+    return sw_map_get(&gw_flush(s)->routes->map, SW_SLICE_LIT("r")) != NULL;
+}
+
+static bool listens(struct sw_gw_store *s)
+{
+    return sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l")) != NULL;
+}
+
+/* A listener of the same name may be another tenant's. */
+static void old_routes_are_no_answer_to_a_new_subscription(void **state)
+{
+    struct wanted w = {""};
+    struct sw_loop *l;
+    struct sw_gw_store *s = timed_store(&l, &w);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l", TABLED, NULL), SW_OK);
+        assert_false(listens(s));
+        assert_int_equal(gw_put(s, SW_GW_TYPE_ROUTES, "r", ROUTES, NULL), SW_OK);
+        assert_true(listens(s));
+        gw_remove(s, SW_GW_TYPE_LISTENER, "l");
+        assert_true(has_table(s)); /* for connections that drain */
+    }
+    /* In flight when it was unsubscribed from. */
+    assert_int_equal(gw_put(s, SW_GW_TYPE_ROUTES, "r", "{'name':'r'}", NULL), SW_OK);
+    assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l", TABLED, NULL), SW_OK);
+    assert_false(listens(s));
+    gw_remove(s, SW_GW_TYPE_ROUTES, "r"); /* there are none: no reason to wait */
+    pass(l, 1);
+    assert_true(listens(s));
+    assert_false(has_table(s));
+
+    assert_int_equal(gw_put(s, SW_GW_TYPE_ROUTES, "r", ROUTES, NULL), SW_OK);
+    gw_remove(s, SW_GW_TYPE_LISTENER, "l");
+    pass(l, 599);
+    assert_int_equal(sw_gw_store_update(s, SW_GW_TYPE_CLUSTER, NULL, 0, NULL, 0, NULL), SW_OK);
+    assert_true(has_table(s));
+    pass(l, 1);
+    assert_int_equal(sw_gw_store_update(s, SW_GW_TYPE_CLUSTER, NULL, 0, NULL, 0, NULL), SW_OK);
+    assert_false(has_table(s));
+    sw_gw_store_free(s);
+    sw_loop_free(l);
+}
+
+static void old_endpoints_are_no_answer_to_a_new_subscription(void **state)
+{
+    struct wanted w = {""};
+    struct sw_loop *l;
+    struct sw_gw_store *s = timed_store(&l, &w);
+    SW_BUF_AUTO dump = {.max = 1 << 20};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gw_put(s, SW_GW_TYPE_CLUSTER, "c", EDS_CLUSTER, NULL), SW_OK);
+        assert_null(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c")));
+        assert_int_equal(gw_put(s, SW_GW_TYPE_ENDPOINTS, "c", CLA("10.0.0.1"), NULL), SW_OK);
+        assert_non_null(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c")));
+        gw_remove(s, SW_GW_TYPE_CLUSTER, "c");
+        assert_int_equal(gw_put(s, SW_GW_TYPE_ENDPOINTS, "c", CLA("10.0.0.1"), NULL), SW_OK);
+    }
+    assert_int_equal(sw_gw_store_dump(s, &dump), SW_OK);
+    assert_null(strstr(sw_buf_data(&dump), "10.0.0.1"));
+    sw_gw_store_free(s);
+    sw_loop_free(l);
 }
 
 static void bad_resources_are_refused_by_name(void **state)
@@ -378,6 +475,8 @@ int main(void)
         cmocka_unit_test(an_eds_cluster_waits_for_its_endpoints),
         cmocka_unit_test(tls_waits_for_its_secret),
         cmocka_unit_test(names_are_asked_for),
+        cmocka_unit_test(old_routes_are_no_answer_to_a_new_subscription),
+        cmocka_unit_test(old_endpoints_are_no_answer_to_a_new_subscription),
         cmocka_unit_test(bad_resources_are_refused_by_name),
         cmocka_unit_test(a_refused_update_keeps_the_old_version),
         cmocka_unit_test(the_most_specific_chain_is_chosen),
