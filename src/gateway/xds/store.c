@@ -99,6 +99,15 @@ static void set_warming(struct sw_gw_store *s, struct sw_gw_res *r, bool warming
     r->warming = warming;
 }
 
+/* A new version of what waited in vain and is not looked at any more: it may wait for less. */
+static void warm_anew(struct sw_gw_store *s, struct sw_gw_res *r)
+{
+    if (!r->warming || !s->o.loop || sw_timer_running(&s->warm))
+        return;
+    r->warming = false;
+    set_warming(s, r, true);
+}
+
 /* ---- clusters ---- */
 
 static void on_resolved(struct sw_gw_members *m, void *arg);
@@ -392,6 +401,7 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
         return rc;
     }
     sw_list_unlink(&r->unwanted);
+    warm_anew(s, r);
     replace_slice(&r->bytes, in->bytes);
     replace_slice(&r->version, in->version);
     if (fresh)

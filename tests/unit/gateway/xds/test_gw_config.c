@@ -250,6 +250,34 @@ static void old_endpoints_are_no_answer_to_a_new_subscription(void **state)
     sw_loop_free(l);
 }
 
+/* It waited for a secret in vain, and its next version needs none. */
+static void a_new_version_waits_no_longer_than_others(void **state)
+{
+    struct wanted w = {""};
+    struct sw_loop *l;
+    struct sw_gw_store *s = timed_store(&l, &w);
+
+    (void)state;
+    assert_int_equal(
+        gw_put(s, SW_GW_TYPE_CLUSTER, "c",
+               "{'name':'c','type':'EDS','eds_cluster_config':{'eds_config':{'ads':{}}},"
+               "'transport_socket':{'name':'tls','typed_config':{'@type':'type.googleapis.com/"
+               "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext','sni':'x',"
+               "'common_tls_context':{'tls_certificate_sds_secret_configs':[{'name':'cert',"
+               "'sds_config':{'ads':{}}}]}}}}",
+               NULL),
+        SW_OK);
+    pass(l, 30);
+    assert_null(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c")));
+    assert_int_equal(gw_put(s, SW_GW_TYPE_CLUSTER, "c", EDS_CLUSTER, NULL), SW_OK);
+    pass(l, 14);
+    assert_null(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c")));
+    pass(l, 2);
+    assert_non_null(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c")));
+    sw_gw_store_free(s);
+    sw_loop_free(l);
+}
+
 static void bad_resources_are_refused_by_name(void **state)
 {
     static const struct {
@@ -477,6 +505,7 @@ int main(void)
         cmocka_unit_test(names_are_asked_for),
         cmocka_unit_test(old_routes_are_no_answer_to_a_new_subscription),
         cmocka_unit_test(old_endpoints_are_no_answer_to_a_new_subscription),
+        cmocka_unit_test(a_new_version_waits_no_longer_than_others),
         cmocka_unit_test(bad_resources_are_refused_by_name),
         cmocka_unit_test(a_refused_update_keeps_the_old_version),
         cmocka_unit_test(the_most_specific_chain_is_chosen),
