@@ -327,7 +327,9 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
     if (!c->dialled && c->shake.told && path->id != c->paths.now && path->genuine)
         make_room_to_answer(c);
     c->opened = !c->shake.told;
+    sw_qkeys_reading(c);
     rc = ngtcp2_conn_read_pkt(c->nc, as, &pi, p, n, sw_quic_now(c->q));
+    sw_qkeys_reading(NULL);
     if (!c->dialled)
         sw_qpath_follow(c);
     if (c->shake.answered)

@@ -150,6 +150,7 @@ struct sw_qconn {
     struct sw_qreach *reach; /* owned; NULL: was never on a relay with one of ours */
     struct sw_qrenew renew;
     struct sw_qids ids; /* that the peer gave */
+    struct sw_qacks acks;
 
     struct {
         struct sw_qpathent ent[QUIC_PATHS_MAX];
@@ -753,3 +754,5 @@ void sw_qhs_callbacks(struct ngtcp2_callbacks *cb);
  */
 int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n);
 void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb);
+/* Whose packet is read now, in this thread; NULL: none is any more. */
+void sw_qkeys_reading(struct sw_qconn *c);

@@ -35,6 +35,14 @@ struct hp_ctx {
     bool chacha;
 };
 
+/* ngtcp2 does not say whose keys of the handshake it uses. */
+static _Thread_local struct sw_qconn *reading;
+
+void sw_qkeys_reading(struct sw_qconn *c)
+{
+    reading = c;
+}
+
 static void *mark(void *p)
 {
     return (void *)((uintptr_t)p | 1);
@@ -142,13 +150,18 @@ static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     return 0;
 }
 
-/* ngtcp2 does not say whether a packet was genuine. Copies have a number that was there before. */
-static void note_opened(struct aead_ctx *a, const uint8_t *nonce)
+static uint64_t number_of(const struct aead_ctx *a, const uint8_t *nonce)
 {
     uint64_t pn = 0;
 
     for (size_t i = IV_LEN - sizeof(pn); i < IV_LEN; i++)
         pn = pn << 8 | (uint8_t)(nonce[i] ^ a->iv[i]);
+    return pn;
+}
+
+/* ngtcp2 does not say whether a packet was genuine. Copies have a number that was there before. */
+static void note_opened(struct aead_ctx *a, uint64_t pn)
+{
     if (pn < a->next)
         return;
     a->next = pn + 1;
@@ -172,16 +185,22 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
     struct aead_ctx *a = unmark(ctx->native_handle);
+    int rc;
 
-    if (!a)
-        return ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+    if (!a) {
+        rc = ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
+        if (rc == 0 && reading)
+            sw_qacks_screen_long(&reading->acks, aad[0], out, n - aead->max_overhead);
+        return rc;
+    }
     if (sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out) != 0)
         return NGTCP2_ERR_DECRYPT;
     if (!sw_qids_screen(&a->c->ids, out, n - SW_AEAD_TAG)) {
         log_too_many_ids(a->c);
         return NGTCP2_ERR_DECRYPT;
     }
-    note_opened(a, nonce);
+    sw_qacks_screen(&a->c->acks, number_of(a, nonce), out, n - SW_AEAD_TAG);
+    note_opened(a, number_of(a, nonce));
     return 0;
 }
 

@@ -272,7 +272,6 @@ void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct s
     struct sw_qadc_place by;
     struct sw_qadc_place now;
     ngtcp2_path_storage ps;
-    ngtcp2_pkt_info pi = {0};
     int rc;
 
     if (c->ended)
@@ -282,7 +281,7 @@ void sw_qadc_read(struct sw_qadc *c, const struct sw_addr *local, const struct s
     now = place_of(ngtcp2_conn_get_path(c->nc));
     if (c->server && !same_place(&by, &now) && !may_come_by(c, &by))
         return;
-    rc = ngtcp2_conn_read_pkt(c->nc, &ps.path, &pi, p, n, sw_loop_now(c->loop));
+    rc = sw_qadc_read_lib(c, &ps.path, p, n);
     if (rc != 0)
         fail(c, rc);
     if (c->server)

@@ -15,6 +15,7 @@
 #include "quic/qad/qad_int.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
+#include "tls/record.h"
 #include "tls/verify.h"
 
 enum { EXT_PARAMS = 0x39, PARAMS_MAX = 1024, ALERT_MISSING_EXTENSION = 109 };
@@ -130,6 +131,8 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
         ngtcp2_conn_set_tls_alert(nc, ALERT_MISSING_EXTENSION);
         return -1;
     }
+    if (rx && l == NGTCP2_CRYPTO_LEVEL_APPLICATION)
+        sw_hkdf_label(rx, n, "quic iv", t->conn->rx[0].iv, QAD_IV_LEN);
     if (rx && ngtcp2_crypto_derive_and_install_rx_key(nc, NULL, NULL, NULL, l, rx, n) != 0)
         return -1;
     if (tx && ngtcp2_crypto_derive_and_install_tx_key(nc, NULL, NULL, NULL, l, tx, n) != 0)

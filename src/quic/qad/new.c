@@ -4,6 +4,7 @@
 #include <ngtcp2/ngtcp2_crypto.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
 #include "quic/qad/qad_int.h"
@@ -36,17 +37,77 @@ static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     return ngtcp2_crypto_encrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
 }
 
+/* ngtcp2 does not say whose keys it uses. */
+static _Thread_local struct sw_qadc *reading;
+
+int sw_qadc_read_lib(struct sw_qadc *c, const ngtcp2_path *path, const uint8_t *p, size_t n)
+{
+    ngtcp2_pkt_info pi = {0};
+    int rc;
+
+    reading = c;
+    rc = ngtcp2_conn_read_pkt(c->nc, path, &pi, p, n, sw_loop_now(c->loop));
+    reading = NULL;
+    return rc;
+}
+
+static uint64_t number_of(const struct sw_qadc *c, const void *key, const uint8_t *nonce)
+{
+    const uint8_t *iv = c->rx[0].iv;
+    uint64_t pn = 0;
+
+    for (size_t i = 1; i < SW_ARRAY_LEN(c->rx); i++)
+        if (c->rx[i].key == key)
+            iv = c->rx[i].iv;
+    for (size_t i = QAD_IV_LEN - sizeof(pn); i < QAD_IV_LEN; i++)
+        pn = pn << 8 | (uint8_t)(nonce[i] ^ iv[i]);
+    return pn;
+}
+
 static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
     int rc = ngtcp2_crypto_decrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
 
-    if (rc != 0 || !is_short(aad, aad_n))
+    if (rc != 0)
         return rc;
+    if (!reading)
+        return NGTCP2_ERR_DECRYPT;
+    n -= aead->max_overhead;
+    if (!is_short(aad, aad_n)) {
+        sw_qacks_screen_long(&reading->acks, aad[0], out, n);
+        return 0;
+    }
     /* Neither side moves on purpose, and a new port needs no new connection ID. */
-    (void)sw_qids_screen(NULL, out, n - aead->max_overhead);
-    return sw_qad_from_wire(out, n - aead->max_overhead) ? 0 : NGTCP2_ERR_DECRYPT;
+    if (!reading->server)
+        (void)sw_qids_screen(NULL, out, n);
+    if (!reading->server && !sw_qad_from_wire(out, n))
+        return NGTCP2_ERR_DECRYPT;
+    sw_qacks_screen(&reading->acks, number_of(reading, ctx->native_handle, nonce), out, n);
+    return 0;
+}
+
+static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret,
+                         ngtcp2_crypto_aead_ctx *rx_ctx, uint8_t *rx_iv,
+                         ngtcp2_crypto_aead_ctx *tx_ctx, uint8_t *tx_iv, const uint8_t *rx_now,
+                         const uint8_t *tx_now, size_t n, void *user)
+{
+    int rc = ngtcp2_crypto_update_key_cb(nc, rx_secret, tx_secret, rx_ctx, rx_iv, tx_ctx, tx_iv,
+                                         rx_now, tx_now, n, user);
+    struct sw_qadc *c = user;
+    size_t at = 1;
+
+    if (rc != 0)
+        return rc;
+    /* The address of one that is gone may be used again. */
+    while (at < SW_ARRAY_LEN(c->rx) && c->rx[at].key != rx_ctx->native_handle)
+        at++;
+    if (at == SW_ARRAY_LEN(c->rx))
+        at = 1 + c->updates++ % (SW_ARRAY_LEN(c->rx) - 1);
+    c->rx[at].key = rx_ctx->native_handle;
+    memcpy(c->rx[at].iv, rx_iv, QAD_IV_LEN);
+    return 0;
 }
 
 /* ---- what ngtcp2 tells ---- */
@@ -141,7 +202,7 @@ static int on_said_lost(ngtcp2_conn *nc, uint64_t id, void *user)
     return 0;
 }
 
-static void fill_callbacks(const struct sw_qadc *c, ngtcp2_callbacks *cb)
+static void fill_callbacks(ngtcp2_callbacks *cb)
 {
     *cb = (ngtcp2_callbacks){
         .client_initial = ngtcp2_crypto_client_initial_cb,
@@ -149,13 +210,13 @@ static void fill_callbacks(const struct sw_qadc *c, ngtcp2_callbacks *cb)
         .recv_crypto_data = on_crypto,
         .handshake_completed = on_completed,
         .encrypt = on_encrypt,
-        .decrypt = c->server ? ngtcp2_crypto_decrypt_cb : on_decrypt,
+        .decrypt = on_decrypt,
         .hp_mask = ngtcp2_crypto_hp_mask_cb,
         .recv_retry = ngtcp2_crypto_recv_retry_cb,
         .rand = on_rand,
         .get_new_connection_id = on_new_cid,
         .remove_connection_id = on_cid_gone,
-        .update_key = ngtcp2_crypto_update_key_cb,
+        .update_key = on_update_key,
         .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
         .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
         .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
@@ -215,7 +276,7 @@ int sw_qadc_connect(struct sw_qadc *c, const struct sw_addr *to, const struct sw
 
     c->server = false;
     c->peer_role = SW_QAD_NONE;
-    fill_callbacks(c, &cb);
+    fill_callbacks(&cb);
     fill_settings(c, &settings, &params);
     settings.handshake_timeout = timeout_ns;
     sw_qadc_path(&ps, &local, to);
@@ -240,7 +301,7 @@ int sw_qadc_accept(struct sw_qadc *c, const struct sw_qadc_first *f, struct sw_t
 
     c->server = true;
     c->peer_role = SW_QAD_NONE;
-    fill_callbacks(c, &cb);
+    fill_callbacks(&cb);
     fill_settings(c, &settings, &params);
     sw_qadc_path(&ps, &local, &f->from);
     new_cid(c, &scid, QAD_CID_LEN);

@@ -7,10 +7,12 @@
 
 #include "io/loop.h"
 #include "quic/qad/qad.h"
+#include "quic/wire/frames.h"
 #include "quic/wire/qad.h"
 
 struct ngtcp2_cid;
 struct ngtcp2_conn;
+struct ngtcp2_path;
 struct ngtcp2_path_storage;
 struct ngtcp2_pkt_hd;
 struct sw_qadc;
@@ -23,6 +25,7 @@ enum {
     QAD_PACKET = 1200, /* the largest packet sent */
     QAD_WHY = sizeof(((struct sw_err *)0)->msg),
     QAD_CLOSE_FINISHED = 1,
+    QAD_IV_LEN = 12,
     QAD_MOVES = 4, /* changes of address that a server follows; then the client connects again */
 };
 
@@ -70,6 +73,13 @@ struct sw_qadc {
         struct sw_addr remote;
     } left[QAD_MOVES];
     uint8_t n_left;
+    /* To know the numbers of packets: the first key's, then those of updates, three at a time. */
+    struct {
+        const void *key;
+        uint8_t iv[QAD_IV_LEN];
+    } rx[4];
+    uint8_t updates;
+    struct sw_qacks acks;
 };
 
 /* What a client must see. */
@@ -95,6 +105,8 @@ struct sw_qadc_first {
 };
 SW_NODISCARD int sw_qadc_accept(struct sw_qadc *c, const struct sw_qadc_first *first,
                                 struct sw_tls_cred *cred, struct sw_err *err);
+/* ngtcp2 reads a packet: 0, or what it returns. */
+int sw_qadc_read_lib(struct sw_qadc *c, const struct ngtcp2_path *path, const uint8_t *p, size_t n);
 /* A path as ngtcp2 has it. */
 void sw_qadc_path(struct ngtcp2_path_storage *ret, const struct sw_addr *local,
                   const struct sw_addr *remote);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { FRAME_PING = 0x01, FRAME_NEW_CID = 0x18 };
+enum { FRAME_PING = 0x01, FRAME_ACK = 0x02, FRAME_ACK_ECN = 0x03, FRAME_NEW_CID = 0x18 };
 
 /* ---- reading ---- */
 
@@ -81,9 +81,9 @@ bool sw_qread_skip_frame(struct sw_qreader *r, uint64_t type)
     case FRAME_PING:
     case 0x1e: /* HANDSHAKE_DONE */
         return true;
-    case 0x02:
-    case 0x03: /* ACK */
-        return skip_ack(r, type == 0x03);
+    case FRAME_ACK:
+    case FRAME_ACK_ECN:
+        return skip_ack(r, type == FRAME_ACK_ECN);
     case 0x04: /* RESET_STREAM */
         return sw_qread_skip_varints(r, 3);
     case 0x05: /* STOP_SENDING */
@@ -215,4 +215,38 @@ bool sw_qids_screen(struct sw_qids *s, uint8_t *p, size_t n)
             return false;
     }
     return true;
+}
+
+/* ---- acknowledgements ---- */
+
+static void hide_acks(uint8_t *p, size_t n)
+{
+    struct sw_qreader r = {.p = p, .n = n};
+
+    while (r.at < r.n) {
+        size_t from = r.at;
+        uint64_t type;
+
+        if (!sw_qread_varint(&r, &type) || !sw_qread_skip_frame(&r, type))
+            return;
+        if (type == FRAME_ACK || type == FRAME_ACK_ECN)
+            memset(p + from, 0, r.at - from); /* PADDING */
+    }
+}
+
+void sw_qacks_screen(struct sw_qacks *s, uint64_t number, uint8_t *p, size_t n)
+{
+    if (number < s->next)
+        hide_acks(p, n);
+    else
+        s->next = number + 1;
+}
+
+void sw_qacks_screen_long(struct sw_qacks *s, uint8_t first, uint8_t *p, size_t n)
+{
+    bool *opened = (first & 0x30) == 0 ? &s->initial : &s->handshake;
+
+    if (*opened)
+        hide_acks(p, n);
+    *opened = true;
 }

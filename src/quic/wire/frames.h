@@ -49,3 +49,21 @@ void sw_qids_settled(struct sw_qids *s);
  * ngtcp2's. s NULL: all IDs are blanked, for connections that never move.
  */
 bool sw_qids_screen(struct sw_qids *s, uint8_t *p, size_t n);
+
+/*
+ * Acknowledgements, for the same reason: ngtcp2 0.12 forgets a packet when its acknowledgement was
+ * acknowledged. When it has forgotten the newest one and the one before that arrives, it computes a
+ * gap of -1 between them, which is fatal. Only packets that are late, or are not counted because
+ * they have an error, which is so before the handshake, make it forget the newest one.
+ */
+struct sw_qacks {
+    uint64_t next; /* one above the highest number under the application's keys */
+    bool initial;  /* one was opened */
+    bool handshake;
+};
+
+/* A packet of that number, under the application's keys: a late one does not acknowledge. */
+void sw_qacks_screen(struct sw_qacks *s, uint64_t number, uint8_t *p, size_t n);
+/* One with a long header, which begins with 'first': acknowledges when it is the first of its kind.
+ */
+void sw_qacks_screen_long(struct sw_qacks *s, uint8_t first, uint8_t *p, size_t n);

@@ -98,6 +98,32 @@ static void the_budget_is_restored_when_all_is_acknowledged(void **state)
     assert_true(sw_qids_screen(&s, p, sizeof(p)));
 }
 
+static void late_packets_do_not_acknowledge(void **state)
+{
+    static const uint8_t frames[] = {0x01, 0x02, 9,    0, 1, 2, 0, 1, /* PING, ACK of two ranges */
+                                     0x10, 3,    0x03, 9, 0, 0, 0, 1, 1, 1, 0x01};
+    static const uint8_t hidden[] = {0x01, 0, 0, 0, 0, 0, 0, 0, 0x10, 3,
+                                     0,    0, 0, 0, 0, 0, 0, 0, 0x01};
+    static const struct {
+        uint64_t number;
+        bool late;
+    } cases[] = {{5, false}, {4, true}, {6, false}, {9, false}, {7, true}, {9, true}, {10, false}};
+    struct sw_qacks s = {0};
+    uint8_t p[sizeof(frames)];
+
+    assert_int_equal(sizeof(hidden), sizeof(frames));
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        memcpy(p, frames, sizeof(p));
+        sw_qacks_screen(&s, cases[i].number, p, sizeof(p));
+        assert_memory_equal(p, cases[i].late ? hidden : frames, sizeof(p));
+    }
+    for (int i = 0; i < 4; i++) {
+        memcpy(p, frames, sizeof(p));
+        sw_qacks_screen_long(&s, i % 2 ? 0xe0 : 0xc3, p, sizeof(p));
+        assert_memory_equal(p, i < 2 ? frames : hidden, sizeof(p));
+    }
+}
+
 static void connections_that_never_move_see_no_ids(void **state)
 {
     uint8_t p[2 * NEW_CID + 1] = {0x01};
@@ -130,6 +156,7 @@ int main(void)
         cmocka_unit_test(an_id_is_blanked_when_it_was_named_and_is_retired),
         cmocka_unit_test(numbers_far_below_the_highest_count_as_named),
         cmocka_unit_test(the_budget_is_restored_when_all_is_acknowledged),
+        cmocka_unit_test(late_packets_do_not_acknowledge),
         cmocka_unit_test(connections_that_never_move_see_no_ids),
         cmocka_unit_test(what_does_not_parse_is_left_to_ngtcp2),
     };

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
 
 #include "bare.h"
 #include "base/buf.h"
@@ -41,6 +43,16 @@ struct rig {
     unsigned lose; /* datagrams of the client that get lost next */
     unsigned lose_in;
 };
+
+/* What is forged in packets, see below. */
+static struct {
+    const uint8_t *frames; /* of the client's next PING, with PADDING behind */
+    size_t n_frames;
+    size_t grown;   /* by so much is it longer */
+    bool flip;      /* and the lowest bit of its number */
+    uint8_t number; /* lowest byte of that */
+    uint8_t other;  /* of the last packet that was not forged */
+} forge;
 
 static uint64_t now;
 
@@ -141,7 +153,8 @@ static void on_send(void *arg, const struct sw_addr *to, const uint8_t *p, size_
         r->lose--;
         return;
     }
-    assert_int_equal(sw_dgram_send(r->fd, p, n, to), SW_OK);
+    assert_int_equal(sw_dgram_send(r->fd, p, n + forge.grown, to), SW_OK);
+    forge.grown = 0;
 }
 
 static void on_observed(void *arg, const struct sw_addr *at)
@@ -231,6 +244,57 @@ static void turn(struct rig *r, unsigned ms)
     unsigned never = 0;
 
     (void)turn_until(r, &never, 1, ms);
+}
+
+/* ---- forged packets: the linker leads what seals them here ---- */
+
+int __real_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
+                                    size_t aad_n);
+int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
+                                    size_t aad_n);
+
+int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
+                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
+                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
+                                    size_t aad_n)
+{
+    uint8_t copy[2000];
+    uint8_t number[12];
+    union {
+        const uint8_t *in;
+        uint8_t *out;
+    } head = {.in = aad}; /* lies in the packet, and is still to be masked */
+
+    memcpy(copy, p, n);
+    memcpy(number, nonce, sizeof(number));
+    if (!(aad[0] & 0x80)) {
+        forge.other = aad[aad_n - 1];
+        if (forge.n_frames) {
+            forge.number = aad[aad_n - 1];
+            forge.grown = n < forge.n_frames ? forge.n_frames - n : 0;
+            n += forge.grown;
+            memset(copy, 0, n);
+            memcpy(copy, forge.frames, forge.n_frames);
+            forge.n_frames = 0;
+        }
+        number[11] ^= forge.flip;
+        head.out[aad_n - 1] ^= forge.flip;
+        forge.flip = false;
+    }
+    return __real_ngtcp2_crypto_encrypt_cb(out, aead, ctx, copy, n, number, nonce_n, aad, aad_n);
+}
+
+static void ping_forged(struct rig *r, const uint8_t *frames, size_t n, bool flip)
+{
+    forge.frames = frames;
+    forge.n_frames = n;
+    forge.flip = flip;
+    sw_qad_client_probe(r->client);
+    assert_int_equal(forge.n_frames, 0);
 }
 
 /* ---- tests ---- */
@@ -346,6 +410,46 @@ static void test_comes_back_before_the_new_address_is_validated(void **state)
     assert_int_equal(r.ended, 0);
     assert_int_equal(sw_qad_server_conns(r.server), 1);
     sw_sock_close(second);
+    rig_stop(&r);
+}
+
+/* The server still reports to others. */
+static void serves_others(struct rig *r)
+{
+    sw_qad_client_free(r->client);
+    r->client = NULL;
+    r->observed = 0;
+    turn(r, 100);
+    connect_with(r, "relay.test", NULL);
+    assert_true(turn_until(r, &r->observed, 1, 2000));
+}
+
+/* See unit/quic/test_forged. */
+static void test_acknowledges_late(void **state)
+{
+    static const uint8_t ping[] = {0x01};
+    uint8_t late[] = {0x02, 0, 0, 0, 0, 0x01}; /* ACK, PING */
+    struct rig r;
+
+    rig_start(&r, "127.0.0.1:0", NULL);
+    connect_with(&r, "relay.test", NULL);
+    assert_true(turn_until(&r, &r.observed, 1, 2000));
+    turn(&r, 200);
+    r.lose_in = 1000;
+    ping_forged(&r, ping, sizeof(ping), false);
+    if (forge.number % 2 == 0)
+        ping_forged(&r, ping, sizeof(ping), false);
+    turn(&r, 2);
+    ping_forged(&r, ping, sizeof(ping), true);
+    assert_int_equal(forge.number % 2, 0);
+    turn(&r, 5);
+    late[1] = forge.other; /* of the server's acknowledgement */
+    ping_forged(&r, late, sizeof(late), true);
+    assert_int_equal(forge.number % 2, 1);
+    turn(&r, 100);
+    r.lose_in = 0;
+    assert_int_equal(sw_qad_server_conns(r.server), 1);
+    serves_others(&r);
     rig_stop(&r);
 }
 
@@ -631,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_both_families_of_one_port),
         cmocka_unit_test(test_says_it_again_when_the_address_changes),
         cmocka_unit_test(test_comes_back_before_the_new_address_is_validated),
+        cmocka_unit_test(test_acknowledges_late),
         cmocka_unit_test(test_stays_and_idles_out),
         cmocka_unit_test(test_lost_packets),
         cmocka_unit_test(test_lost_report),
