@@ -79,11 +79,10 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
         sw_qacks_screen_long(&reading->acks, aad[0], out, n);
         return 0;
     }
-    /* Neither side moves on purpose, and a new port needs no new connection ID. */
-    if (!reading->server)
-        (void)sw_qids_screen(NULL, out, n);
     if (!reading->server && !sw_qad_from_wire(out, n))
         return NGTCP2_ERR_DECRYPT;
+    /* Neither side moves on purpose, and a new port needs no new connection ID. */
+    (void)sw_qids_screen(NULL, out, n);
     sw_qacks_screen(&reading->acks, number_of(reading, ctx->native_handle, nonce), out, n);
     return 0;
 }
