@@ -35,12 +35,16 @@ static int on_remove_cid(ngtcp2_conn *nc, const ngtcp2_cid *cid, void *user)
 static int on_peer_cid(ngtcp2_conn *nc, int type, uint64_t seq, const ngtcp2_cid *cid,
                        const uint8_t *token, void *user)
 {
+    struct sw_qconn *c = user;
+
+    /* The first one is said to be in use when the handshake is over, see handshake_keys.c. */
+    c->shake.through = true;
     if (!token)
         return 0;
     if (type == NGTCP2_CONNECTION_ID_STATUS_TYPE_ACTIVATE)
-        sw_qcid_add_token(user, token);
+        sw_qcid_add_token(c, token);
     else
-        sw_qcid_remove_token(user, token);
+        sw_qcid_remove_token(c, token);
     return 0;
 }
 

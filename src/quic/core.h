@@ -229,6 +229,7 @@ struct sw_qconn {
         bool failed;   /* counts in q->n_failures */
         bool known;    /* counts in q->n_known */
         bool answered; /* the peer's first packet was genuine */
+        bool through;  /* ngtcp2 is: it has written its last message of it */
         bool confirmed;
         bool wrong_key;
     } shake;

@@ -180,6 +180,16 @@ static void log_too_many_ids(struct sw_qconn *c)
                     sw_nodeid_short(&c->peer, id));
 }
 
+/*
+ * A server has keys of the application before its client is through. ngtcp2 0.12 takes its frames
+ * then, and aborts the process, or reads freed state, when HANDSHAKE_DONE or NEW_CONNECTION_ID was
+ * among them. Such packets are sent again.
+ */
+static bool too_early(const struct sw_qconn *c)
+{
+    return c->dialled && !c->shake.through;
+}
+
 static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
@@ -193,7 +203,8 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
             sw_qacks_screen_long(&reading->acks, aad[0], out, n - aead->max_overhead);
         return rc;
     }
-    if (sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out) != 0)
+    if (too_early(a->c) ||
+        sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out) != 0)
         return NGTCP2_ERR_DECRYPT;
     if (!sw_qids_screen(&a->c->ids, out, n - SW_AEAD_TAG)) {
         log_too_many_ids(a->c);

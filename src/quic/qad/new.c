@@ -64,6 +64,12 @@ static uint64_t number_of(const struct sw_qadc *c, const void *key, const uint8_
     return pn;
 }
 
+/* As in quic/handshake_keys.c: a server's frames before ngtcp2 is through are fatal. */
+static bool too_early(const struct sw_qadc *c)
+{
+    return !c->server && !c->through;
+}
+
 static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
@@ -79,7 +85,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
         sw_qacks_screen_long(&reading->acks, aad[0], out, n);
         return 0;
     }
-    if (!reading->server && !sw_qad_from_wire(out, n))
+    if (too_early(reading) || (!reading->server && !sw_qad_from_wire(out, n)))
         return NGTCP2_ERR_DECRYPT;
     /* Neither side moves on purpose, and a new port needs no new connection ID. */
     (void)sw_qids_screen(NULL, out, n);
@@ -139,6 +145,21 @@ static int on_cid_gone(ngtcp2_conn *nc, const ngtcp2_cid *cid, void *user)
 
     (void)nc;
     c->ops->cid_gone(c, cid->data, cid->datalen);
+    return 0;
+}
+
+/* The first one is said to be in use when the handshake is over. */
+static int on_peer_cid(ngtcp2_conn *nc, int type, uint64_t seq, const ngtcp2_cid *cid,
+                       const uint8_t *token, void *user)
+{
+    struct sw_qadc *c = user;
+
+    (void)nc;
+    (void)type;
+    (void)seq;
+    (void)cid;
+    (void)token;
+    c->through = true;
     return 0;
 }
 
@@ -215,6 +236,7 @@ static void fill_callbacks(ngtcp2_callbacks *cb)
         .rand = on_rand,
         .get_new_connection_id = on_new_cid,
         .remove_connection_id = on_cid_gone,
+        .dcid_status = on_peer_cid,
         .update_key = on_update_key,
         .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
         .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,

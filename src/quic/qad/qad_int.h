@@ -47,6 +47,7 @@ struct sw_qadc {
     struct sw_qad_tls *tls;        /* owned; NULL once the handshake is done */
     struct sw_timer timer;
     bool server;
+    bool through; /* the handshake, with its last message written */
     enum sw_qad_role peer_role;
     /* news */
     bool established;
