@@ -249,8 +249,10 @@ struct sw_slice sw_qhs_alpn(const struct sw_qhs *hs)
 /* ---- callbacks ---- */
 
 /*
- * What follows a confirmed handshake are session tickets, which we do not use: they are skipped
- * without being kept. Anything else does not belong here (a TLS KeyUpdate above all, RFC 9001 6).
+ * What follows a handshake are session tickets, which we do not use: they are skipped without being
+ * kept. Anything else does not belong here (a TLS KeyUpdate above all, RFC 9001 6). The session
+ * never sees them, though it may still exist: GnuTLS would make new keys for a KeyUpdate, and
+ * ngtcp2 0.12 aborts the process when it gets them.
  */
 static int skip_messages(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
@@ -284,7 +286,7 @@ static int on_crypto(ngtcp2_conn *nc, ngtcp2_crypto_level level, uint64_t offset
     struct sw_qconn *c = user;
     int rc;
 
-    if (c->hs)
+    if (c->hs && level != NGTCP2_CRYPTO_LEVEL_APPLICATION)
         return ngtcp2_crypto_recv_crypto_data_cb(nc, level, offset, p, n, user);
     rc = c->dialled ? skip_messages(c, p, n) : NGTCP2_ERR_CRYPTO;
     if (rc != 0)

@@ -168,9 +168,12 @@ static int on_crypto(ngtcp2_conn *nc, ngtcp2_crypto_level level, uint64_t offset
 {
     const struct sw_qadc *c = user;
 
-    if (c->tls)
+    if (c->tls && level != NGTCP2_CRYPTO_LEVEL_APPLICATION)
         return ngtcp2_crypto_recv_crypto_data_cb(nc, level, offset, p, n, user);
-    /* Session tickets of a server, which we do not use; a client has nothing more to say. */
+    /*
+     * Session tickets of a server, which we do not use; a client has nothing more to say. Not for
+     * the session: GnuTLS makes new keys for a TLS KeyUpdate, and ngtcp2 0.12 aborts then.
+     */
     return c->server ? NGTCP2_ERR_CRYPTO : 0;
 }
 

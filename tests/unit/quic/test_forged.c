@@ -27,6 +27,7 @@ static struct {
         unsigned seen; /* of a client */
         bool on;
     } initial;
+    bool hello; /* the first packet under the application's keys has the frames */
 } forge;
 
 static const uint8_t mark[16] = {0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7,
@@ -78,6 +79,11 @@ void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_A
         if (forge.number)
             renumber(number, aad, aad_len, forge.number);
         forge.sent = true;
+    }
+    if (forge.hello) {
+        memset(copy, 0, n);
+        memcpy(copy, forge.frames, forge.n);
+        forge.hello = false;
     }
     __real_sw_aead_seal(s, number, aad, aad_len, copy, n, out);
 }
@@ -234,6 +240,14 @@ static void begin(struct rig *r, struct middle *m)
     sw_loop_turn(r->loop, 1);
 }
 
+static void forward_back(struct middle *m)
+{
+    ssize_t n;
+
+    while ((n = sw_dgram_recv(m->back, m->buf, SW_DGRAM_MAX, NULL)) > 0)
+        (void)sw_dgram_send(m->front, m->buf, (size_t)n, &m->a);
+}
+
 /*
  * ngtcp2 0.12 takes what ends the handshake, and new connection IDs, before it has sent its own
  * last message, and expects then that neither came.
@@ -259,12 +273,65 @@ static void frames_of_the_server_may_come_early(void **state)
     }
 }
 
+/*
+ * A TLS KeyUpdate does not belong into QUIC (RFC 9001, 6). GnuTLS makes keys for it, and ngtcp2
+ * 0.12 aborts the process when it gets them a second time.
+ */
+static const uint8_t key_update[] = {0x06, 0, 5, 24, 0, 0, 1, 0}; /* a CRYPTO frame */
+
+static void a_server_may_not_update_keys_by_tls(void **state)
+{
+    struct middle m;
+    struct rig r;
+
+    begin(&r, &m);
+    forward_back(&m);
+    sw_loop_turn(r.loop, 1);
+    assert_true(r.a.c->hs && r.a.c->shake.through);
+    send_early(&r, &m, key_update, sizeof(key_update));
+    while (!r.a.closed) {
+        forward_back(&m);
+        sw_loop_turn(r.loop, 1);
+    }
+    middle_close(&m);
+    serves_others(&r);
+    rig_stop(&r);
+}
+
+/* It comes before the last message of the handshake, and is kept until that is there. */
+static void a_client_may_not_update_keys_by_tls(void **state)
+{
+    uint8_t held[2000];
+    struct middle m;
+    struct rig r;
+    ssize_t n;
+
+    begin(&r, &m);
+    forge.frames = key_update;
+    forge.n = sizeof(key_update);
+    forge.hello = true;
+    forward_back(&m);
+    sw_loop_turn(r.loop, 1);
+    assert_false(forge.hello);
+    n = sw_dgram_recv(m.front, held, sizeof(held), NULL);
+    assert_true(n > 0);
+    middle_forward(&m);
+    (void)sw_dgram_send(m.back, held, (size_t)n, &m.b);
+    while (!r.a.closed)
+        middle_turn(&m, &r);
+    middle_close(&m);
+    serves_others(&r);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_late_packet_may_acknowledge),
         cmocka_unit_test(a_late_first_packet_may_acknowledge),
         cmocka_unit_test(frames_of_the_server_may_come_early),
+        cmocka_unit_test(a_server_may_not_update_keys_by_tls),
+        cmocka_unit_test(a_client_may_not_update_keys_by_tls),
     };
 
     return cmocka_run_group_tests_name("quic forged", tests, NULL, NULL);
