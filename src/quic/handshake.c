@@ -142,6 +142,13 @@ static bool lacks_params(const struct sw_qhs *hs, ngtcp2_crypto_level l)
            (!hs->conn->dialled || l == NGTCP2_CRYPTO_LEVEL_APPLICATION);
 }
 
+/* The ID that comes with a server's preferred address, which we do not go to (RFC 9000, 5.1.1). */
+static void note_preferred(struct sw_qconn *c)
+{
+    if (c->dialled && ngtcp2_conn_get_remote_transport_params(c->nc)->preferred_address_present)
+        sw_qids_given(&c->ids, 1);
+}
+
 /*
  * Keys below the application's are the library's affair. For those of the application its glue
  * would keep a GnuTLS cipher per key; ngtcp2 must still learn the suite from the session, which
@@ -170,6 +177,7 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
     if (alg < 0)
         return -1;
     hs->conn->aead = (uint8_t)alg;
+    note_preferred(hs->conn);
     if (rx && sw_qkeys_install(hs->conn, false, rx, n) != 0)
         return -1;
     if (tx && sw_qkeys_install(hs->conn, true, tx, n) != 0)

@@ -39,6 +39,8 @@ struct sw_qids {
 
 /* bounded: on the accepting side. */
 void sw_qids_init(struct sw_qids *s, bool bounded);
+/* The peer gave that one without naming it in a frame. */
+void sw_qids_given(struct sw_qids *s, uint64_t seq);
 /* The budget should be restored as soon as nothing is under way. */
 bool sw_qids_short(const struct sw_qids *s);
 /* All that was sent is acknowledged, retirements among it. */

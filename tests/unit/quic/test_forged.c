@@ -27,7 +27,8 @@ static struct {
         unsigned seen; /* of a client */
         bool on;
     } initial;
-    bool hello; /* the first packet under the application's keys has the frames */
+    bool hello;     /* the first packet under the application's keys has the frames */
+    bool preferred; /* servers have a preferred address, and an ID for it */
 } forge;
 
 static const uint8_t mark[16] = {0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7,
@@ -109,6 +110,40 @@ int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead
         renumber(number, aad, aad_n, aad[aad_n - 1] ^ 1);
     }
     return __real_ngtcp2_crypto_encrypt_cb(out, aead, ctx, copy, n, number, nonce_n, aad, aad_n);
+}
+
+int __real_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
+                                            const ngtcp2_cid *scid, const ngtcp2_path *path,
+                                            uint32_t version, int cb_version,
+                                            const ngtcp2_callbacks *cb, int settings_version,
+                                            const ngtcp2_settings *settings, int params_version,
+                                            const ngtcp2_transport_params *params,
+                                            const ngtcp2_mem *mem, void *user);
+int __wrap_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
+                                            const ngtcp2_cid *scid, const ngtcp2_path *path,
+                                            uint32_t version, int cb_version,
+                                            const ngtcp2_callbacks *cb, int settings_version,
+                                            const ngtcp2_settings *settings, int params_version,
+                                            const ngtcp2_transport_params *params,
+                                            const ngtcp2_mem *mem, void *user);
+
+int __wrap_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
+                                            const ngtcp2_cid *scid, const ngtcp2_path *path,
+                                            uint32_t version, int cb_version,
+                                            const ngtcp2_callbacks *cb, int settings_version,
+                                            const ngtcp2_settings *settings, int params_version,
+                                            const ngtcp2_transport_params *params,
+                                            const ngtcp2_mem *mem, void *user)
+{
+    ngtcp2_transport_params more = *params;
+
+    if (forge.preferred) {
+        more.preferred_address_present = 1;
+        more.preferred_address.cid = (ngtcp2_cid){.datalen = 8, .data = {0xf0, 1, 2, 3}};
+    }
+    return __real_ngtcp2_conn_server_new_versioned(ret, dcid, scid, path, version, cb_version, cb,
+                                                   settings_version, settings, params_version,
+                                                   &more, mem, user);
 }
 
 static void send_forged(struct rig *r, struct middle *m, struct sw_qconn *c, const uint8_t *frames,
@@ -324,6 +359,33 @@ static void a_client_may_not_update_keys_by_tls(void **state)
     rig_stop(&r);
 }
 
+/*
+ * The ID of a preferred address has the number 1 without being named; ngtcp2 0.12 aborts the
+ * process when it is, after it was retired.
+ */
+static void the_id_of_a_preferred_address_may_be_named(void **state)
+{
+    static const uint8_t ids[2 * 28] = {
+        0x18, 20, 20, 8, 1, [12] = 1, [28] = 0x18, 1, 0, 8, 0xf1, [40] = 2};
+    struct middle m;
+    struct rig r;
+
+    start(&r);
+    forge.preferred = true;
+    middle_connect(&m, &r);
+    for (int i = 0; i < 50; i++)
+        middle_turn(&m, &r);
+    send_forged(&r, &m, r.b.c, ids, sizeof(ids));
+    for (int i = 0; i < 50; i++)
+        middle_turn(&m, &r);
+    sw_qconn_close(r.b.c, 0, "");
+    while (!r.a.closed)
+        middle_turn(&m, &r);
+    middle_close(&m);
+    serves_others(&r);
+    rig_stop(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +394,7 @@ int main(void)
         cmocka_unit_test(frames_of_the_server_may_come_early),
         cmocka_unit_test(a_server_may_not_update_keys_by_tls),
         cmocka_unit_test(a_client_may_not_update_keys_by_tls),
+        cmocka_unit_test(the_id_of_a_preferred_address_may_be_named),
     };
 
     return cmocka_run_group_tests_name("quic forged", tests, NULL, NULL);

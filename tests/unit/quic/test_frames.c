@@ -98,6 +98,19 @@ static void the_budget_is_restored_when_all_is_acknowledged(void **state)
     assert_true(sw_qids_screen(&s, p, sizeof(p)));
 }
 
+static void an_id_that_came_without_a_frame_counts_as_named(void **state)
+{
+    uint8_t p[2 * NEW_CID];
+    struct sw_qids s;
+
+    sw_qids_init(&s, false);
+    sw_qids_given(&s, 1);
+    (void)put(p, 5, 3);
+    (void)put(p + NEW_CID, 1, 0);
+    assert_true(sw_qids_screen(&s, p, sizeof(p)));
+    assert_true(!is_blank(p) && is_blank(p + NEW_CID));
+}
+
 static void late_packets_do_not_acknowledge(void **state)
 {
     static const uint8_t frames[] = {0x01, 0x02, 9,    0, 1, 2, 0, 1, /* PING, ACK of two ranges */
@@ -156,6 +169,7 @@ int main(void)
         cmocka_unit_test(an_id_is_blanked_when_it_was_named_and_is_retired),
         cmocka_unit_test(numbers_far_below_the_highest_count_as_named),
         cmocka_unit_test(the_budget_is_restored_when_all_is_acknowledged),
+        cmocka_unit_test(an_id_that_came_without_a_frame_counts_as_named),
         cmocka_unit_test(late_packets_do_not_acknowledge),
         cmocka_unit_test(connections_that_never_move_see_no_ids),
         cmocka_unit_test(what_does_not_parse_is_left_to_ngtcp2),
