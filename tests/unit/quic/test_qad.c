@@ -17,7 +17,7 @@
 #include "base/time.h"
 #include "io/dgram.h"
 #include "io/sock.h"
-#include "quic/qad/qad.h"
+#include "quic/qad/qad_int.h"
 #include "quic/wire/frames.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
@@ -554,6 +554,30 @@ static void test_acknowledges_late(void **state)
     rig_stop(&r);
 }
 
+/* Numbers of packets are known under every key: what is acknowledged stays so. */
+static void test_updates_keys(void **state)
+{
+    struct rig r;
+    struct sw_qadc *c;
+
+    rig_start(&r, "127.0.0.1:0", NULL);
+    connect_with(&r, "relay.test", NULL);
+    assert_true(turn_until(&r, &r.observed, 1, 2000));
+    c = (void *)r.client; /* its first member */
+    for (int i = 0; i < 8; i++) {
+        turn(&r, 2000);
+        sw_qad_client_probe(r.client);
+        turn(&r, 100);
+        assert_int_equal(ngtcp2_conn_initiate_key_update(c->nc, now), 0);
+        sw_qad_client_probe(r.client);
+        assert_true(c->unacked);
+        turn(&r, 100);
+        assert_false(c->unacked);
+    }
+    assert_int_equal(sw_qad_server_conns(r.server), 1);
+    rig_stop(&r);
+}
+
 /* The connection holds a NAT's mapping: it lives on by its pings, and ends without them. */
 static void test_stays_and_idles_out(void **state)
 {
@@ -840,6 +864,7 @@ int main(void)
         cmocka_unit_test(test_relay_names_a_retired_id_twice),
         cmocka_unit_test(test_updates_keys_by_tls),
         cmocka_unit_test(test_acknowledges_late),
+        cmocka_unit_test(test_updates_keys),
         cmocka_unit_test(test_stays_and_idles_out),
         cmocka_unit_test(test_lost_packets),
         cmocka_unit_test(test_lost_report),
