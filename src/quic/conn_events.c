@@ -37,7 +37,8 @@ static int on_peer_cid(ngtcp2_conn *nc, int type, uint64_t seq, const ngtcp2_cid
 {
     struct sw_qconn *c = user;
 
-    /* The first one is said to be in use when the handshake is over, see handshake_keys.c. */
+    /* ngtcp2 activates the first ID when the handshake is over: see too_early in handshake_keys.c.
+     */
     c->shake.through = true;
     if (!token)
         return 0;

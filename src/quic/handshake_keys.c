@@ -18,13 +18,11 @@
 #include "tls/record.h"
 #include "tls/sched.h"
 
-enum { IV_LEN = 12 };
-
 struct aead_ctx {
     struct sw_qconn *c; /* borrowed: frees its keys before itself */
     uint64_t id;        /* of the expanded key */
     uint64_t next;      /* the lowest packet number that was not opened with it, nor a higher one */
-    uint8_t iv[IV_LEN];
+    uint8_t iv[SW_QIV_LEN];
     enum sw_aead_alg alg;
     uint8_t key[SW_AEAD_KEY_MAX];
 };
@@ -57,7 +55,7 @@ static void *unmark(void *p)
 /* ---- making ---- */
 
 static struct aead_ctx *aead_new(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n,
-                                 uint8_t iv[IV_LEN])
+                                 uint8_t iv[SW_QIV_LEN])
 {
     struct aead_ctx *a = sw_vault_alloc(sizeof(*a));
     enum sw_aead_alg alg = (enum sw_aead_alg)c->aead;
@@ -67,8 +65,8 @@ static struct aead_ctx *aead_new(struct sw_qconn *c, bool tx, const uint8_t *sec
     a->id = sw_sched_new_id() * 2 + tx;
     a->alg = alg;
     sw_hkdf_label(secret, n, "quic key", a->key, sw_aead_key_len(alg));
-    sw_hkdf_label(secret, n, "quic iv", iv, IV_LEN);
-    memcpy(a->iv, iv, IV_LEN);
+    sw_hkdf_label(secret, n, "quic iv", iv, SW_QIV_LEN);
+    memcpy(a->iv, iv, SW_QIV_LEN);
     return a;
 }
 
@@ -112,7 +110,7 @@ static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t
 
 int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n)
 {
-    uint8_t iv[IV_LEN];
+    uint8_t iv[SW_QIV_LEN];
     struct hp_ctx *h = hp_new((enum sw_aead_alg)c->aead, secret, n);
     struct aead_ctx *a;
     ngtcp2_crypto_aead_ctx aead;
@@ -148,15 +146,6 @@ static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
         return ngtcp2_crypto_encrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
     sw_aead_seal(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out);
     return 0;
-}
-
-static uint64_t number_of(const struct aead_ctx *a, const uint8_t *nonce)
-{
-    uint64_t pn = 0;
-
-    for (size_t i = IV_LEN - sizeof(pn); i < IV_LEN; i++)
-        pn = pn << 8 | (uint8_t)(nonce[i] ^ a->iv[i]);
-    return pn;
 }
 
 /* ngtcp2 does not say whether a packet was genuine. Copies have a number that was there before. */
@@ -195,6 +184,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
     struct aead_ctx *a = unmark(ctx->native_handle);
+    uint64_t number;
     int rc;
 
     if (!a) {
@@ -210,8 +200,9 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
         log_too_many_ids(a->c);
         return NGTCP2_ERR_DECRYPT;
     }
-    sw_qacks_screen(&a->c->acks, number_of(a, nonce), out, n - SW_AEAD_TAG);
-    note_opened(a, number_of(a, nonce));
+    number = sw_qnumber(a->iv, nonce);
+    sw_qacks_screen(&a->c->acks, number, out, n - SW_AEAD_TAG);
+    note_opened(a, number);
     return 0;
 }
 

@@ -450,7 +450,8 @@ static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
     (void)sw_map_del(&s->res[t], r->name);
     if (t == SW_GW_TYPE_CLUSTER)
         leave_shard(s, r);
-    /* Of the others users keep the version they have; a new version of theirs will wait for it. */
+    /* Who used endpoints or a secret keeps what it was built from; its next version waits for them.
+     */
     if (t != SW_GW_TYPE_ENDPOINTS && t != SW_GW_TYPE_SECRET)
         sw_gw_store_changed(s, t);
     res_free(s, r);

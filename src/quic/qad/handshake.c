@@ -132,7 +132,7 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
         return -1;
     }
     if (rx && l == NGTCP2_CRYPTO_LEVEL_APPLICATION)
-        sw_hkdf_label(rx, n, "quic iv", t->conn->rx[0].iv, QAD_IV_LEN);
+        sw_hkdf_label(rx, n, "quic iv", t->conn->rx[0].iv, SW_QIV_LEN);
     if (rx && ngtcp2_crypto_derive_and_install_rx_key(nc, NULL, NULL, NULL, l, rx, n) != 0)
         return -1;
     if (tx && ngtcp2_crypto_derive_and_install_tx_key(nc, NULL, NULL, NULL, l, tx, n) != 0)

@@ -54,14 +54,11 @@ int sw_qadc_read_lib(struct sw_qadc *c, const ngtcp2_path *path, const uint8_t *
 static uint64_t number_of(const struct sw_qadc *c, const void *key, const uint8_t *nonce)
 {
     const uint8_t *iv = c->rx[0].iv;
-    uint64_t pn = 0;
 
     for (size_t i = 1; i < SW_ARRAY_LEN(c->rx); i++)
         if (c->rx[i].key == key)
             iv = c->rx[i].iv;
-    for (size_t i = QAD_IV_LEN - sizeof(pn); i < QAD_IV_LEN; i++)
-        pn = pn << 8 | (uint8_t)(nonce[i] ^ iv[i]);
-    return pn;
+    return sw_qnumber(iv, nonce);
 }
 
 /* As in quic/handshake_keys.c: a server's frames before ngtcp2 is through are fatal. */
@@ -111,7 +108,7 @@ static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret
     if (at == SW_ARRAY_LEN(c->rx))
         at = 1 + c->updates++ % (SW_ARRAY_LEN(c->rx) - 1);
     c->rx[at].key = rx_ctx->native_handle;
-    memcpy(c->rx[at].iv, rx_iv, QAD_IV_LEN);
+    memcpy(c->rx[at].iv, rx_iv, SW_QIV_LEN);
     return 0;
 }
 
@@ -148,7 +145,7 @@ static int on_cid_gone(ngtcp2_conn *nc, const ngtcp2_cid *cid, void *user)
     return 0;
 }
 
-/* The first one is said to be in use when the handshake is over. */
+/* ngtcp2 activates the first ID when the handshake is over. */
 static int on_peer_cid(ngtcp2_conn *nc, int type, uint64_t seq, const ngtcp2_cid *cid,
                        const uint8_t *token, void *user)
 {

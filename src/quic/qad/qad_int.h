@@ -25,7 +25,6 @@ enum {
     QAD_PACKET = 1200, /* the largest packet sent */
     QAD_WHY = sizeof(((struct sw_err *)0)->msg),
     QAD_CLOSE_FINISHED = 1,
-    QAD_IV_LEN = 12,
     QAD_MOVES = 4, /* changes of address that a server follows; then the client connects again */
 };
 
@@ -77,7 +76,7 @@ struct sw_qadc {
     /* To know the numbers of packets: the first key's, then those of updates, three at a time. */
     struct {
         const void *key;
-        uint8_t iv[QAD_IV_LEN];
+        uint8_t iv[SW_QIV_LEN];
     } rx[4];
     uint8_t updates;
     struct sw_qacks acks;

@@ -152,7 +152,7 @@ static bool was_seen(const struct sw_qids *s, uint64_t seq)
     return seq <= s->top && (s->top - seq >= WINDOW || (s->seen >> (s->top - seq) & 1));
 }
 
-static void note_seen(struct sw_qids *s, uint64_t seq)
+void sw_qids_given(struct sw_qids *s, uint64_t seq)
 {
     if (seq > s->top) {
         s->seen = seq - s->top < WINDOW ? s->seen << (seq - s->top) : 0;
@@ -160,11 +160,6 @@ static void note_seen(struct sw_qids *s, uint64_t seq)
     }
     if (s->top - seq < WINDOW)
         s->seen |= UINT64_C(1) << (s->top - seq);
-}
-
-void sw_qids_given(struct sw_qids *s, uint64_t seq)
-{
-    note_seen(s, seq);
 }
 
 /* The peer gets its acknowledgement, and ngtcp2 sees nothing of it. */
@@ -192,7 +187,7 @@ static bool screen_one(struct sw_qids *s, const struct new_cid *f, uint8_t *p, s
         blank(p, n);
     if (!seen && s->budget > 0)
         s->budget--;
-    note_seen(s, f->seq);
+    sw_qids_given(s, f->seq);
     return true;
 }
 
@@ -237,6 +232,15 @@ static void hide_acks(uint8_t *p, size_t n)
         if (type == FRAME_ACK || type == FRAME_ACK_ECN)
             memset(p + from, 0, r.at - from); /* PADDING */
     }
+}
+
+uint64_t sw_qnumber(const uint8_t iv[SW_QIV_LEN], const uint8_t nonce[SW_QIV_LEN])
+{
+    uint64_t pn = 0;
+
+    for (size_t i = SW_QIV_LEN - sizeof(pn); i < SW_QIV_LEN; i++)
+        pn = pn << 8 | (uint8_t)(nonce[i] ^ iv[i]);
+    return pn;
 }
 
 void sw_qacks_screen(struct sw_qacks *s, uint64_t number, uint8_t *p, size_t n)

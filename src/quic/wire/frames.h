@@ -64,6 +64,9 @@ struct sw_qacks {
     bool handshake;
 };
 
+/* The number of a packet, by what its key's IV was combined with (RFC 9001, 5.3). */
+enum { SW_QIV_LEN = 12 };
+uint64_t sw_qnumber(const uint8_t iv[SW_QIV_LEN], const uint8_t nonce[SW_QIV_LEN]);
 /* A packet of that number, under the application's keys: a late one does not acknowledge. */
 void sw_qacks_screen(struct sw_qacks *s, uint64_t number, uint8_t *p, size_t n);
 /* One with a long header, which begins with 'first': acknowledges when it is the first of its kind.
