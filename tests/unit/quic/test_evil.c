@@ -23,12 +23,8 @@ static struct {
     size_t n;
 } evil;
 
-void __real_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
-                         uint8_t *out);
-void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
-                         uint8_t *out);
+__typeof__(sw_aead_seal) __real_sw_aead_seal;
+__typeof__(sw_aead_seal) __wrap_sw_aead_seal;
 
 static void put_frame(uint8_t *p, struct new_cid f)
 {

@@ -34,20 +34,12 @@ static struct {
 static const uint8_t mark[16] = {0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7,
                                  0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7, 0xa7};
 
-void __real_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
-                         uint8_t *out);
-void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
-                         uint8_t *out);
-int __real_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
-                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
-                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
-                                    size_t aad_n);
-int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
-                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
-                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
-                                    size_t aad_n);
+__typeof__(sw_aead_seal) __real_sw_aead_seal;
+__typeof__(sw_aead_seal) __wrap_sw_aead_seal;
+__typeof__(ngtcp2_crypto_encrypt_cb) __real_ngtcp2_crypto_encrypt_cb;
+__typeof__(ngtcp2_crypto_encrypt_cb) __wrap_ngtcp2_crypto_encrypt_cb;
+__typeof__(ngtcp2_conn_server_new_versioned) __real_ngtcp2_conn_server_new_versioned;
+__typeof__(ngtcp2_conn_server_new_versioned) __wrap_ngtcp2_conn_server_new_versioned;
 
 /* The header lies in the packet: it is written again, as ngtcp2 has still to mask it. */
 static void renumber(uint8_t nonce[SW_AEAD_NONCE], const uint8_t *aad, size_t aad_n, uint8_t to)
@@ -111,21 +103,6 @@ int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead
     }
     return __real_ngtcp2_crypto_encrypt_cb(out, aead, ctx, copy, n, number, nonce_n, aad, aad_n);
 }
-
-int __real_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
-                                            const ngtcp2_cid *scid, const ngtcp2_path *path,
-                                            uint32_t version, int cb_version,
-                                            const ngtcp2_callbacks *cb, int settings_version,
-                                            const ngtcp2_settings *settings, int params_version,
-                                            const ngtcp2_transport_params *params,
-                                            const ngtcp2_mem *mem, void *user);
-int __wrap_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
-                                            const ngtcp2_cid *scid, const ngtcp2_path *path,
-                                            uint32_t version, int cb_version,
-                                            const ngtcp2_callbacks *cb, int settings_version,
-                                            const ngtcp2_settings *settings, int params_version,
-                                            const ngtcp2_transport_params *params,
-                                            const ngtcp2_mem *mem, void *user);
 
 int __wrap_ngtcp2_conn_server_new_versioned(ngtcp2_conn **ret, const ngtcp2_cid *dcid,
                                             const ngtcp2_cid *scid, const ngtcp2_path *path,

@@ -111,6 +111,19 @@ static void turns(struct middle *m, struct rig *r, int n)
         middle_turn(m, r);
 }
 
+/* The way back is open again, and the connection carries everything. */
+static void echoes_again(struct middle *m, struct rig *r)
+{
+    struct rig_stream t;
+
+    m->closed_back = false;
+    r->b.echo = true;
+    rig_open(r, &t, BULK);
+    middle_until(m, r, &t.closed);
+    assert_true(t.fin && !t.mismatch);
+    assert_int_equal(r->a.closed + r->b.closed, 0);
+}
+
 /*
  * The dialler's NAT gives it another port, and before that path is validated the dialler moves.
  * ngtcp2 had one connection ID for two paths there, and retired it while one of them used it: the
@@ -119,7 +132,6 @@ static void turns(struct middle *m, struct rig *r, int n)
 static void a_move_before_a_new_port_is_validated_does_no_harm(void **state)
 {
     static const uint8_t ping[] = "ping";
-    struct rig_stream t;
     struct middle m;
     struct rig r;
 
@@ -136,12 +148,7 @@ static void a_move_before_a_new_port_is_validated_does_no_harm(void **state)
     turns(&m, &r, 3);
     assert_int_equal(sw_qconn_datagram(r.a.c, ping, sizeof(ping)), SW_OK);
     turns(&m, &r, 5);
-    m.closed_back = false;
-    r.b.echo = true;
-    rig_open(&r, &t, BULK);
-    middle_until(&m, &r, &t.closed);
-    assert_true(t.fin && !t.mismatch);
-    assert_int_equal(r.a.closed + r.b.closed, 0);
+    echoes_again(&m, &r);
     middle_close(&m);
     rig_stop(&r);
 }
@@ -153,7 +160,6 @@ static void a_move_before_a_new_port_is_validated_does_no_harm(void **state)
 static void a_port_that_comes_back_is_a_new_path(void **state)
 {
     static const uint8_t ping[] = "ping";
-    struct rig_stream t;
     struct middle m;
     struct rig r;
     int other;
@@ -173,12 +179,7 @@ static void a_port_that_comes_back_is_a_new_path(void **state)
         turns(&m, &r, i % 3); /* several in one turn of b, too */
     }
     turns(&m, &r, 5);
-    m.closed_back = false;
-    r.b.echo = true;
-    rig_open(&r, &t, BULK);
-    middle_until(&m, &r, &t.closed);
-    assert_true(t.fin && !t.mismatch);
-    assert_int_equal(r.a.closed + r.b.closed, 0);
+    echoes_again(&m, &r);
     sw_sock_close(other);
     middle_close(&m);
     rig_stop(&r);

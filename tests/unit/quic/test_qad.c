@@ -264,14 +264,8 @@ static void turn(struct rig *r, unsigned ms)
 
 /* ---- forged packets: the linker leads what seals them here ---- */
 
-int __real_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
-                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
-                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
-                                    size_t aad_n);
-int __wrap_ngtcp2_crypto_encrypt_cb(uint8_t *out, const ngtcp2_crypto_aead *aead,
-                                    const ngtcp2_crypto_aead_ctx *ctx, const uint8_t *p, size_t n,
-                                    const uint8_t *nonce, size_t nonce_n, const uint8_t *aad,
-                                    size_t aad_n);
+__typeof__(ngtcp2_crypto_encrypt_cb) __real_ngtcp2_crypto_encrypt_cb;
+__typeof__(ngtcp2_crypto_encrypt_cb) __wrap_ngtcp2_crypto_encrypt_cb;
 
 static void forge_ids(uint8_t *p, size_t n)
 {
