@@ -20,7 +20,7 @@ int sw_api_may(struct sw_api *a, struct sw_slice token, const struct sw_api_urls
 
     if (token.n == 0)
         return sw_err_set(err, SW_EDENIED, "no bearer token");
-    if (!api_token_user(a, &arena, token, NULL, &user, NULL, &why))
+    if (!api_token_user(a, &arena, &(struct api_bearer){.token = token}, &user, NULL, &why))
         return sw_err_set(err, SW_EDENIED, "bearer token: %s", why);
     for (size_t i = 0; i < urls->n; i++) {
         at.path = sw_slice_str(urls->p[i]);

@@ -270,13 +270,20 @@ struct api_dispatch {
     void (*resource)(struct api_req *r); /* of a client, from its resource on */
     void (*internal)(struct api_req *r); /* of the server's own */
 };
+/* A request of the server's own. Everything but 'res' is copied. */
+struct api_internal_request {
+    enum api_verb verb;
+    const struct api_res *res;
+    struct sw_slice ns;         /* empty: the resource has no namespaces */
+    struct sw_slice name;       /* empty: the body has it */
+    const char *sub;            /* subresource; NULL: the object itself */
+    const struct sw_json *body; /* NULL: none */
+};
 /*
- * A request of the server's own, as a user above all rules. body may be NULL. cb gets the answer
- * (code and body live during the call only).
+ * Runs it as a user above all rules. cb gets the answer (code and body live during the call only).
  */
-struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
-                             struct sw_slice ns, struct sw_slice name, const char *sub,
-                             const struct sw_json *body, api_done_cb cb, void *arg);
+struct api_req *api_internal(struct sw_api *api, const struct api_internal_request *q,
+                             api_done_cb cb, void *arg);
 /* Begins again on a worker, as if nothing had been done: it turned out to take long. */
 void api_restart(struct api_req *r);
 /* Frees one that will not be answered any more. */

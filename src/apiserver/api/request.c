@@ -81,26 +81,26 @@ static void on_internal(struct sw_defer *d)
     r->api->dispatch->internal(r);
 }
 
-struct api_req *api_internal(struct sw_api *api, enum api_verb verb, const struct api_res *res,
-                             struct sw_slice ns, struct sw_slice name, const char *sub,
-                             const struct sw_json *body, api_done_cb cb, void *arg)
+struct api_req *api_internal(struct sw_api *api, const struct api_internal_request *q,
+                             api_done_cb cb, void *arg)
 {
+    const struct api_res *res = q->res;
     static struct sw_slice masters[] = {{"system:masters", 14}};
     struct api_req *r = SW_NEW(struct api_req);
 
     r->arena = &r->own_arena;
     r->api = api;
-    r->verb = verb;
+    r->verb = q->verb;
     r->res = res;
     if (res->crd)
         r->crd = api_crd_ref(res->crd);
     r->group = sw_slice_str(res->group);
     r->version = sw_slice_str(res->version);
     r->resource = sw_slice_str(res->plural);
-    r->ns = sw_arena_slice(r->arena, ns);
-    r->name = sw_arena_slice(r->arena, name);
-    r->sub = sub ? sw_arena_slice(r->arena, sw_slice_str(sub)) : sw_slice("", 0);
-    r->body_json = body ? sw_json_copy(r->arena, body) : NULL;
+    r->ns = sw_arena_slice(r->arena, q->ns);
+    r->name = sw_arena_slice(r->arena, q->name);
+    r->sub = q->sub ? sw_arena_slice(r->arena, sw_slice_str(q->sub)) : sw_slice("", 0);
+    r->body_json = q->body ? sw_json_copy(r->arena, q->body) : NULL;
     r->is_resource = true;
     r->user = (struct api_user){
         .name = SW_SLICE_LIT("system:apiserver"), .groups = masters, .ngroups = 1};

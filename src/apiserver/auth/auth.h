@@ -57,10 +57,17 @@ struct api_static_token {
 };
 /* Frees what is kept about tokens. */
 void api_tokens_done(struct api_tokens *t);
-/* Judges a bearer token; false with the reason when it is no good. */
-bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
-                    const struct sw_json *audiences, struct api_user *ret,
-                    struct sw_json **ret_audiences, const char **ret_why);
+/* A bearer token, and the audiences of which it must have one. */
+struct api_bearer {
+    struct sw_slice token;
+    const struct sw_json *audiences; /* NULL: the server's own */
+};
+/*
+ * Judges a bearer token; false with the reason when it is no good. *ret_audiences (unless NULL):
+ * the audiences that it has of those wanted.
+ */
+bool api_token_user(struct sw_api *api, struct sw_arena *a, const struct api_bearer *bearer,
+                    struct api_user *ret, struct sw_json **ret_audiences, const char **ret_why);
 /* A token without an expiry for a Secret that requests one; empty when it cannot be made. */
 struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                      struct sw_slice secret, const struct sw_json *account);

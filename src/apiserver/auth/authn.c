@@ -61,8 +61,9 @@ bool api_authenticate(struct api_req *r)
         return true;
     }
     if (auth.n > 7 && sw_slice_ieq(sw_slice_head(auth, 7), SW_SLICE_LIT("Bearer "))) {
-        if (api_token_user(r->api, r->arena, sw_slice_trim(sw_slice_from(auth, 7)), NULL, &r->user,
-                           NULL, &why))
+        const struct api_bearer bearer = {.token = sw_slice_trim(sw_slice_from(auth, 7))};
+
+        if (api_token_user(r->api, r->arena, &bearer, &r->user, NULL, &why))
             return true;
         unauthorized(r);
         return false;

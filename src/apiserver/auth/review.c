@@ -9,17 +9,18 @@ static void token_review(struct api_req *r, struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
     const struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_slice token = api_str(spec, "token");
+    const struct api_bearer bearer = {.token = api_str(spec, "token"),
+                                      .audiences = sw_json_find(spec, "audiences")};
     struct sw_json *st = sw_json_new_object(a);
     struct sw_json *aud = NULL;
     struct api_user u = {0};
     const char *why = "";
 
-    if (token.n == 0) {
+    if (bearer.token.n == 0) {
         api_bad_request(r, "token is required for TokenReview in authentication");
         return;
     }
-    if (api_token_user(r->api, a, token, sw_json_find(spec, "audiences"), &u, &aud, &why)) {
+    if (api_token_user(r->api, a, &bearer, &u, &aud, &why)) {
         sw_json_put(a, st, "authenticated", sw_json_new_bool(a, true));
         sw_json_put(a, st, "user", api_user_info(a, &u));
         sw_json_put(a, st, "audiences", aud);

@@ -265,9 +265,9 @@ static bool secret_holds(struct sw_api *api, struct sw_arena *a, struct sw_slice
     return ok && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
 }
 
-static bool legacy_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
-                        const struct sw_json *claims, const struct sw_json *audiences,
-                        struct api_user *ret, struct sw_json **ret_audiences)
+static bool legacy_user(struct sw_api *api, struct sw_arena *a, const struct api_bearer *bearer,
+                        const struct sw_json *claims, struct api_user *ret,
+                        struct sw_json **ret_audiences)
 {
     struct sw_slice ns = api_str(claims, LEGACY "namespace");
     struct sw_json *own = sw_json_new_array(a);
@@ -277,9 +277,9 @@ static bool legacy_user(struct sw_api *api, struct sw_arena *a, struct sw_slice 
     sw_json_put_str(a, sa, "name", api_str(claims, LEGACY "service-account.name"));
     sw_json_put_str(a, sa, "uid", api_str(claims, LEGACY "service-account.uid"));
     sw_json_push(a, own, sw_json_new_str(a, api->issuer));
-    common = common_audiences(api, a, own, audiences);
+    common = common_audiences(api, a, own, bearer->audiences);
     if (!common || !still_there(api, a, "serviceaccounts", ns, sa) ||
-        !secret_holds(api, a, ns, api_str(claims, LEGACY "secret.name"), token))
+        !secret_holds(api, a, ns, api_str(claims, LEGACY "secret.name"), bearer->token))
         return false;
     fill_user(a, claims, ns, sa, ret);
     if (ret_audiences)
@@ -287,9 +287,8 @@ static bool legacy_user(struct sw_api *api, struct sw_arena *a, struct sw_slice 
     return true;
 }
 
-bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice token,
-                    const struct sw_json *audiences, struct api_user *ret,
-                    struct sw_json **ret_audiences, const char **ret_why)
+bool api_token_user(struct sw_api *api, struct sw_arena *a, const struct api_bearer *bearer,
+                    struct api_user *ret, struct sw_json **ret_audiences, const char **ret_why)
 {
     struct sw_slice payload;
     struct sw_json *claims = NULL;
@@ -300,21 +299,21 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, struct sw_slice toke
     int64_t exp = 0;
 
     *ret_why = "invalid bearer token";
-    if (static_user(api, a, token, ret)) {
+    if (static_user(api, a, bearer->token, ret)) {
         if (ret_audiences) {
             *ret_audiences = sw_json_new_array(a);
             sw_json_push(a, *ret_audiences, sw_json_new_str(a, api->issuer));
         }
         return true;
     }
-    if (!payload_of(api, a, token, &payload) ||
+    if (!payload_of(api, a, bearer->token, &payload) ||
         sw_json_parse(a, payload, &(struct sw_json_opts){.max_depth = 16}, &claims, NULL) != SW_OK)
         return false;
     if (sw_json_str_eq(sw_json_find(claims, "iss"), legacy_issuer))
-        return legacy_user(api, a, token, claims, audiences, ret, ret_audiences);
+        return legacy_user(api, a, bearer, claims, ret, ret_audiences);
     if (!sw_json_str_eq(sw_json_find(claims, "iss"), api->issuer) || !in_time(claims))
         return false;
-    common = common_audiences(api, a, sw_json_find(claims, "aud"), audiences);
+    common = common_audiences(api, a, sw_json_find(claims, "aud"), bearer->audiences);
     k = sw_json_find(claims, "kubernetes.io");
     sa = sw_json_find(k, "serviceaccount");
     ns = api_str(k, "namespace");

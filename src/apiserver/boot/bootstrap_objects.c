@@ -126,7 +126,12 @@ bool boot_make(struct sw_api *api, const struct boot_place *at, const char *name
     if (!res || stored(api, &a, at, sw_slice_str(name)))
         return res != NULL;
     api->starting++;
-    (void)api_internal(api, API_CREATE, res, sw_slice_str(at->ns), sw_slice("", 0), NULL, obj,
+    (void)api_internal(api,
+                       &(struct api_internal_request){.verb = API_CREATE,
+                                                      .res = res,
+                                                      .ns = sw_slice_str(at->ns),
+                                                      .name = sw_slice("", 0),
+                                                      .body = obj},
                        on_made, NULL);
     return false;
 }
@@ -145,7 +150,12 @@ static void change(struct sw_api *api, const struct boot_place *at, struct sw_sl
 {
     api->starting++;
     sw_log_info("api", "updating the built-in object %s '%.*s'", at->plural, SW_SLICE_ARG(name));
-    (void)api_internal(api, API_PATCH, res_of(api, at), sw_slice_str(at->ns), name, NULL, patch,
+    (void)api_internal(api,
+                       &(struct api_internal_request){.verb = API_PATCH,
+                                                      .res = res_of(api, at),
+                                                      .ns = sw_slice_str(at->ns),
+                                                      .name = name,
+                                                      .body = patch},
                        on_updated, NULL);
 }
 

@@ -41,7 +41,12 @@ static void apply(struct sw_api *api, const struct api_res *res, const struct ap
         return;
     }
     api->starting++;
-    r = api_internal(api, API_PATCH, res, sw_slice("", 0), sw_slice_str(k->name), NULL, crd,
+    r = api_internal(api,
+                     &(struct api_internal_request){.verb = API_PATCH,
+                                                    .res = res,
+                                                    .ns = sw_slice("", 0),
+                                                    .name = sw_slice_str(k->name),
+                                                    .body = crd},
                      on_applied, NULL);
     r->content_type = SW_SLICE_LIT("application/apply-patch+yaml");
     r->query = (struct sw_query){&manager, 1};

@@ -140,7 +140,11 @@ void gc_request(struct gc_task *t, enum api_verb verb, const struct gc_at *at, c
                 const struct sw_json *body)
 {
     t->running++;
-    (void)api_internal(t->gc->api, verb, at->res, at->ns, at->name, sub, body, on_answer, t);
+    (void)api_internal(
+        t->gc->api,
+        &(struct api_internal_request){
+            .verb = verb, .res = at->res, .ns = at->ns, .name = at->name, .sub = sub, .body = body},
+        on_answer, t);
 }
 
 /* --- the graph -------------------------------------------------------------------------- */

@@ -200,8 +200,13 @@ static void retry_names(struct sw_api *api, const char *group)
         const struct api_crd *c = it->value;
 
         if (strcmp(c->group, group) == 0 && !c->established && !c->terminating)
-            (void)api_internal(api, API_PATCH, crd_res(api), sw_slice("", 0), sw_slice_str(c->name),
-                               NULL, sw_json_new_object(&tmp), on_retried, NULL);
+            (void)api_internal(api,
+                               &(struct api_internal_request){.verb = API_PATCH,
+                                                              .res = crd_res(api),
+                                                              .ns = sw_slice("", 0),
+                                                              .name = sw_slice_str(c->name),
+                                                              .body = sw_json_new_object(&tmp)},
+                               on_retried, NULL);
     }
 }
 

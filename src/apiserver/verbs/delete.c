@@ -366,8 +366,13 @@ static void sweep_next(struct sweep *s)
         const struct sw_json *o = sw_json_at(s->items, s->next++);
         struct api_req *one;
 
-        one = api_internal(r->api, API_DELETE, r->res, api_meta_str(o, "namespace"),
-                           api_meta_str(o, "name"), NULL, s->body, on_swept, s);
+        one = api_internal(r->api,
+                           &(struct api_internal_request){.verb = API_DELETE,
+                                                          .res = r->res,
+                                                          .ns = api_meta_str(o, "namespace"),
+                                                          .name = api_meta_str(o, "name"),
+                                                          .body = s->body},
+                           on_swept, s);
         one->on_behalf = r;
         return;
     }

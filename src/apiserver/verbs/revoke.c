@@ -80,7 +80,7 @@ static bool token_good(struct api_revoker *v, struct sw_arena *a, struct sw_slic
 
     if (sw_map_get(&v->good, token))
         return true;
-    if (!api_token_user(v->api, a, token, NULL, &user, NULL, &why))
+    if (!api_token_user(v->api, a, &(struct api_bearer){.token = token}, &user, NULL, &why))
         return false;
     if (v->good.n < GOOD_MAX) {
         own = sw_slice_dup(token);
