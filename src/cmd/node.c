@@ -14,9 +14,9 @@ int sw_cmd_node(int argc, char **argv)
     int status;
 
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(c.log_level), true, &err);
+        rc = sw_log_filter(sw_slice_str(c.log.level), true, &err);
     if (rc == SW_OK) {
-        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log_format);
+        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log.format);
         rc = sw_node_run(&c, &err);
         sw_log_stop();
     }

@@ -119,12 +119,12 @@ static uint32_t machine_cpus(void)
 static int derive_workers(struct sw_node_config *c, struct sw_err *err)
 {
     uint64_t cpus = 0;
-    int rc = cpu_ceil(c->cpu_limit, "--cpu-limit", &cpus, err);
+    int rc = cpu_ceil(c->cpu.limit, "--cpu-limit", &cpus, err);
 
     if (rc != SW_OK)
         return rc;
-    return sw_node_workers(c->workers_text, cpus ? (uint32_t)cpus : machine_cpus(),
-                           c->resource_cpu_request, c->resource_cpu_limit, &c->workers, err);
+    return sw_node_workers(c->cpu.workers_text, cpus ? (uint32_t)cpus : machine_cpus(),
+                           c->cpu.resource_request, c->cpu.resource_limit, &c->cpu.workers, err);
 }
 
 int sw_node_workload_parse(struct sw_slice text, struct sw_arena *arena,
@@ -164,43 +164,44 @@ static int parse_pod(struct sw_node_config *c, const char *text, struct sw_node_
 
 static int derive_pods(struct sw_node_config *c, struct sw_err *err)
 {
-    c->pods = sw_arena_array(&c->arena, c->pod_texts.n + 1, sizeof(*c->pods));
-    for (size_t i = 0; i < c->pod_texts.n; i++) {
-        struct sw_node_pod *p = &c->pods[i];
-        int rc = parse_pod(c, c->pod_texts.p[i], p, err);
+    c->serve.pods = sw_arena_array(&c->arena, c->serve.pod_texts.n + 1, sizeof(*c->serve.pods));
+    for (size_t i = 0; i < c->serve.pod_texts.n; i++) {
+        struct sw_node_pod *p = &c->serve.pods[i];
+        int rc = parse_pod(c, c->serve.pod_texts.p[i], p, err);
 
         if (rc != SW_OK)
             return sw_err_prefix(err, "--pod");
         for (size_t k = 0; k < i; k++) {
-            if (strcmp(c->pods[k].netns, p->netns) == 0)
+            if (strcmp(c->serve.pods[k].netns, p->netns) == 0)
                 return sw_err_set(err, SW_EINVAL, "--pod: '%.100s' is named twice", p->netns);
         }
-        c->n_pods++;
+        c->serve.n_pods++;
     }
     return SW_OK;
 }
 
 static int derive_mode(struct sw_node_config *c, struct sw_err *err)
 {
-    if (c->mode == SW_NODE_DEDICATED) {
+    if (c->serve.mode == SW_NODE_DEDICATED) {
         int rc;
 
-        if (!c->workload_text || !c->workload_text[0])
+        if (!c->serve.workload_text || !c->serve.workload_text[0])
             return sw_err_set(err, SW_EINVAL, "--mode dedicated needs --workload NS/NAME/SA");
-        if (c->pod_texts.n)
+        if (c->serve.pod_texts.n)
             return sw_err_set(err, SW_EINVAL, "--pod belongs to shared mode");
-        c->inpod_uds = NULL; /* deployments set it for both modes */
-        rc = sw_node_workload_parse(sw_slice_str(c->workload_text), &c->arena, &c->workload, err);
+        c->serve.agent_socket = NULL; /* deployments set it for both modes */
+        rc = sw_node_workload_parse(sw_slice_str(c->serve.workload_text), &c->arena,
+                                    &c->serve.workload, err);
         return rc == SW_OK ? rc : sw_err_prefix(err, "--workload");
     }
-    if (c->workload_text && c->workload_text[0])
+    if (c->serve.workload_text && c->serve.workload_text[0])
         return sw_err_set(err, SW_EINVAL, "--workload belongs to dedicated mode");
-    if (!c->inpod_uds && !c->pod_texts.n && !c->local_xds_path && !c->local_xds_inline &&
-        c->enable_proxy)
-        c->inpod_uds = DEFAULT_AGENT_SOCKET;
-    if (c->inpod_uds && !c->inpod_uds[0])
-        c->inpod_uds = NULL;
-    c->self_proxy = c->pod_name && c->pod_namespace && c->service_account;
+    if (!c->serve.agent_socket && !c->serve.pod_texts.n && !c->xds.local_path &&
+        !c->xds.local_inline && c->serve.proxy)
+        c->serve.agent_socket = DEFAULT_AGENT_SOCKET;
+    if (c->serve.agent_socket && !c->serve.agent_socket[0])
+        c->serve.agent_socket = NULL;
+    c->names.self_proxy = c->names.pod && c->names.pod_namespace && c->names.service_account;
     return derive_pods(c, err);
 }
 
@@ -209,10 +210,11 @@ static int derive_mark(struct sw_node_config *c, struct sw_err *err)
     static const struct sw_opt u32 = {.type = SW_OPT_U32};
     int rc;
 
-    c->packet_mark = c->mode == SW_NODE_SHARED ? DEFAULT_MARK : 0;
-    if (!c->packet_mark_text)
+    c->sockets.packet_mark = c->serve.mode == SW_NODE_SHARED ? DEFAULT_MARK : 0;
+    if (!c->sockets.packet_mark_text)
         return SW_OK;
-    rc = sw_opt_set(&u32, &c->packet_mark, &c->arena, sw_slice_str(c->packet_mark_text), err);
+    rc = sw_opt_set(&u32, &c->sockets.packet_mark, &c->arena,
+                    sw_slice_str(c->sockets.packet_mark_text), err);
     return rc == SW_OK ? rc : sw_err_prefix(err, "--packet-mark (PACKET_MARK)");
 }
 
@@ -222,23 +224,23 @@ static int derive_drain(struct sw_node_config *c, struct sw_err *err)
     uint64_t grace;
     int rc;
 
-    c->drain_ns = 5 * SW_NS_PER_S;
-    if (c->drain_text) {
-        rc = sw_duration_parse(sw_slice_str(c->drain_text), &c->drain_ns, err);
+    c->drain.ns = 5 * SW_NS_PER_S;
+    if (c->drain.text) {
+        rc = sw_duration_parse(sw_slice_str(c->drain.text), &c->drain.ns, err);
         return rc == SW_OK ? rc : sw_err_prefix(err, "--drain (CONNECTION_TERMINATION_DEADLINE)");
     }
-    if (!c->grace_text)
+    if (!c->drain.grace_text)
         return SW_OK;
-    if (!sw_slice_to_u64(sw_slice_str(c->grace_text), GRACE_MAX_S, &grace))
+    if (!sw_slice_to_u64(sw_slice_str(c->drain.grace_text), GRACE_MAX_S, &grace))
         return sw_err_set(
             err, SW_EINVAL,
             "--grace-period (TERMINATION_GRACE_PERIOD_SECONDS): '%.40s' is not a number of seconds",
-            c->grace_text);
+            c->drain.grace_text);
     if (grace > 10)
         grace -= 5;
     else
         grace = grace > 1 ? grace - 1 : 1;
-    c->drain_ns = grace * SW_NS_PER_S;
+    c->drain.ns = grace * SW_NS_PER_S;
     return SW_OK;
 }
 
@@ -267,15 +269,15 @@ static int proxy_metadata(struct sw_node_config *c, const struct sw_yaml *doc, s
     rc = sw_yaml_expect(map, SW_YAML_MAP, err);
     if (rc != SW_OK)
         return rc;
-    c->proxy_metadata = sw_arena_array(&c->arena, map->count, sizeof(*c->proxy_metadata));
+    c->istio.metadata = sw_arena_array(&c->arena, map->count, sizeof(*c->istio.metadata));
     SW_YAML_FOREACH (it, map) {
-        struct sw_node_meta *m = &c->proxy_metadata[c->n_proxy_metadata];
+        struct sw_node_meta *m = &c->istio.metadata[c->istio.n_metadata];
 
         rc = sw_yaml_text(it, &m->value, err);
         if (rc != SW_OK)
             return rc;
         m->key = it->key->text;
-        c->n_proxy_metadata++;
+        c->istio.n_metadata++;
     }
     return SW_OK;
 }
@@ -287,11 +289,11 @@ static int discovery_address(struct sw_node_config *c, const struct sw_yaml *doc
     struct sw_slice text;
     int rc;
 
-    if (!v || sw_yaml_is_null(v) || c->xds_address)
+    if (!v || sw_yaml_is_null(v) || c->xds.address)
         return SW_OK;
     rc = sw_yaml_text(v, &text, err);
     if (rc == SW_OK)
-        c->xds_address = sw_arena_dup(&c->arena, text);
+        c->xds.address = sw_arena_dup(&c->arena, text);
     return rc;
 }
 
@@ -302,7 +304,7 @@ static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t
     const struct sw_yaml *doc;
     const struct sw_yaml *v;
     int64_t n;
-    int rc = sw_yaml_parse_one(&c->arena, sw_slice_str(c->proxy_config), NULL, &doc, err);
+    int rc = sw_yaml_parse_one(&c->arena, sw_slice_str(c->istio.config), NULL, &doc, err);
 
     if (rc != SW_OK || sw_yaml_is_null(doc))
         return rc;
@@ -314,8 +316,8 @@ static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t
     v = rc == SW_OK ? sw_yaml_get(doc, "concurrency") : NULL;
     if (v && !sw_yaml_is_null(v)) {
         rc = sw_yaml_int(v, 0, WORKERS_MAX, &n, err);
-        if (rc == SW_OK && !c->workers_text)
-            c->workers_text = sw_arena_printf(&c->arena, "%lld", (long long)n);
+        if (rc == SW_OK && !c->cpu.workers_text)
+            c->cpu.workers_text = sw_arena_printf(&c->arena, "%lld", (long long)n);
     }
     return rc;
 }
@@ -324,28 +326,28 @@ static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t
 static int derive_dns(struct sw_node_config *c, struct sw_err *err)
 {
     const struct sw_slice local = SW_SLICE_LIT("localhost:");
-    struct sw_slice text = sw_slice_str(c->dns_addr_text);
+    struct sw_slice text = sw_slice_str(c->dns.addr_text);
     uint64_t port;
 
     if (!sw_slice_has_prefix(text, local)) {
-        if (sw_addr_parse(text, &c->dns_addr, err) != SW_OK)
+        if (sw_addr_parse(text, &c->dns.addr, err) != SW_OK)
             return sw_err_prefix(err, "--dns-addr (ISTIO_META_DNS_PROXY_ADDR)");
         return SW_OK;
     }
     if (!sw_slice_to_u64(sw_slice_from(text, local.n), UINT16_MAX, &port) || !port)
         return sw_err_set(err, SW_EINVAL,
                           "--dns-addr (ISTIO_META_DNS_PROXY_ADDR): '%.60s' has no port",
-                          c->dns_addr_text);
-    c->dns_localhost = !c->listen_ip.family;
-    c->dns_addr = (struct sw_addr){.ip = c->listen_ip, .port = (uint16_t)port};
-    if (c->dns_localhost)
-        c->dns_addr.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
+                          c->dns.addr_text);
+    c->dns.localhost = !c->listen.ip.family;
+    c->dns.addr = (struct sw_addr){.ip = c->listen.ip, .port = (uint16_t)port};
+    if (c->dns.localhost)
+        c->dns.addr.ip = (struct sw_ip){.family = 4, .b = {127, 0, 0, 1}};
     return SW_OK;
 }
 
 static struct sw_addr any_addr(const struct sw_node_config *c, uint16_t port)
 {
-    return (struct sw_addr){.ip = {.family = c->ipv6 ? 6 : 4}, .port = port};
+    return (struct sw_addr){.ip = {.family = c->listen.ipv6 ? 6 : 4}, .port = port};
 }
 
 static int derive_ports(struct sw_node_config *c, struct sw_err *err)
@@ -353,20 +355,20 @@ static int derive_ports(struct sw_node_config *c, struct sw_err *err)
     uint16_t admin = PORT_ADMIN;
     uint16_t stats = PORT_STATS;
 
-    if (c->proxy_config) {
+    if (c->istio.config) {
         int rc = read_proxy_config(c, &admin, &stats, err);
 
         if (rc != SW_OK)
             return sw_err_prefix(err, "PROXY_CONFIG");
     }
-    if (!c->admin_addr.ip.family) {
-        c->admin_default = true;
-        c->admin_addr = (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = admin};
+    if (!c->admin.addr.ip.family) {
+        c->admin.is_default = true;
+        c->admin.addr = (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = admin};
     }
-    if (!c->stats_addr.ip.family)
-        c->stats_addr = any_addr(c, stats);
-    if (!c->ready_addr.ip.family)
-        c->ready_addr = any_addr(c, PORT_READY);
+    if (!c->admin.stats_addr.ip.family)
+        c->admin.stats_addr = any_addr(c, stats);
+    if (!c->admin.ready_addr.ip.family)
+        c->admin.ready_addr = any_addr(c, PORT_READY);
     return SW_OK;
 }
 
@@ -375,37 +377,37 @@ static int derive_ca(struct sw_node_config *c, struct sw_err *err)
 {
     static const char token[] = "./var/run/secrets/tokens/istio-token";
 
-    if (c->ca_address && !c->ca_address[0])
-        c->ca_address = NULL;
-    if (c->ca_address && c->local_ca)
+    if (c->ca.address && !c->ca.address[0])
+        c->ca.address = NULL;
+    if (c->ca.address && c->ca.local)
         return sw_err_set(err, SW_EINVAL,
                           "--local-ca and --ca-address (CA_ADDRESS) exclude each other");
-    if (!c->ca_address && !c->local_ca &&
+    if (!c->ca.address && !c->ca.local &&
         getenv("KUBERNETES_SERVICE_HOST")) /* NOLINT(concurrency-mt-unsafe) */
-        c->ca_address = "https://istiod.istio-system.svc:15012";
-    if (!c->auth_token && access(token, R_OK) == 0)
-        c->auth_token = token;
-    if (!c->compliance_policy || !c->compliance_policy[0])
+        c->ca.address = "https://istiod.istio-system.svc:15012";
+    if (!c->ca.auth_token && access(token, R_OK) == 0)
+        c->ca.auth_token = token;
+    if (!c->crypto.compliance_policy || !c->crypto.compliance_policy[0])
         return SW_OK;
     return sw_err_set(err, SW_EINVAL,
                       "COMPLIANCE_POLICY '%.40s' cannot be met: the TLS library of this build has "
                       "no post-quantum key exchange",
-                      c->compliance_policy);
+                      c->crypto.compliance_policy);
 }
 
 static int derive_xds(struct sw_node_config *c, struct sw_err *err)
 {
-    bool local = c->local_xds_path || c->local_xds_inline;
+    bool local = c->xds.local_path || c->xds.local_inline;
 
-    if (!c->xds_address && !local &&
+    if (!c->xds.address && !local &&
         getenv("KUBERNETES_SERVICE_HOST")) /* NOLINT(concurrency-mt-unsafe) */
-        c->xds_address = "https://istiod.istio-system.svc:15012";
-    if (c->xds_address && !c->xds_address[0])
-        c->xds_address = NULL;
-    if (c->xds_address && local)
+        c->xds.address = "https://istiod.istio-system.svc:15012";
+    if (c->xds.address && !c->xds.address[0])
+        c->xds.address = NULL;
+    if (c->xds.address && local)
         return sw_err_set(err, SW_EINVAL,
                           "--xds-address (XDS_ADDRESS) and --local-xds exclude each other");
-    if (c->xds_on_demand && c->dns_capture)
+    if (c->xds.on_demand && c->dns.capture)
         return sw_err_set(err, SW_EINVAL,
                           "--xds-on-demand (XDS_ON_DEMAND) excludes ISTIO_META_DNS_CAPTURE: names "
                           "can only be answered when all services are known");
@@ -417,18 +419,18 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
     int rc = SW_OK;
 
     /* An empty option counts as absent; an empty address means that there is no control plane. */
-    if (!c->xds_address && getenv("XDS_ADDRESS")) /* NOLINT(concurrency-mt-unsafe) */
-        c->xds_address = "";
+    if (!c->xds.address && getenv("XDS_ADDRESS")) /* NOLINT(concurrency-mt-unsafe) */
+        c->xds.address = "";
 
-    if (c->local_xds_path && c->local_xds_inline)
+    if (c->xds.local_path && c->xds.local_inline)
         rc = sw_err_set(err, SW_EINVAL,
                         "LOCAL_XDS and --local-xds (LOCAL_XDS_PATH) exclude each "
                         "other");
-    if (rc == SW_OK && c->h2_connection_window <= c->h2_stream_window)
+    if (rc == SW_OK && c->h2.connection_window <= c->h2.stream_window)
         rc = sw_err_set(err, SW_EINVAL,
                         "--h2-connection-window %u must exceed --h2-stream-window %u, or one "
                         "stream could block all others",
-                        c->h2_connection_window, c->h2_stream_window);
+                        c->h2.connection_window, c->h2.stream_window);
     rc = rc == SW_OK ? derive_mode(c, err) : rc;
     rc = rc == SW_OK ? derive_ports(c, err) : rc;
     rc = rc == SW_OK ? derive_workers(c, err) : rc;
@@ -437,9 +439,9 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
     rc = rc == SW_OK ? derive_xds(c, err) : rc;
     rc = rc == SW_OK ? derive_mark(c, err) : rc;
     rc = rc == SW_OK ? derive_drain(c, err) : rc;
-    if (rc == SW_OK && c->user_timeout && c->keepalive)
-        c->user_timeout_ms =
-            (uint32_t)((c->keepalive_time_ns + c->keepalive_retries * c->keepalive_interval_ns) /
+    if (rc == SW_OK && c->keepalive.user_timeout && c->keepalive.on)
+        c->keepalive.user_timeout_ms =
+            (uint32_t)((c->keepalive.time_ns + c->keepalive.retries * c->keepalive.interval_ns) /
                        SW_NS_PER_MS);
     return rc;
 }
@@ -453,8 +455,8 @@ int sw_node_config_read(struct sw_node_config *c, int argc, char **argv, struct 
     rc = sw_opts_parse(&sw_node_options, c, &c->arena, argc, argv, &rest, err);
     if (rc != SW_OK)
         return rc;
-    memcpy(c->unread_names, rest.unused, rest.n_unused * sizeof(rest.unused[0]));
-    c->n_unread = rest.n_unused;
+    memcpy(c->unread.names, rest.unused, rest.n_unused * sizeof(rest.unused[0]));
+    c->unread.n = rest.n_unused;
     rc = derive(c, err);
     return rc == SW_OK ? rc : sw_err_prefix(err, "node");
 }

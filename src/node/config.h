@@ -49,106 +49,148 @@ struct sw_node_pod {
 struct sw_node_config {
     struct sw_arena arena; /* owned */
 
-    int mode;                  /* enum sw_node_mode */
-    const char *workload_text; /* as given */
-    struct sw_opt_list pod_texts;
-    bool enable_proxy;
-    struct sw_node_workload workload; /* dedicated: whom we serve */
-    struct sw_node_pod *pods;         /* shared: n_pods of them */
-    size_t n_pods;
+    struct {                       /* whom to serve */
+        int mode;                  /* enum sw_node_mode */
+        const char *workload_text; /* as given */
+        struct sw_opt_list pod_texts;
+        bool proxy;
+        struct sw_node_workload workload; /* dedicated: whom we serve */
+        struct sw_node_pod *pods;         /* shared: n_pods of them */
+        size_t n_pods;
+        const char *agent_socket; /* socket of the node agent; NULL: none */
+    } serve;
 
-    const char *local_xds_path;
-    const char *local_xds_inline;
-    const char *xds_address; /* derived when absent; NULL: none */
-    const char *xds_root_ca;
-    const char *alt_xds_hostname;
-    bool xds_on_demand;
-    uint32_t xds_on_demand_max;
-    const char *state_dir;
-    const char *local_ca;
-    const char *ca_address; /* derived when absent; NULL: none, or --local-ca */
-    const char *ca_root_ca;
-    const char *alt_ca_hostname;
-    const char *auth_token;  /* derived when absent; NULL: none */
-    const char *machine_dir; /* of a machine that joined; NULL: none */
-    const char *crl;
-    uint64_t secret_ttl_ns;
-    const char *compliance_policy;
-    bool tls12; /* besides 1.3 */
+    struct {
+        const char *local_path;
+        const char *local_inline;
+        const char *address; /* derived when absent; NULL: none */
+        const char *root_ca;
+        const char *alt_hostname;
+        bool on_demand;
+        uint32_t on_demand_max;
+        const char *state_dir;
+    } xds;
 
-    const char *node_name;
-    const char *network;
-    const char *cluster_id;
-    const char *cluster_domain;
-    const char *trust_domain;
-    const char *pod_name; /* with the next two: the self-proxy listener's workload */
-    const char *pod_namespace;
-    const char *service_account;
-    const char *instance_ip;
-    bool self_proxy; /* derived: shared mode and the three names are known */
+    struct {
+        const char *local;
+        const char *address; /* derived when absent; NULL: none, or --local-ca */
+        const char *root_ca;
+        const char *alt_hostname;
+        const char *auth_token;  /* derived when absent; NULL: none */
+        const char *machine_dir; /* of a machine that joined; NULL: none */
+        const char *crl;
+        uint64_t secret_ttl_ns;
+    } ca;
+
+    struct {
+        const char *compliance_policy;
+        bool tls12; /* besides 1.3 */
+        int aead;   /* enum sw_node_aead */
+    } crypto;
+
+    struct {
+        const char *node;
+        const char *network;
+        const char *cluster_id;
+        const char *cluster_domain;
+        const char *trust_domain;
+        const char *pod; /* with the next two: the self-proxy listener's workload */
+        const char *pod_namespace;
+        const char *service_account;
+        const char *instance_ip;
+        bool self_proxy; /* derived: shared mode and the three names are known */
+    } names;
 
     struct sw_upstream_opts upstream; /* what host names of workloads may resolve to */
 
-    struct sw_ip listen_ip; /* family 0: the wildcard */
-    struct sw_admin_access access;
-    struct sw_addr admin_addr; /* admin also listens on [::1] when this is the default */
-    bool admin_default;        /* derived: neither flag nor PROXY_CONFIG named an address */
-    struct sw_addr stats_addr;
-    struct sw_addr ready_addr;
-    bool dns_capture;
-    const char *dns_addr_text;
-    struct sw_addr dns_addr; /* derived */
-    bool dns_localhost;      /* derived: 127.0.0.1 and [::1] */
-    const char *resolv_conf;
-    const char *preferred_service_namespace;
-    bool socks5;
-    bool ipv6;
-    bool port_reuse;
+    struct {
+        struct sw_ip ip; /* family 0: the wildcard */
+        bool ipv6;
+        bool port_reuse;
+        bool socks5;
+    } listen;
 
-    const char *workers_text;
-    const char *cpu_limit; /* CPUs this process may count on */
-    const char *resource_cpu_limit;
-    const char *resource_cpu_request;
-    uint32_t workers; /* derived */
-    uint64_t drain_ns;
-    const char *drain_text;
-    const char *grace_text;
-    uint32_t packet_mark; /* derived; 0 = none */
-    const char *packet_mark_text;
-    int orig_src; /* enum sw_node_auto */
-    bool localhost_app_tunnel;
+    struct { /* admin, metrics and readiness ports */
+        struct sw_admin_access access;
+        struct sw_addr addr; /* admin also listens on [::1] when this is the default */
+        bool is_default;     /* derived: neither flag nor PROXY_CONFIG named an address */
+        struct sw_addr stats_addr;
+        struct sw_addr ready_addr;
+    } admin;
 
-    bool enforce_waypoint;
-    bool fast_path;
-    bool early_data; /* the first bytes go with the CONNECT */
-    bool response_baggage;
-    int aead; /* enum sw_node_aead */
-    uint32_t pool_max_streams;
-    uint64_t pool_unused_release_ns;
-    uint32_t h2_stream_window;
-    uint32_t h2_connection_window;
-    uint32_t h2_frame_size;
+    struct {
+        bool capture;
+        const char *addr_text;
+        struct sw_addr addr; /* derived */
+        bool localhost;      /* derived: 127.0.0.1 and [::1] */
+        const char *resolv_conf;
+        const char *preferred_namespace;
+    } dns;
 
-    bool keepalive;
-    uint64_t keepalive_time_ns;
-    uint64_t keepalive_interval_ns;
-    uint32_t keepalive_retries;
-    bool user_timeout;
-    uint32_t user_timeout_ms; /* derived; 0 = off */
+    struct {
+        const char *workers_text;
+        const char *limit; /* CPUs this process may count on */
+        const char *resource_limit;
+        const char *resource_request;
+        uint32_t workers; /* derived */
+    } cpu;
 
-    const char *log_level;
-    int log_format; /* enum sw_log_format */
-    bool authz_info_log;
+    struct {
+        uint64_t ns;
+        const char *text;
+        const char *grace_text;
+    } drain;
 
-    const char *inpod_uds;    /* socket of the node agent; NULL: none */
-    const char *proxy_config; /* YAML text */
-    struct sw_node_meta {     /* its proxyMetadata */
-        struct sw_slice key;
-        struct sw_slice value;
-    } * proxy_metadata;
-    size_t n_proxy_metadata;
-    const char *unread_names[SW_OPTS_UNUSED_MAX]; /* which of those were set: worth a warning */
-    size_t n_unread;
+    struct {
+        uint32_t packet_mark; /* derived; 0 = none */
+        const char *packet_mark_text;
+        int orig_src; /* enum sw_node_auto */
+        bool localhost_app_tunnel;
+    } sockets;
+
+    struct {
+        bool enforce_waypoint;
+        bool fast_path;
+        bool early_data; /* the first bytes go with the CONNECT */
+        bool response_baggage;
+        uint32_t pool_max_streams;
+        uint64_t pool_unused_release_ns;
+    } tunnel;
+
+    struct {
+        uint32_t stream_window;
+        uint32_t connection_window;
+        uint32_t frame_size;
+    } h2;
+
+    struct {
+        bool on;
+        uint64_t time_ns;
+        uint64_t interval_ns;
+        uint32_t retries;
+        bool user_timeout;
+        uint32_t user_timeout_ms; /* derived; 0 = off */
+    } keepalive;
+
+    struct {
+        const char *level;
+        int format; /* enum sw_log_format */
+        bool authz_info;
+    } log;
+
+    struct {                  /* PROXY_CONFIG */
+        const char *config;   /* YAML text */
+        struct sw_node_meta { /* its proxyMetadata */
+            struct sw_slice key;
+            struct sw_slice value;
+        } * metadata;
+        size_t n_metadata;
+    } istio;
+
+    struct { /* variables that were set and have no effect: worth a warning */
+        const char *names[SW_OPTS_UNUSED_MAX];
+        size_t n;
+    } unread;
 };
 
 /* The table, for `help node` and the manual page. */

@@ -55,35 +55,35 @@ static void put_place(struct sw_jw *j, const char *key, bool localhost, bool ipv
 
 static void put_ports(struct sw_jw *j, const struct sw_node_config *c)
 {
-    struct sw_addr at = {.ip = c->listen_ip};
+    struct sw_addr at = {.ip = c->listen.ip};
     struct sw_addr socks = {.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = SW_PORT_SOCKS5};
 
     if (!at.ip.family)
-        at.ip.family = c->ipv6 ? 6 : 4;
+        at.ip.family = c->listen.ipv6 ? 6 : 4;
     else
         socks.ip = at.ip;
-    if (c->socks5) {
+    if (c->listen.socks5) {
         put_addr(j, "socks5Addr", &socks);
     } else {
         sw_jw_name(j, "socks5Addr");
         sw_jw_null(j);
     }
-    put_place(j, "adminAddr", c->admin_default, c->ipv6, &c->admin_addr);
-    put_place(j, "statsAddr", false, false, &c->stats_addr);
-    put_place(j, "readinessAddr", false, false, &c->ready_addr);
+    put_place(j, "adminAddr", c->admin.is_default, c->listen.ipv6, &c->admin.addr);
+    put_place(j, "statsAddr", false, false, &c->admin.stats_addr);
+    put_place(j, "readinessAddr", false, false, &c->admin.ready_addr);
     at.port = SW_PORT_HBONE;
     put_addr(j, "inboundAddr", &at);
     at.port = SW_PORT_INBOUND_PLAIN;
     put_addr(j, "inboundPlaintextAddr", &at);
     at.port = SW_PORT_OUTBOUND;
     put_addr(j, "outboundAddr", &at);
-    put_place(j, "dnsProxyAddr", c->dns_localhost, c->ipv6, &c->dns_addr);
+    put_place(j, "dnsProxyAddr", c->dns.localhost, c->listen.ipv6, &c->dns.addr);
     sw_jw_name(j, "illegalPorts");
     sw_jw_array(j);
     sw_jw_u64(j, SW_PORT_OUTBOUND);
     sw_jw_u64(j, SW_PORT_INBOUND_PLAIN);
     sw_jw_u64(j, SW_PORT_HBONE);
-    if (c->socks5)
+    if (c->listen.socks5)
         sw_jw_u64(j, SW_PORT_SOCKS5);
     sw_jw_array_end(j);
 }
@@ -123,14 +123,16 @@ static void put_workload(struct sw_jw *j, const char *key, const char *name, con
 
 static void put_identity(struct sw_jw *j, const struct sw_node_config *c)
 {
-    put_workload(j, "proxyWorkloadInformation", c->workload.name, c->workload.ns, c->workload.sa);
-    put_workload(j, "ztunnelWorkload", c->pod_name, c->pod_namespace, c->service_account);
+    put_workload(j, "proxyWorkloadInformation", c->serve.workload.name, c->serve.workload.ns,
+                 c->serve.workload.sa);
+    put_workload(j, "ztunnelWorkload", c->names.pod, c->names.pod_namespace,
+                 c->names.service_account);
     sw_jw_name(j, "ztunnelIdentity");
-    if (c->self_proxy) {
+    if (c->names.self_proxy) {
         char text[512];
 
-        (void)snprintf(text, sizeof(text), "spiffe://%s/ns/%s/sa/%s", c->trust_domain,
-                       c->pod_namespace, c->service_account);
+        (void)snprintf(text, sizeof(text), "spiffe://%s/ns/%s/sa/%s", c->names.trust_domain,
+                       c->names.pod_namespace, c->names.service_account);
         sw_jw_str(j, text);
     } else {
         sw_jw_null(j);
@@ -139,23 +141,23 @@ static void put_identity(struct sw_jw *j, const struct sw_node_config *c)
 
 static void put_control(struct sw_jw *j, const struct sw_node_config *c)
 {
-    put_opt(j, "caAddress", c->ca_address);
-    put_root(j, "caRootCert", c->ca_root_ca);
-    put_opt(j, "altCaHostname", c->alt_ca_hostname);
-    put_opt(j, "xdsAddress", c->xds_address);
-    put_root(j, "xdsRootCert", c->xds_root_ca);
-    put_opt(j, "altXdsHostname", c->alt_xds_hostname);
-    put_opt(j, "preferedServiceNamespace", c->preferred_service_namespace);
-    put_duration(j, "secretTtl", c->secret_ttl_ns);
-    sw_jw_put_bool(j, "xdsOnDemand", c->xds_on_demand);
+    put_opt(j, "caAddress", c->ca.address);
+    put_root(j, "caRootCert", c->ca.root_ca);
+    put_opt(j, "altCaHostname", c->ca.alt_hostname);
+    put_opt(j, "xdsAddress", c->xds.address);
+    put_root(j, "xdsRootCert", c->xds.root_ca);
+    put_opt(j, "altXdsHostname", c->xds.alt_hostname);
+    put_opt(j, "preferedServiceNamespace", c->dns.preferred_namespace);
+    put_duration(j, "secretTtl", c->ca.secret_ttl_ns);
+    sw_jw_put_bool(j, "xdsOnDemand", c->xds.on_demand);
     sw_jw_put_bool(j, "fakeCa", false);
     sw_jw_put_bool(j, "fakeSelfInbound", false);
-    put_opt(j, "crlPath", c->crl);
+    put_opt(j, "crlPath", c->ca.crl);
     sw_jw_name(j, "proxyMetadata");
     sw_jw_object(j);
-    for (size_t i = 0; i < c->n_proxy_metadata; i++) {
-        sw_jw_key(j, c->proxy_metadata[i].key);
-        sw_jw_string(j, c->proxy_metadata[i].value);
+    for (size_t i = 0; i < c->istio.n_metadata; i++) {
+        sw_jw_key(j, c->istio.metadata[i].key);
+        sw_jw_string(j, c->istio.metadata[i].value);
     }
     sw_jw_object_end(j);
 }
@@ -163,50 +165,50 @@ static void put_control(struct sw_jw *j, const struct sw_node_config *c)
 static void put_sockets(struct sw_jw *j, const struct sw_node_config *c)
 {
     sw_jw_name(j, "requireOriginalSource");
-    if (c->orig_src == SW_NODE_AUTO)
+    if (c->sockets.orig_src == SW_NODE_AUTO)
         sw_jw_null(j);
     else
-        sw_jw_bool(j, c->orig_src == SW_NODE_ON);
+        sw_jw_bool(j, c->sockets.orig_src == SW_NODE_ON);
     sw_jw_name(j, "packetMark");
-    if (c->packet_mark)
-        sw_jw_u64(j, c->packet_mark);
+    if (c->sockets.packet_mark)
+        sw_jw_u64(j, c->sockets.packet_mark);
     else
         sw_jw_null(j);
     sw_jw_name(j, "socketConfig");
     sw_jw_object(j);
-    put_duration(j, "keepaliveTime", c->keepalive_time_ns);
-    put_duration(j, "keepaliveInterval", c->keepalive_interval_ns);
-    sw_jw_put_u64(j, "keepaliveRetries", c->keepalive_retries);
-    sw_jw_put_bool(j, "keepaliveEnabled", c->keepalive);
-    sw_jw_put_bool(j, "userTimeoutEnabled", c->user_timeout);
+    put_duration(j, "keepaliveTime", c->keepalive.time_ns);
+    put_duration(j, "keepaliveInterval", c->keepalive.interval_ns);
+    sw_jw_put_u64(j, "keepaliveRetries", c->keepalive.retries);
+    sw_jw_put_bool(j, "keepaliveEnabled", c->keepalive.on);
+    sw_jw_put_bool(j, "userTimeoutEnabled", c->keepalive.user_timeout);
     sw_jw_object_end(j);
 }
 
 void sw_dump_config(struct sw_jw *j, const struct sw_node_config *c)
 {
     sw_jw_object(j);
-    sw_jw_put_bool(j, "proxy", c->enable_proxy);
-    sw_jw_put_bool(j, "dnsProxy", c->dns_capture);
-    sw_jw_put_u64(j, "windowSize", c->h2_stream_window);
-    sw_jw_put_u64(j, "connectionWindowSize", c->h2_connection_window);
-    sw_jw_put_u64(j, "frameSize", c->h2_frame_size);
-    sw_jw_put_u64(j, "poolMaxStreamsPerConn", c->pool_max_streams);
-    put_duration(j, "poolUnusedReleaseTimeout", c->pool_unused_release_ns);
+    sw_jw_put_bool(j, "proxy", c->serve.proxy);
+    sw_jw_put_bool(j, "dnsProxy", c->dns.capture);
+    sw_jw_put_u64(j, "windowSize", c->h2.stream_window);
+    sw_jw_put_u64(j, "connectionWindowSize", c->h2.connection_window);
+    sw_jw_put_u64(j, "frameSize", c->h2.frame_size);
+    sw_jw_put_u64(j, "poolMaxStreamsPerConn", c->tunnel.pool_max_streams);
+    put_duration(j, "poolUnusedReleaseTimeout", c->tunnel.pool_unused_release_ns);
     put_ports(j, c);
-    sw_jw_put_str(j, "network", c->network);
-    put_opt(j, "localNode", c->node_name);
-    sw_jw_put_str(j, "proxyMode", c->mode == SW_NODE_DEDICATED ? "Dedicated" : "Shared");
+    sw_jw_put_str(j, "network", c->names.network);
+    put_opt(j, "localNode", c->names.node);
+    sw_jw_put_str(j, "proxyMode", c->serve.mode == SW_NODE_DEDICATED ? "Dedicated" : "Shared");
     put_identity(j, c);
-    sw_jw_put_str(j, "clusterId", c->cluster_id);
-    sw_jw_put_str(j, "clusterDomain", c->cluster_domain);
+    sw_jw_put_str(j, "clusterId", c->names.cluster_id);
+    sw_jw_put_str(j, "clusterDomain", c->names.cluster_domain);
     put_control(j, c);
-    put_duration(j, "selfTerminationDeadline", c->drain_ns);
-    sw_jw_put_u64(j, "numWorkerThreads", c->workers);
-    put_opt(j, "inpodUds", c->inpod_uds);
-    sw_jw_put_bool(j, "inpodPortReuse", c->port_reuse);
+    put_duration(j, "selfTerminationDeadline", c->drain.ns);
+    sw_jw_put_u64(j, "numWorkerThreads", c->cpu.workers);
+    put_opt(j, "inpodUds", c->serve.agent_socket);
+    sw_jw_put_bool(j, "inpodPortReuse", c->listen.port_reuse);
     put_sockets(j, c);
-    sw_jw_put_bool(j, "localhostAppTunnel", c->localhost_app_tunnel);
-    sw_jw_put_bool(j, "ipv6Enabled", c->ipv6);
-    sw_jw_put_bool(j, "enableEnhancedBaggage", c->response_baggage);
+    sw_jw_put_bool(j, "localhostAppTunnel", c->sockets.localhost_app_tunnel);
+    sw_jw_put_bool(j, "ipv6Enabled", c->listen.ipv6);
+    sw_jw_put_bool(j, "enableEnhancedBaggage", c->tunnel.response_baggage);
     sw_jw_object_end(j);
 }

@@ -143,7 +143,7 @@ static void answer_200(struct inbound *in)
     struct sw_h2_header extra = {SW_SLICE_LIT("baggage"), {NULL, 0}};
     struct sw_baggage own;
 
-    if (!w->config->response_baggage || !in->live.pod->local) {
+    if (!w->config->tunnel.response_baggage || !in->live.pod->local) {
         sw_tstream_accept(&in->stream, NULL, 0);
         return;
     }
@@ -401,7 +401,7 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     sv->pod = p;
     sv->peer = *peer;
     sv->local = local;
-    tls.tls12 = w->config->tls12;
+    tls.tls12 = w->config->crypto.tls12;
     sw_list_push_back(&w->servers, &sv->link);
     p->users++;
     w->n_servers++;

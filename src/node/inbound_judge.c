@@ -47,7 +47,7 @@ static void open_record(struct sw_worker *w, const struct sw_inbound_ask *ask,
     trace_of(ask->traceparent, &trace);
     if (ask->dst->local)
         info.dst_identity = ask->dst->local->c->identity;
-    if (w->config->response_baggage && ask->baggage.n) {
+    if (w->config->tunnel.response_baggage && ask->baggage.n) {
         sw_baggage_parse(ask->baggage, &said);
         info.src_baggage = &said;
     }

@@ -31,9 +31,9 @@ static int read_text(const struct sw_node *n, struct sw_slice *ret, struct sw_er
 {
     const struct sw_node_config *c = n->config;
 
-    if (c->local_xds_path)
-        return sw_file_read(c->local_xds_path, CONFIG_MAX, ret, err);
-    *ret = sw_slice_str(sw_strdup(c->local_xds_inline ? c->local_xds_inline : "{}"));
+    if (c->xds.local_path)
+        return sw_file_read(c->xds.local_path, CONFIG_MAX, ret, err);
+    *ret = sw_slice_str(sw_strdup(c->xds.local_inline ? c->xds.local_inline : "{}"));
     return SW_OK;
 }
 
@@ -41,9 +41,9 @@ static int parse_text(const struct sw_node *n, struct sw_slice text, struct sw_s
                       struct sw_err *err)
 {
     const struct sw_node_config *c = n->config;
-    const char *file = c->local_xds_path ? c->local_xds_path : "LOCAL_XDS";
+    const char *file = c->xds.local_path ? c->xds.local_path : "LOCAL_XDS";
 
-    return sw_localconfig_parse(file, text, sw_slice_str(c->node_name ? c->node_name : ""), warn,
+    return sw_localconfig_parse(file, text, sw_slice_str(c->names.node ? c->names.node : ""), warn,
                                 NULL, ret, err);
 }
 
@@ -72,7 +72,7 @@ static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cre
 
 static bool on_this_node(const struct sw_node *n, const struct sw_workload *wl)
 {
-    return n->config->node_name && sw_slice_eq_str(wl->at->node, n->config->node_name) &&
+    return n->config->names.node && sw_slice_eq_str(wl->at->node, n->config->names.node) &&
            (wl->c->protocol == SW_TUNNEL_HBONE || wl->c->native_tunnel);
 }
 
@@ -102,7 +102,7 @@ static void want_identities(struct sw_node *n)
             sw_vec_push(&want.ids, wl->c->identity);
     }
     n_served = want.ids.n;
-    if (n->config->mode == SW_NODE_SHARED && n->config->node_name[0])
+    if (n->config->serve.mode == SW_NODE_SHARED && n->config->names.node[0])
         sw_state_each_local(n->state, want_local, &want);
     sw_certs_want(n->certs, want.ids.p, n_served, want.ids.n);
     sw_vec_done(&want.ids);
@@ -186,7 +186,7 @@ static void on_config_changed(void *arg)
     }
     /* What a truncation or a full disk leaves behind; '{}' says it on purpose. */
     if (rc == SW_OK && sw_slice_trim(text).n == 0)
-        rc = sw_err_set(&err, SW_EINVAL, "'%s' is empty", n->config->local_xds_path);
+        rc = sw_err_set(&err, SW_EINVAL, "'%s' is empty", n->config->xds.local_path);
     if (rc == SW_OK)
         rc = parse_text(n, text, &state, &err);
     if (rc != SW_OK) {
@@ -211,7 +211,7 @@ static void drain(struct sw_node *n)
     sw_ready_add(n->ready, "draining");
     if (!n->serving)
         sw_loop_stop(n->loop); /* nothing is open yet */
-    sw_crew_drain(&n->crew, n->config->drain_ns);
+    sw_crew_drain(&n->crew, n->config->drain.ns);
 }
 
 static void on_signal(int signo, void *arg)
@@ -252,22 +252,22 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
     const struct sw_node_config *c = n->config;
     struct sw_admin_opts o = {
         .title = "spanwire node",
-        .access = c->access,
-        .stats = c->stats_addr,
-        .ready_at = c->ready_addr,
-        .no_ipv6 = !c->ipv6,
-        .share = c->port_reuse ? NODE_PORT_GROUP : NULL,
+        .access = c->admin.access,
+        .stats = c->admin.stats_addr,
+        .ready_at = c->admin.ready_addr,
+        .no_ipv6 = !c->listen.ipv6,
+        .share = c->listen.port_reuse ? NODE_PORT_GROUP : NULL,
         .metrics = n->metrics,
         .ready = n->ready,
         .egress = n->egress,
-        .log_filter = c->log_level,
+        .log_filter = c->log.level,
         .config_dump = node_config_dump,
         .quit = on_quit,
         .arg = n,
     };
 
-    if (!c->admin_default)
-        o.admin[0] = c->admin_addr;
+    if (!c->admin.is_default)
+        o.admin[0] = c->admin.addr;
     n->admin = sw_admin_new(n->loop, &o, err);
     return n->admin ? SW_OK : err->rc;
 }
@@ -277,27 +277,27 @@ static struct sw_issuer *make_issuer(struct sw_node *n, struct sw_err *err)
 {
     const struct sw_node_config *c = n->config;
     struct sw_issuer_ca_opts o = {
-        .address = c->ca_address,
-        .root = c->ca_root_ca,
-        .alt_name = c->alt_ca_hostname,
-        .token = c->auth_token,
-        .machine = c->machine_dir,
-        .cluster_id = c->cluster_id,
-        .mark = c->packet_mark,
-        .impersonate = c->mode == SW_NODE_SHARED,
+        .address = c->ca.address,
+        .root = c->ca.root_ca,
+        .alt_name = c->ca.alt_hostname,
+        .token = c->ca.auth_token,
+        .machine = c->ca.machine_dir,
+        .cluster_id = c->names.cluster_id,
+        .mark = c->sockets.packet_mark,
+        .impersonate = c->serve.mode == SW_NODE_SHARED,
     };
 
-    if (c->local_ca)
-        return sw_issuer_local_new(c->local_ca, err);
-    return c->ca_address ? sw_issuer_ca_new(n->loop, &o, err) : NULL;
+    if (c->ca.local)
+        return sw_issuer_local_new(c->ca.local, err);
+    return c->ca.address ? sw_issuer_ca_new(n->loop, &o, err) : NULL;
 }
 
 static int start_certs(struct sw_node *n, struct sw_err *err)
 {
     struct sw_certs_opts o = {
         .issuer = make_issuer(n, err),
-        .crl = n->config->crl,
-        .ttl_ns = n->config->secret_ttl_ns,
+        .crl = n->config->ca.crl,
+        .ttl_ns = n->config->ca.secret_ttl_ns,
         .shard = n->shard,
         .cb = on_cred,
         .arg = n,
@@ -322,14 +322,14 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         .main = n->loop,
         .on_need = on_need,
         .arg = n,
-        .lookup = n->mesh && n->config->xds_on_demand ? ask_mesh : NULL,
+        .lookup = n->mesh && n->config->xds.on_demand ? ask_mesh : NULL,
         .lookup_arg = n,
     };
     int rc;
 
     sw_crew_init(&n->crew, "node", n->loop);
-    n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->workers);
-    for (unsigned i = 0; i < n->config->workers; i++) {
+    n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->cpu.workers);
+    for (unsigned i = 0; i < n->config->cpu.workers; i++) {
         rc = sw_worker_init(&n->workers[i], &from, err);
         n->n_workers++;
         if (rc != SW_OK)
@@ -347,10 +347,10 @@ static int start_dns(struct sw_node *n, struct sw_err *err)
         .crew = &n->crew,
         .metrics = n->metrics,
         .state = n->state,
-        .group = n->config->port_reuse ? NODE_PORT_GROUP : NULL,
+        .group = n->config->listen.port_reuse ? NODE_PORT_GROUP : NULL,
     };
 
-    if (!n->config->dns_capture || !n->config->enable_proxy)
+    if (!n->config->dns.capture || !n->config->serve.proxy)
         return SW_OK;
     n->dns = sw_dns_proxy_new(&from, err);
     return n->dns ? SW_OK : err->rc;
@@ -370,8 +370,8 @@ static int serve(struct sw_node *n, struct sw_err *err)
 
     want_identities(n);
     send_creds(n, false);
-    if (n->config->inpod_uds)
-        n->zds = node_zds_new(n, n->config->inpod_uds);
+    if (n->config->serve.agent_socket)
+        n->zds = node_zds_new(n, n->config->serve.agent_socket);
     for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)
         rc = sw_worker_start(&n->workers[i], err);
     if (rc == SW_OK && n->dns)
@@ -471,14 +471,14 @@ static void begin_mesh(struct sw_node *n)
 {
     (void)sw_state_unref(n->state);
     n->state = sw_state_ref(sw_mesh_state(n->mesh));
-    sw_log_info("xds", "waiting for the control plane at %s", n->config->xds_address);
+    sw_log_info("xds", "waiting for the control plane at %s", n->config->xds.address);
     sw_mesh_start(n->mesh);
 }
 
 static int start(struct sw_node *n, struct sw_err *err)
 {
     static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
-    int rc = sw_aead_init((enum sw_aead_choice)n->config->aead, err);
+    int rc = sw_aead_init((enum sw_aead_choice)n->config->crypto.aead, err);
 
     if (rc == SW_OK)
         rc = read_text(n, &n->text, err);
@@ -499,9 +499,9 @@ static int start(struct sw_node *n, struct sw_err *err)
     n->shard = sw_metrics_shard_new(n->metrics);
     n->ready = sw_ready_new();
     sw_ready_add(n->ready, "proxy");
-    if (n->config->dns_capture && n->config->enable_proxy)
+    if (n->config->dns.capture && n->config->serve.proxy)
         sw_ready_add(n->ready, "dns proxy");
-    if (n->config->xds_address)
+    if (n->config->xds.address)
         rc = start_mesh(n, err);
     if (rc == SW_OK)
         rc = start_certs(n, err);
@@ -511,8 +511,8 @@ static int start(struct sw_node *n, struct sw_err *err)
         rc = open_ports(n, err);
     if (rc == SW_OK)
         rc = start_telemetry(n, err);
-    if (rc == SW_OK && n->config->local_xds_path) {
-        n->watch = sw_filewatch_new(n->loop, n->config->local_xds_path, on_config_changed, n, err);
+    if (rc == SW_OK && n->config->xds.local_path) {
+        n->watch = sw_filewatch_new(n->loop, n->config->xds.local_path, on_config_changed, n, err);
         rc = n->watch ? SW_OK : err->rc;
     }
     if (rc != SW_OK)
@@ -557,7 +557,7 @@ static void say_ready(struct sw_node *n)
 {
     struct sw_log_line l;
 
-    if (!n->config->local_ca && !n->config->ca_address)
+    if (!n->config->ca.local && !n->config->ca.address)
         sw_log_warn("certs", "neither --local-ca nor --ca-address: workloads have no identity, "
                              "HBONE is refused");
     SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
@@ -565,10 +565,10 @@ static void say_ready(struct sw_node *n)
             sw_log_warn("config",
                         "no workload '%s' on node '%s' in the configuration: its "
                         "connections wait for one",
-                        p->pod->uid, n->config->node_name);
+                        p->pod->uid, n->config->names.node);
     }
-    for (size_t i = 0; i < n->config->n_unread; i++)
-        sw_log_warn("config", "%s is set but not implemented: ignored", n->config->unread_names[i]);
+    for (size_t i = 0; i < n->config->unread.n; i++)
+        sw_log_warn("config", "%s is set but not implemented: ignored", n->config->unread.names[i]);
     sw_ready_done(n->ready, "proxy");
     sw_ready_done(n->ready, "dns proxy");
     sw_log_begin(&l, SW_LOG_INFO, "node", "ready");

@@ -95,7 +95,7 @@ bool outbound_fast(struct outbound *o)
     unsigned status;
     char text[SW_ERRTEXT];
 
-    if (!w->config->fast_path || r->kind != SW_ROUTE_HBONE || !r->authority_is_target ||
+    if (!w->config->tunnel.fast_path || r->kind != SW_ROUTE_HBONE || !r->authority_is_target ||
         r->via_waypoint || r->via_gateway || !dst || dst->pod->self || !o->live.pod->cred ||
         !dst->cred || !trusts(dst->cred, o->live.pod->cred))
         return false;

@@ -173,7 +173,7 @@ static void use_session(struct outbound *o, struct sw_session *s)
     }
     o->streaming = true;
     o->live.tuned = true; /* the connection is the pool's */
-    if (outbound_worker(o)->config->early_data)
+    if (outbound_worker(o)->config->tunnel.early_data)
         sw_tstream_early(&o->u.stream, o->fd);
 }
 
@@ -271,8 +271,8 @@ void outbound_hbone(struct outbound *o)
         without_cred(o);
         return;
     }
-    if (w->config->listen_ip.family) {
-        t.src = w->config->listen_ip;
+    if (w->config->listen.ip.family) {
+        t.src = w->config->listen.ip;
         t.bind_src = true;
     }
     for (size_t i = 0; i < t.n_sans; i++)

@@ -47,7 +47,7 @@ struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *
 
 static void log_dry_run(const struct sw_worker *w, const struct sw_policy_verdict *v)
 {
-    enum sw_log_level level = w->config->authz_info_log ? SW_LOG_INFO : SW_LOG_DEBUG;
+    enum sw_log_level level = w->config->log.authz_info ? SW_LOG_INFO : SW_LOG_DEBUG;
 
     for (size_t i = 0; i < sw_min(v->n_dry, SW_POLICY_DRY_MAX); i++)
         sw_log(level, "authz", "dry-run policy %.*s matches; enforced it would %s",
@@ -102,9 +102,9 @@ static void on_tune(struct sw_timer *t)
 
 static void wait_to_tune(struct sw_worker *w)
 {
-    uint64_t delay = sw_min(TUNE_S * SW_NS_PER_S, w->config->keepalive_time_ns / 2);
+    uint64_t delay = sw_min(TUNE_S * SW_NS_PER_S, w->config->keepalive.time_ns / 2);
 
-    if (w->config->keepalive && !sw_timer_running(&w->tune))
+    if (w->config->keepalive.on && !sw_timer_running(&w->tune))
         sw_timer_start(w->loop, &w->tune, delay, on_tune);
 }
 
@@ -296,9 +296,9 @@ static void init_limits(struct sw_worker *w)
     const struct sw_node_config *c = w->config;
 
     w->session_config = (struct sw_session_config){
-        .stream_window = c->h2_stream_window,
-        .connection_window = c->h2_connection_window,
-        .max_frame = c->h2_frame_size,
+        .stream_window = c->h2.stream_window,
+        .connection_window = c->h2.connection_window,
+        .max_frame = c->h2.frame_size,
         .max_streams = MAX_STREAMS,
         .handshake_ns = HANDSHAKE_S * SW_NS_PER_S,
         .ping_interval_ns = PING_S * SW_NS_PER_S,
@@ -306,18 +306,18 @@ static void init_limits(struct sw_worker *w)
     };
     w->sock = (struct sw_sock_opts){
         .netns_fd = -1,
-        .mark = c->packet_mark,
-        .keepalive = c->keepalive,
-        .keepalive_time_s = (uint32_t)(c->keepalive_time_ns / SW_NS_PER_S),
-        .keepalive_interval_s = (uint32_t)(c->keepalive_interval_ns / SW_NS_PER_S),
-        .keepalive_retries = c->keepalive_retries,
-        .user_timeout_ms = c->user_timeout_ms,
+        .mark = c->sockets.packet_mark,
+        .keepalive = c->keepalive.on,
+        .keepalive_time_s = (uint32_t)(c->keepalive.time_ns / SW_NS_PER_S),
+        .keepalive_interval_s = (uint32_t)(c->keepalive.interval_ns / SW_NS_PER_S),
+        .keepalive_retries = c->keepalive.retries,
+        .user_timeout_ms = c->keepalive.user_timeout_ms,
     };
     w->env = (struct sw_route_env){
-        .network = sw_slice_str(c->network),
-        .socks5 = c->socks5,
-        .enforce_waypoint = c->enforce_waypoint,
-        .localhost_app_tunnel = c->localhost_app_tunnel,
+        .network = sw_slice_str(c->names.network),
+        .socks5 = c->listen.socks5,
+        .enforce_waypoint = c->tunnel.enforce_waypoint,
+        .localhost_app_tunnel = c->sockets.localhost_app_tunnel,
     };
 }
 
@@ -365,10 +365,10 @@ int sw_worker_init(struct sw_worker *w, const struct sw_worker_setup *from, stru
         .loop = w->loop, .shard = w->shard, .ask = from->lookup, .arg = from->lookup_arg};
     sw_list_init(&w->lookups.waiting);
     pool = (struct sw_pool_config){
-        .max_streams = w->config->pool_max_streams,
-        .unused_release_ns = w->config->pool_unused_release_ns,
+        .max_streams = w->config->tunnel.pool_max_streams,
+        .unused_release_ns = w->config->tunnel.pool_unused_release_ns,
         .connect_timeout_ns = SW_CONNECT_S * SW_NS_PER_S,
-        .tls12 = w->config->tls12,
+        .tls12 = w->config->crypto.tls12,
         .session = w->session_config,
     };
     w->pool = sw_pool_new(w->loop, &pool);

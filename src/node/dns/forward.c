@@ -89,7 +89,7 @@ static void ask(struct dns_query *q)
         .msg = q->msg,
         .timeout_ns = sw_min(left, TRY_MS * SW_NS_PER_MS),
         .tcp = q->tcp,
-        .sock = {.mark = p->config->packet_mark, .netns_fd = q->pod->netns_fd},
+        .sock = {.mark = p->config->sockets.packet_mark, .netns_fd = q->pod->netns_fd},
     };
 
     q->exchange = sw_dns_exchange_start(p->loop, &o, on_answer, q);
@@ -187,8 +187,8 @@ void dnsp_unpark(struct sw_dns_proxy *p)
 /* Ourselves would be a loop. */
 static bool is_own(const struct sw_node_config *c, const struct sw_addr *a)
 {
-    return sw_addr_eq(&c->dns_addr, a) ||
-           (c->dns_localhost && a->port == c->dns_addr.port && sw_ip_is_loopback(&a->ip));
+    return sw_addr_eq(&c->dns.addr, a) ||
+           (c->dns.localhost && a->port == c->dns.addr.port && sw_ip_is_loopback(&a->ip));
 }
 
 /* The last 'search' or 'domain' line counts (resolv.conf(5)). */
@@ -223,7 +223,7 @@ static void on_resolv_conf(void *arg)
     struct sw_err err = {0};
     size_t n;
 
-    if (sw_file_read(p->config->resolv_conf, RESOLV_CONF_MAX, &text, &err) != SW_OK) {
+    if (sw_file_read(p->config->dns.resolv_conf, RESOLV_CONF_MAX, &text, &err) != SW_OK) {
         sw_log_warn("dns", "cannot read nameservers, keeping the previous ones: %s", err.msg);
         return;
     }
@@ -235,8 +235,8 @@ static void on_resolv_conf(void *arg)
     }
     if (!p->n_servers)
         sw_log_warn("dns", "no nameserver in '%s': names outside the mesh get SERVFAIL",
-                    p->config->resolv_conf);
-    if (p->config->mode == SW_NODE_DEDICATED)
+                    p->config->dns.resolv_conf);
+    if (p->config->serve.mode == SW_NODE_DEDICATED)
         read_search(p, text);
     sw_slice_free(&text);
 }
@@ -244,6 +244,6 @@ static void on_resolv_conf(void *arg)
 int dnsp_upstream_init(struct sw_dns_proxy *p, struct sw_err *err)
 {
     on_resolv_conf(p);
-    p->watch = sw_filewatch_new(p->loop, p->config->resolv_conf, on_resolv_conf, p, err);
+    p->watch = sw_filewatch_new(p->loop, p->config->dns.resolv_conf, on_resolv_conf, p, err);
     return p->watch ? SW_OK : err->rc;
 }

@@ -250,7 +250,7 @@ static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_
 {
     struct dns_socket *s = &pod->socks[pod->n_socks++];
     struct sw_sock_opts o = {.netns_fd = pod->netns_fd,
-                             .mark = pod->proxy->config->packet_mark,
+                             .mark = pod->proxy->config->sockets.packet_mark,
                              .share = pod->proxy->group};
     int rc;
 
@@ -272,10 +272,10 @@ static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_
 static int open_sockets(struct dns_pod *pod, struct sw_err *err)
 {
     const struct sw_node_config *c = pod->proxy->config;
-    struct sw_addr at = c->dns_addr;
+    struct sw_addr at = c->dns.addr;
     int rc = open_socket(pod, &at, err);
 
-    if (rc != SW_OK || !c->dns_localhost || !c->ipv6)
+    if (rc != SW_OK || !c->dns.localhost || !c->listen.ipv6)
         return rc;
     at.ip = (struct sw_ip){.family = 6};
     at.ip.b[15] = 1;
@@ -393,9 +393,9 @@ struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from, str
     sw_list_init(&p->pods);
     sw_list_init(&p->queries);
     p->env = (struct sw_dnsp_env){
-        .domain = sw_slice_str(c->cluster_domain),
-        .preferred_ns = sw_slice_str(c->preferred_service_namespace),
-        .ipv6 = c->ipv6,
+        .domain = sw_slice_str(c->names.cluster_domain),
+        .preferred_ns = sw_slice_str(c->dns.preferred_namespace),
+        .ipv6 = c->listen.ipv6,
     };
     p->shard = sw_metrics_shard_new(from->metrics);
     p->state = sw_state_ref(from->state);

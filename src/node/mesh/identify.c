@@ -15,15 +15,15 @@ static const char *or_empty(const char *s)
 
 static const char *own_ip(const struct sw_node_config *c)
 {
-    return c->instance_ip && c->instance_ip[0] ? c->instance_ip : "1.1.1.1";
+    return c->names.instance_ip && c->names.instance_ip[0] ? c->names.instance_ip : "1.1.1.1";
 }
 
 struct sw_slice sw_mesh_node_id(const struct sw_node_config *c, struct sw_arena *a)
 {
-    const char *ns = or_empty(c->pod_namespace);
+    const char *ns = or_empty(c->names.pod_namespace);
 
     return sw_slice_str(sw_arena_printf(a, "ztunnel~%s~%s.%s~%s.svc.cluster.local", own_ip(c),
-                                        or_empty(c->pod_name), ns, ns));
+                                        or_empty(c->names.pod), ns, ns));
 }
 
 static int put_env(struct sw_arena *a, struct sw_json *to, const char *entry, struct sw_err *err)
@@ -57,19 +57,19 @@ int sw_mesh_node_metadata(const struct sw_node_config *c, char *const *env, stru
     const struct {
         struct sw_slice key;
         const char *value;
-    } own[] = {{SW_SLICE_LIT("NAME"), c->pod_name},
-               {SW_SLICE_LIT("NAMESPACE"), c->pod_namespace},
+    } own[] = {{SW_SLICE_LIT("NAME"), c->names.pod},
+               {SW_SLICE_LIT("NAMESPACE"), c->names.pod_namespace},
                {SW_SLICE_LIT("INSTANCE_IPS"), own_ip(c)},
-               {SW_SLICE_LIT("NODE_NAME"), c->node_name},
-               {SW_SLICE_LIT("CLUSTER_ID"), c->cluster_id}};
+               {SW_SLICE_LIT("NODE_NAME"), c->names.node},
+               {SW_SLICE_LIT("CLUSTER_ID"), c->names.cluster_id}};
     struct sw_json *m = sw_json_new_object(a);
     int rc = SW_OK;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(own); i++)
         sw_json_set(a, m, own[i].key, sw_json_new_str(a, or_empty(own[i].value)));
-    for (size_t i = 0; i < c->n_proxy_metadata; i++)
-        sw_json_set(a, m, c->proxy_metadata[i].key,
-                    sw_json_new_string(a, c->proxy_metadata[i].value));
+    for (size_t i = 0; i < c->istio.n_metadata; i++)
+        sw_json_set(a, m, c->istio.metadata[i].key,
+                    sw_json_new_string(a, c->istio.metadata[i].value));
     for (; env && *env && rc == SW_OK; env++)
         rc = put_env(a, m, *env, err);
     return rc == SW_OK ? sw_pb_from_json(a, &sw__struct__descriptor, m, ret, err) : rc;

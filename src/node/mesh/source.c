@@ -99,7 +99,7 @@ static void publish(struct sw_mesh *m)
     if (m->store)
         sw_mesh_store_changed(m->store, s);
     /* On demand an answer releases connections, which look into the snapshot at once. */
-    sw_mesh_tell(&m->tell, s, m->ready && !m->o.config->xds_on_demand);
+    sw_mesh_tell(&m->tell, s, m->ready && !m->o.config->xds.on_demand);
 }
 
 /*
@@ -176,9 +176,9 @@ void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
             m->o.on_found(m->o.arg, key, false);
         return;
     }
-    if (m->lookups.n >= m->o.config->xds_on_demand_max)
+    if (m->lookups.n >= m->o.config->xds.on_demand_max)
         forget_absent(m);
-    if (m->lookups.n >= m->o.config->xds_on_demand_max ||
+    if (m->lookups.n >= m->o.config->xds.on_demand_max ||
         sw_xds_client_subscribe(m->client, SW_TYPE_ADDRESS, key) != SW_OK) {
         sw_log_warn("xds", "cannot look up '%.*s': %zu names are subscribed to already",
                     SW_SLICE_ARG(sw_slice_head(key, 128)), m->lookups.n);
@@ -278,7 +278,7 @@ static void become_ready(struct sw_mesh *m)
 static void check_ready(struct sw_mesh *m)
 {
     /* On demand there may be nothing to say about addresses: policies are what counts then. */
-    if (!m->got_policies || !(m->got_addresses || m->o.config->xds_on_demand))
+    if (!m->got_policies || !(m->got_addresses || m->o.config->xds.on_demand))
         return;
     if (m->stored)
         sw_log_info("xds", "control plane answered: stored state is no longer in use");
@@ -327,13 +327,13 @@ static int make_channel(struct sw_mesh *m, struct sw_err *err)
 {
     const struct sw_node_config *c = m->o.config;
     struct sw_channel_opts o = {.scope = "xds",
-                                .address = c->xds_address,
-                                .root = c->xds_root_ca,
-                                .alt_name = c->alt_xds_hostname,
-                                .token = c->auth_token,
-                                .machine = c->machine_dir,
-                                .cluster_id = c->cluster_id,
-                                .mark = c->packet_mark,
+                                .address = c->xds.address,
+                                .root = c->xds.root_ca,
+                                .alt_name = c->xds.alt_hostname,
+                                .token = c->ca.auth_token,
+                                .machine = c->ca.machine_dir,
+                                .cluster_id = c->names.cluster_id,
+                                .mark = c->sockets.packet_mark,
                                 .max_message = RESPONSE_MAX,
                                 .max_queue = REQUEST_MAX,
                                 .header_prefix = "XDS_HEADER_"};
@@ -369,7 +369,7 @@ static int make_client(struct sw_mesh *m, struct sw_err *err)
     sw_xds_client_type(m->client, SW_TYPE_AUTHORIZATION, on_policies, m);
     sw_xds_client_holder(m->client, SW_TYPE_ADDRESS, each_address, m);
     sw_xds_client_holder(m->client, SW_TYPE_AUTHORIZATION, each_policy, m);
-    if (c->xds_on_demand)
+    if (c->xds.on_demand)
         sw_xds_client_on_demand(m->client, SW_TYPE_ADDRESS);
     else
         sw_xds_client_wildcard(m->client, SW_TYPE_ADDRESS, true);
@@ -384,9 +384,9 @@ static int load_stored(struct sw_mesh *m, struct sw_err *err)
     struct sw_err why = {0};
     int rc;
 
-    if (!c->state_dir)
+    if (!c->xds.state_dir)
         return SW_OK;
-    m->store = sw_mesh_store_new(m->loop, c->state_dir, err);
+    m->store = sw_mesh_store_new(m->loop, c->xds.state_dir, err);
     if (!m->store)
         return err->rc;
     rc = sw_mesh_store_load(m->store, m->builder, &why);
@@ -397,7 +397,7 @@ static int load_stored(struct sw_mesh *m, struct sw_err *err)
     if (rc != SW_ENOENT)
         sw_log_warn("xds", "ignoring the stored state: %s", why.msg);
     sw_state_builder_free(m->builder); /* it may have half of it */
-    m->builder = sw_state_builder_new(sw_slice_str(c->node_name), true);
+    m->builder = sw_state_builder_new(sw_slice_str(c->names.node), true);
     return SW_OK;
 }
 
@@ -408,7 +408,7 @@ struct sw_mesh *sw_mesh_new(struct sw_loop *l, const struct sw_mesh_opts *o, str
     m->loop = l;
     m->o = *o;
     sw_mesh_tell_init(&m->tell, l, o->on_state, o->arg);
-    m->builder = sw_state_builder_new(sw_slice_str(o->config->node_name), true);
+    m->builder = sw_state_builder_new(sw_slice_str(o->config->names.node), true);
     if (load_stored(m, err) != SW_OK || make_channel(m, err) != SW_OK ||
         make_client(m, err) != SW_OK) {
         sw_mesh_free(m);

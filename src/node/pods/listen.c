@@ -54,12 +54,12 @@ int node_probe_pod(const struct sw_node_config *c, struct sw_pod *p, struct sw_e
         (void)probe_netns(&probe);
     if (rc != SW_OK)
         return sw_err_prefix(err, "pod '%s'", p->uid);
-    if (c->orig_src == SW_NODE_ON && !probe.transparent)
+    if (c->sockets.orig_src == SW_NODE_ON && !probe.transparent)
         return sw_err_set(err, SW_EDENIED,
                           "source spoofing is required (--orig-src true) and not permitted: "
                           "CAP_NET_ADMIN is missing");
     /* Without the capability a bind to the client's address may still work (loopback). */
-    p->transparent = c->orig_src != SW_NODE_OFF;
+    p->transparent = c->sockets.orig_src != SW_NODE_OFF;
     return SW_OK;
 }
 
@@ -77,16 +77,16 @@ static bool wanted(const struct sw_node *n, const struct sw_pod *p, enum sw_list
 {
     if (p->self)
         return kind == SW_LISTEN_HBONE;
-    return kind != SW_LISTEN_SOCKS5 || n->config->socks5;
+    return kind != SW_LISTEN_SOCKS5 || n->config->listen.socks5;
 }
 
 static struct sw_addr where(const struct sw_node_config *c, enum sw_listen_kind kind, uint16_t port)
 {
-    struct sw_addr a = {.ip = c->listen_ip, .port = port};
+    struct sw_addr a = {.ip = c->listen.ip, .port = port};
 
     if (a.ip.family)
         return a;
-    a.ip.family = c->ipv6 ? 6 : 4;
+    a.ip.family = c->listen.ipv6 ? 6 : 4;
     if (kind == SW_LISTEN_SOCKS5) {
         a.ip.family = 4;
         a.ip.b[0] = 127;
@@ -116,7 +116,7 @@ static int open_one(struct sw_node *n, const struct sw_pod *p, size_t port,
     int rc;
 
     o.netns_fd = p->netns_fd;
-    o.share = c->port_reuse ? NODE_PORT_GROUP : NULL;
+    o.share = c->listen.port_reuse ? NODE_PORT_GROUP : NULL;
     o.ret_mark = &mine->mark[port];
     o.backlog = POD_BACKLOG;
     /* Peers send PINGs on HBONE connections: no keep-alive of TCP's besides. */
@@ -149,7 +149,7 @@ static int open_port(struct sw_node *n, const struct sw_pod *p, size_t port,
     int rc = SW_OK;
 
     for (size_t w = 0; w < n->n_workers && rc == SW_OK; w++) {
-        if (w > 0 && !n->config->port_reuse)
+        if (w > 0 && !n->config->listen.port_reuse)
             rc = share_one(&all[0], port, &all[w], err);
         else
             rc = open_one(n, p, port, &all[w], err);
@@ -164,7 +164,7 @@ int node_open_sockets(struct sw_node *n, const struct sw_pod *p, struct sw_pod_s
 
     memset(all, 0xff, n->n_workers * sizeof(*all)); /* -1 everywhere */
     for (size_t port = 0; port < SW_ARRAY_LEN(ports) && rc == SW_OK; port++) {
-        if (n->config->enable_proxy && wanted(n, p, ports[port].kind))
+        if (n->config->serve.proxy && wanted(n, p, ports[port].kind))
             rc = open_port(n, p, port, all, err);
     }
     if (rc != SW_OK)

@@ -165,11 +165,11 @@ static int start_listed(struct sw_node *n, struct sw_err *err)
     struct sw_err first = {0};
     size_t up = 0;
 
-    for (size_t i = 0; i < c->n_pods; i++) {
-        struct node_pod *p = push_named(n, &c->pods[i].who);
+    for (size_t i = 0; i < c->serve.n_pods; i++) {
+        struct node_pod *p = push_named(n, &c->serve.pods[i].who);
         struct sw_err why = {0};
 
-        p->path = c->pods[i].netns;
+        p->path = c->serve.pods[i].netns;
         if (bring_up(n, p, &why) == SW_OK) {
             up++;
             continue;
@@ -182,7 +182,7 @@ static int start_listed(struct sw_node *n, struct sw_err *err)
             first = why;
         p->why = why;
     }
-    if (c->n_pods && up == 0 && !c->inpod_uds) {
+    if (c->serve.n_pods && up == 0 && !c->serve.agent_socket) {
         *err = first;
         return first.rc;
     }
@@ -203,12 +203,13 @@ int node_pods_start(struct sw_node *n, struct sw_err *err)
     const struct sw_node_config *c = n->config;
     int rc = SW_OK;
 
-    if (c->mode == SW_NODE_DEDICATED)
-        rc = bring_up(n, push_named(n, &c->workload), err);
+    if (c->serve.mode == SW_NODE_DEDICATED)
+        rc = bring_up(n, push_named(n, &c->serve.workload), err);
     else
         rc = start_listed(n, err);
-    if (rc == SW_OK && c->self_proxy) {
-        struct sw_node_workload self = {c->pod_namespace, c->pod_name, c->service_account};
+    if (rc == SW_OK && c->names.self_proxy) {
+        struct sw_node_workload self = {c->names.pod_namespace, c->names.pod,
+                                        c->names.service_account};
         struct node_pod *p = push_named(n, &self);
 
         p->pod->self = true;

@@ -58,66 +58,68 @@ static void test_defaults_are_the_references(void **state)
 
     (void)state;
     assert_int_equal(read_args(""), SW_OK);
-    assert_int_equal(c.mode, SW_NODE_SHARED);
-    assert_true(c.enable_proxy);
-    assert_string_equal(c.network, "");
-    assert_string_equal(c.cluster_id, "Kubernetes");
-    assert_string_equal(c.cluster_domain, "cluster.local");
-    assert_string_equal(c.trust_domain, "cluster.local");
-    assert_int_equal(c.secret_ttl_ns, NS(86400));
-    assert_int_equal(c.packet_mark, 1337);
-    assert_int_equal(c.orig_src, SW_NODE_AUTO);
-    assert_int_equal(c.aead, SW_NODE_AEAD_AUTO);
-    assert_true(c.ipv6 && c.port_reuse && c.localhost_app_tunnel && c.response_baggage);
-    assert_true(c.enforce_waypoint && c.fast_path && c.keepalive);
-    assert_false(c.socks5 || c.user_timeout || c.authz_info_log || c.tls12 || c.self_proxy);
-    assert_int_equal(c.pool_max_streams, 100);
-    assert_int_equal(c.pool_unused_release_ns, NS(300));
-    assert_int_equal(c.h2_stream_window, 4 << 20);
-    assert_int_equal(c.h2_connection_window, 16 << 20);
-    assert_int_equal(c.h2_frame_size, 1 << 20);
-    assert_int_equal(c.keepalive_time_ns, NS(180));
-    assert_int_equal(c.keepalive_interval_ns, NS(180));
-    assert_int_equal(c.keepalive_retries, 9);
-    assert_int_equal(c.user_timeout_ms, 0);
-    assert_int_equal(c.drain_ns, NS(5));
-    assert_string_equal(c.log_level, "info");
-    assert_int_equal(c.log_format, SW_LOG_PLAIN);
-    assert_string_equal(sw_addr_text(&c.admin_addr, text), "127.0.0.1:15000");
-    assert_true(c.admin_default);
-    assert_string_equal(sw_addr_text(&c.stats_addr, text), "[::]:15020");
-    assert_string_equal(sw_addr_text(&c.ready_addr, text), "[::]:15021");
-    assert_int_equal(c.listen_ip.family, 0);
-    assert_true(c.workers >= 1);
-    assert_int_equal(c.n_unread, 0);
+    assert_int_equal(c.serve.mode, SW_NODE_SHARED);
+    assert_true(c.serve.proxy);
+    assert_string_equal(c.names.network, "");
+    assert_string_equal(c.names.cluster_id, "Kubernetes");
+    assert_string_equal(c.names.cluster_domain, "cluster.local");
+    assert_string_equal(c.names.trust_domain, "cluster.local");
+    assert_int_equal(c.ca.secret_ttl_ns, NS(86400));
+    assert_int_equal(c.sockets.packet_mark, 1337);
+    assert_int_equal(c.sockets.orig_src, SW_NODE_AUTO);
+    assert_int_equal(c.crypto.aead, SW_NODE_AEAD_AUTO);
+    assert_true(c.listen.ipv6 && c.listen.port_reuse && c.sockets.localhost_app_tunnel &&
+                c.tunnel.response_baggage);
+    assert_true(c.tunnel.enforce_waypoint && c.tunnel.fast_path && c.keepalive.on);
+    assert_false(c.listen.socks5 || c.keepalive.user_timeout || c.log.authz_info ||
+                 c.crypto.tls12 || c.names.self_proxy);
+    assert_int_equal(c.tunnel.pool_max_streams, 100);
+    assert_int_equal(c.tunnel.pool_unused_release_ns, NS(300));
+    assert_int_equal(c.h2.stream_window, 4 << 20);
+    assert_int_equal(c.h2.connection_window, 16 << 20);
+    assert_int_equal(c.h2.frame_size, 1 << 20);
+    assert_int_equal(c.keepalive.time_ns, NS(180));
+    assert_int_equal(c.keepalive.interval_ns, NS(180));
+    assert_int_equal(c.keepalive.retries, 9);
+    assert_int_equal(c.keepalive.user_timeout_ms, 0);
+    assert_int_equal(c.drain.ns, NS(5));
+    assert_string_equal(c.log.level, "info");
+    assert_int_equal(c.log.format, SW_LOG_PLAIN);
+    assert_string_equal(sw_addr_text(&c.admin.addr, text), "127.0.0.1:15000");
+    assert_true(c.admin.is_default);
+    assert_string_equal(sw_addr_text(&c.admin.stats_addr, text), "[::]:15020");
+    assert_string_equal(sw_addr_text(&c.admin.ready_addr, text), "[::]:15021");
+    assert_int_equal(c.listen.ip.family, 0);
+    assert_true(c.cpu.workers >= 1);
+    assert_int_equal(c.unread.n, 0);
 }
 
 static void test_dedicated_mode(void **state)
 {
     (void)state;
     assert_int_equal(read_args("--mode dedicated --workload shop/cart-1/cart"), SW_OK);
-    assert_string_equal(c.workload.ns, "shop");
-    assert_string_equal(c.workload.name, "cart-1");
-    assert_string_equal(c.workload.sa, "cart");
-    assert_int_equal(c.packet_mark, 0);
+    assert_string_equal(c.serve.workload.ns, "shop");
+    assert_string_equal(c.serve.workload.name, "cart-1");
+    assert_string_equal(c.serve.workload.sa, "cart");
+    assert_int_equal(c.sockets.packet_mark, 0);
     assert_int_equal(read_args("--mode dedicated --workload a/b/c --packet-mark 0x539"), SW_OK);
-    assert_int_equal(c.packet_mark, 1337);
+    assert_int_equal(c.sockets.packet_mark, 1337);
 }
 
 static void test_shared_mode_with_pods(void **state)
 {
     (void)state;
     assert_int_equal(read_args("--pod a/b/c=/run/netns/x --pod d/e/f=/proc/1/ns/net"), SW_OK);
-    assert_int_equal(c.n_pods, 2);
-    assert_string_equal(c.pods[1].who.sa, "f");
-    assert_string_equal(c.pods[1].netns, "/proc/1/ns/net");
+    assert_int_equal(c.serve.n_pods, 2);
+    assert_string_equal(c.serve.pods[1].who.sa, "f");
+    assert_string_equal(c.serve.pods[1].netns, "/proc/1/ns/net");
     (void)setenv("SPANWIRE_PODS", "a/b/c=/x,d/e/f=/y", 1);
     assert_int_equal(read_args("--packet-mark 0"), SW_OK);
-    assert_int_equal(c.n_pods, 2);
-    assert_int_equal(c.packet_mark, 0);
+    assert_int_equal(c.serve.n_pods, 2);
+    assert_int_equal(c.sockets.packet_mark, 0);
     assert_int_equal(
         read_args("--pod-name p --pod-namespace istio-system --service-account ztunnel"), SW_OK);
-    assert_true(c.self_proxy);
+    assert_true(c.names.self_proxy);
 }
 
 static const struct {
@@ -173,7 +175,7 @@ static void test_only_one_local_config(void **state)
     (void)state;
     (void)setenv("LOCAL_XDS", "workloads: []", 1);
     assert_int_equal(read_args(""), SW_OK);
-    assert_string_equal(c.local_xds_inline, "workloads: []");
+    assert_string_equal(c.xds.local_inline, "workloads: []");
     assert_int_equal(read_args("--local-xds f"), SW_EINVAL);
 }
 
@@ -188,13 +190,13 @@ static void test_drain_follows_the_grace_period(void **state)
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         (void)setenv("TERMINATION_GRACE_PERIOD_SECONDS", cases[i].grace, 1);
         assert_int_equal(read_args(""), SW_OK);
-        assert_int_equal(c.drain_ns, NS(cases[i].want_s));
+        assert_int_equal(c.drain.ns, NS(cases[i].want_s));
     }
     (void)setenv("CONNECTION_TERMINATION_DEADLINE", "3s", 1);
     assert_int_equal(read_args(""), SW_OK);
-    assert_int_equal(c.drain_ns, NS(3));
+    assert_int_equal(c.drain.ns, NS(3));
     assert_int_equal(read_args("--drain 500ms"), SW_OK);
-    assert_int_equal(c.drain_ns, 500 * SW_NS_PER_MS);
+    assert_int_equal(c.drain.ns, 500 * SW_NS_PER_MS);
 }
 
 static void test_number_of_workers(void **state)
@@ -234,9 +236,9 @@ static void test_the_cpu_limit_counts_instead_of_the_machine(void **state)
     (void)state;
     (void)setenv("ZTUNNEL_CPU_LIMIT", "40", 1);
     assert_int_equal(read_args(""), SW_OK);
-    assert_int_equal(c.workers, 10);
+    assert_int_equal(c.cpu.workers, 10);
     assert_int_equal(read_args("--workers 50%"), SW_OK);
-    assert_int_equal(c.workers, 20);
+    assert_int_equal(c.cpu.workers, 20);
 }
 
 static void test_proxy_config(void **state)
@@ -247,14 +249,14 @@ static void test_proxy_config(void **state)
                  "concurrency: 3\nproxyMetadata: {A: b}\n",
                  1);
     assert_int_equal(read_args(""), SW_OK);
-    assert_int_equal(c.admin_addr.port, 16000);
-    assert_int_equal(c.stats_addr.port, 16020);
-    assert_int_equal(c.workers, 3);
+    assert_int_equal(c.admin.addr.port, 16000);
+    assert_int_equal(c.admin.stats_addr.port, 16020);
+    assert_int_equal(c.cpu.workers, 3);
     assert_int_equal(read_args("--admin-addr 127.0.0.1:1 --stats-addr [::1]:2 --workers 5"), SW_OK);
-    assert_int_equal(c.admin_addr.port, 1);
-    assert_false(c.admin_default);
-    assert_int_equal(c.stats_addr.port, 2);
-    assert_int_equal(c.workers, 5);
+    assert_int_equal(c.admin.addr.port, 1);
+    assert_false(c.admin.is_default);
+    assert_int_equal(c.admin.stats_addr.port, 2);
+    assert_int_equal(c.cpu.workers, 5);
     (void)setenv("PROXY_CONFIG", "statsPort: 70000\n", 1);
     assert_int_equal(read_args(""), SW_EINVAL);
     assert_memory_equal(err.msg, "node: PROXY_CONFIG: line 1 column 12:", 36);
@@ -268,9 +270,9 @@ static void test_user_timeout(void **state)
     assert_int_equal(read_args("--user-timeout --keepalive-time 10s --keepalive-interval 5s "
                                "--keepalive-retries 3"),
                      SW_OK);
-    assert_int_equal(c.user_timeout_ms, 25000);
+    assert_int_equal(c.keepalive.user_timeout_ms, 25000);
     assert_int_equal(read_args("--user-timeout --no-keepalive"), SW_OK);
-    assert_int_equal(c.user_timeout_ms, 0);
+    assert_int_equal(c.keepalive.user_timeout_ms, 0);
 }
 
 static void test_ipv4_only(void **state)
@@ -280,8 +282,8 @@ static void test_ipv4_only(void **state)
     (void)state;
     (void)setenv("IPV6_ENABLED", "false", 1);
     assert_int_equal(read_args("--listen-ip 127.0.0.2"), SW_OK);
-    assert_string_equal(sw_addr_text(&c.stats_addr, text), "0.0.0.0:15020");
-    assert_int_equal(c.listen_ip.b[3], 2);
+    assert_string_equal(sw_addr_text(&c.admin.stats_addr, text), "0.0.0.0:15020");
+    assert_int_equal(c.listen.ip.b[3], 2);
 }
 
 static void test_the_agents_socket(void **state)
@@ -289,38 +291,38 @@ static void test_the_agents_socket(void **state)
     (void)state;
     /* As ztunnel: shared mode without a list of pods has an agent. */
     assert_int_equal(read_args(""), SW_OK);
-    assert_string_equal(c.inpod_uds, "/var/run/ztunnel/ztunnel.sock");
+    assert_string_equal(c.serve.agent_socket, "/var/run/ztunnel/ztunnel.sock");
     assert_int_equal(read_args("--pod a/b/c=/run/netns/x"), SW_OK);
-    assert_null(c.inpod_uds);
+    assert_null(c.serve.agent_socket);
     assert_int_equal(read_args("--enable-proxy=false"), SW_OK);
-    assert_null(c.inpod_uds);
+    assert_null(c.serve.agent_socket);
     (void)setenv("INPOD_UDS", "/run/x.sock", 1);
     (void)setenv("TLS12_ENABLED", "true", 1);
     assert_int_equal(read_args("--pod a/b/c=/run/netns/x"), SW_OK);
-    assert_true(c.tls12);
-    assert_string_equal(c.inpod_uds, "/run/x.sock");
-    assert_int_equal(c.n_unread, 0);
+    assert_true(c.crypto.tls12);
+    assert_string_equal(c.serve.agent_socket, "/run/x.sock");
+    assert_int_equal(c.unread.n, 0);
     assert_int_equal(read_args("--mode dedicated --workload a/b/c"), SW_OK);
-    assert_null(c.inpod_uds);
+    assert_null(c.serve.agent_socket);
 }
 
 static void test_control_plane(void **state)
 {
     (void)state;
     assert_int_equal(read_args(""), SW_OK);
-    assert_null(c.xds_address);
+    assert_null(c.xds.address);
     (void)setenv("PROXY_CONFIG", "discoveryAddress: plane:15012\nproxyMetadata: {A: b, C: '1'}\n",
                  1);
     assert_int_equal(read_args(""), SW_OK);
-    assert_string_equal(c.xds_address, "plane:15012");
-    assert_int_equal(c.n_proxy_metadata, 2);
-    assert_true(sw_slice_eq_str(c.proxy_metadata[1].key, "C"));
+    assert_string_equal(c.xds.address, "plane:15012");
+    assert_int_equal(c.istio.n_metadata, 2);
+    assert_true(sw_slice_eq_str(c.istio.metadata[1].key, "C"));
     assert_int_equal(read_args("--local-xds f"), SW_EINVAL);
     assert_int_equal(read_args("--xds-address http://x:1"), SW_OK);
-    assert_string_equal(c.xds_address, "http://x:1");
+    assert_string_equal(c.xds.address, "http://x:1");
     (void)setenv("XDS_ADDRESS", "", 1); /* on purpose: none */
     assert_int_equal(read_args("--local-xds f"), SW_OK);
-    assert_null(c.xds_address);
+    assert_null(c.xds.address);
     (void)setenv("PROXY_CONFIG", "proxyMetadata: [a]\n", 1);
     assert_int_equal(read_args(""), SW_EINVAL);
 }

@@ -350,11 +350,11 @@ static void the_node_says_who_it_is(void **state)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_node_meta meta[] = {{S("KIND"), S("ambient")}, {S("LATE"), S("overridden")}};
-    const struct sw_node_config c = {.pod_name = "zt",
-                                     .pod_namespace = "sys",
-                                     .node_name = "n1",
-                                     .proxy_metadata = meta,
-                                     .n_proxy_metadata = 2};
+    const struct sw_node_config c = {.names.pod = "zt",
+                                     .names.pod_namespace = "sys",
+                                     .names.node = "n1",
+                                     .istio.metadata = meta,
+                                     .istio.n_metadata = 2};
     char env[][64] = {"ISTIO_META_LATE=1", "ISTIO_METAJSON_DEEP={\"x\": [true]}", "PATH=/bin"};
     char *list[] = {env[0], env[1], env[2], NULL};
     char bad[] = "ISTIO_METAJSON_BAD={";
