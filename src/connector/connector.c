@@ -29,30 +29,30 @@ const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
 void connector_publish(struct sw_connector *c)
 {
     struct sw_details d = {.id = *sw_rawkey_id(c->key),
-                           .relay = sw_slice_str(c->relay),
+                           .relay = sw_slice_str(c->home.url),
                            .tcp = true,
                            .udp = c->config->udp};
     struct sw_addr given[SW_QUIC_ADDRS_MAX + SW_QUIC_MAPPED_MAX];
-    size_t n_given = c->n_given + sw_quic_mapped(c->quic, given + c->n_given);
+    size_t n_given = c->local.n_given + sw_quic_mapped(c->quic, given + c->local.n_given);
     struct sw_addr bound[2];
     size_t n_bound = sw_quic_bound(c->quic, bound);
     struct sw_ip local[LOCAL_MAX + 2];
     size_t n_local = sw_addrs_local(local, LOCAL_MAX);
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(c->observed); i++) {
-        if (c->observed[i].family)
-            local[n_local++] = c->observed[i];
+    for (size_t i = 0; i < SW_ARRAY_LEN(c->local.observed); i++) {
+        if (c->local.observed[i].family)
+            local[n_local++] = c->local.observed[i];
     }
-    memcpy(given, c->given, c->n_given * sizeof(*given));
+    memcpy(given, c->local.given, c->local.n_given * sizeof(*given));
     sw_addr_list_build(&d.addrs, given, n_given, bound, n_bound, local, n_local);
-    if (!sw_addr_list_equal(&d.addrs, &c->addrs)) {
-        c->addrs = d.addrs;
+    if (!sw_addr_list_equal(&d.addrs, &c->local.addrs)) {
+        c->local.addrs = d.addrs;
         sw_log_info("connector", "reachable at %zu addresses%s%s", d.addrs.n,
-                    c->relay ? " and through relay " : "", c->relay ? c->relay : "");
+                    c->home.url ? " and through relay " : "", c->home.url ? c->home.url : "");
     }
-    memcpy(d.paths, c->paths, sizeof(d.paths));
-    d.n_paths = c->n_paths;
-    d.paths_seq = c->paths_seq;
+    memcpy(d.paths, c->published.paths, sizeof(d.paths));
+    d.n_paths = c->published.n;
+    d.paths_seq = c->published.seq;
     sw_quic_set_candidates(c->quic, d.addrs.a, d.addrs.n);
     sw_reg_set_details(c->reg, &d);
 }
@@ -70,7 +70,7 @@ void connector_mapped(void *arg)
 static void on_observed(void *arg, const struct sw_ip *ip)
 {
     struct sw_connector *c = arg;
-    struct sw_ip *at = &c->observed[ip->family == 6];
+    struct sw_ip *at = &c->local.observed[ip->family == 6];
 
     if (sw_addr_reach(ip) > SW_REACH_PRIVATE || sw_ip_eq(at, ip))
         return;
@@ -82,14 +82,14 @@ static void observe(struct sw_connector *c)
 {
     struct sw_err err = {0};
 
-    sw_observe_free(c->observe);
-    c->observe = NULL;
-    memset(c->observed, 0, sizeof(c->observed));
-    if (!c->relay)
+    sw_observe_free(c->local.observe);
+    c->local.observe = NULL;
+    memset(c->local.observed, 0, sizeof(c->local.observed));
+    if (!c->home.url)
         return;
-    c->observe =
-        sw_observe_new(c->loop, sw_slice_str(c->relay), c->config->relay_ca, on_observed, c, &err);
-    if (!c->observe)
+    c->local.observe = sw_observe_new(c->loop, sw_slice_str(c->home.url), c->config->relay_ca,
+                                      on_observed, c, &err);
+    if (!c->local.observe)
         sw_log_debug("connector", "cannot ask the relay for our address: %s", err.msg);
 }
 
@@ -100,41 +100,41 @@ static void observe(struct sw_connector *c)
  */
 static void join(struct sw_connector *c, bool api_away)
 {
-    if (c->joined || c->foreign || !(api_away || !c->reg || sw_reg_live(c->reg)))
+    if (c->home.joined || c->api.foreign || !(api_away || !c->reg || sw_reg_live(c->reg)))
         return;
-    c->joined = true;
-    sw_timer_stop(c->loop, &c->silence);
-    if (c->relay)
-        sw_quic_set_home_relay(c->quic, sw_slice_str(c->relay));
+    c->home.joined = true;
+    sw_timer_stop(c->loop, &c->api.silence);
+    if (c->home.url)
+        sw_quic_set_home_relay(c->quic, sw_slice_str(c->home.url));
 }
 
 static void on_silence(struct sw_timer *t)
 {
-    join(SW_CONTAINER_OF(t, struct sw_connector, silence), true);
+    join(SW_CONTAINER_OF(t, struct sw_connector, api.silence), true);
 }
 
 static void on_foreign(void *arg)
 {
     struct sw_connector *c = arg;
 
-    c->foreign = true;
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "foreign_lease"), 1);
-    if (!c->joined)
+    c->api.foreign = true;
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "foreign_lease"), 1);
+    if (!c->home.joined)
         return;
     sw_log_warn("connector", "another process holds our Lease: disconnecting from the relay");
-    c->joined = false;
+    c->home.joined = false;
     sw_quic_set_home_relay(c->quic, sw_slice("", 0));
 }
 
 static void set_relay(struct sw_connector *c, struct sw_slice url)
 {
-    if (sw_slice_eq_str(url, c->relay ? c->relay : ""))
+    if (sw_slice_eq_str(url, c->home.url ? c->home.url : ""))
         return;
-    sw_free(c->relay);
-    c->relay = url.n ? sw_slice_dup(url) : NULL;
-    c->relay_up = false;
+    sw_free(c->home.url);
+    c->home.url = url.n ? sw_slice_dup(url) : NULL;
+    c->home.up = false;
     observe(c);
-    if (c->joined)
+    if (c->home.joined)
         sw_quic_set_home_relay(c->quic, url);
     connector_publish(c);
 }
@@ -143,7 +143,7 @@ void connector_relay_refused(void *arg, const char *reason)
 {
     struct sw_connector *c = arg;
 
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, reason), 1);
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, reason), 1);
 }
 
 /* Of the API or of the last run. What cannot be used leaves us with the relay we have. */
@@ -169,8 +169,8 @@ static void on_network(void *arg, bool slept)
     sw_quic_network_changed(c->quic);
     observe(c); /* anew: its connection may have died with the old address */
     connector_publish(c);
-    if (c->observe)
-        sw_observe_ask(c->observe);
+    if (c->local.observe)
+        sw_observe_ask(c->local.observe);
     sw_reg_poke(c->reg, slept);
     if (c->hooks.network)
         c->hooks.network(c->hooks.arg);
@@ -180,11 +180,11 @@ void connector_relay_state(void *arg, bool up)
 {
     struct sw_connector *c = arg;
 
-    c->relay_up = up;
-    sw_log_info("connector", "relay %s is %s", c->relay ? c->relay : "",
+    c->home.up = up;
+    sw_log_info("connector", "relay %s is %s", c->home.url ? c->home.url : "",
                 up ? "connected" : "not connected");
-    if (up && c->observe)
-        sw_observe_ask(c->observe);
+    if (up && c->local.observe)
+        sw_observe_ask(c->local.observe);
 }
 
 /* ---- state from the API ---- */
@@ -202,7 +202,7 @@ static void set_places(struct sw_connector *c, struct sw_slice text)
                     "%zu addresses in annotation " SW_CONNECTOR_GATEWAY_ADDRS " ignored: %s", bad,
                     err.msg);
     for (size_t i = 0; i < named.n; i++)
-        if (c->config->open || sw_peers_has(&c->peers, &named.p[i].id))
+        if (c->config->open || sw_peers_has(&c->admit.peers, &named.p[i].id))
             named.p[n++] = named.p[i];
     sw_quic_set_openings(c->quic, named.p, n);
 }
@@ -233,17 +233,17 @@ static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
     /* An answer that only means "not there" or "changed meanwhile" is an answer. */
     bool up = ok || code == 404 || code == 409 || code == 422;
     bool denied = code == 401 || code == 403;
-    bool news = !c->api_asked || c->api_up != up || (!up && c->api_code != code);
+    bool news = !c->api.asked || c->api.up != up || (!up && c->api.code != code);
 
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_API,
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_API,
                                  up       ? "ok"
                                  : denied ? "denied"
                                           : "failed"),
                   1);
-    sw_request_text(c->api_message, sizeof(c->api_message), up ? SW_SLICE_LIT("") : message);
-    c->api_code = code;
+    sw_request_text(c->api.message, sizeof(c->api.message), up ? SW_SLICE_LIT("") : message);
+    c->api.code = code;
     if (sw_reg_live(c->reg)) {
-        c->foreign = false;
+        c->api.foreign = false;
         sw_ready_done(c->ready, "registered");
     }
     join(c, !up);
@@ -251,16 +251,16 @@ static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
         return;
     if (!up && denied)
         sw_log_warn("connector", "API refused the request (%d), keeping open tunnels: %s", code,
-                    c->api_message);
+                    c->api.message);
     else if (!up)
-        sw_log_warn("connector", "API unreachable, retrying: %s", c->api_message);
-    else if (c->api_asked)
+        sw_log_warn("connector", "API unreachable, retrying: %s", c->api.message);
+    else if (c->api.asked)
         sw_log_info("connector", "API reachable again");
-    c->api_asked = true;
-    c->api_up = up;
-    c->api_since_ns = sw_wall_ns();
+    c->api.asked = true;
+    c->api.up = up;
+    c->api.since_ns = sw_wall_ns();
     if (c->hooks.api)
-        c->hooks.api(c->hooks.arg, up, code, sw_slice_str(c->api_message));
+        c->hooks.api(c->hooks.arg, up, code, sw_slice_str(c->api.message));
 }
 
 static void on_fatal(void *arg, const struct sw_err *err)
@@ -307,9 +307,9 @@ static void log_ticket(const struct sw_connector *c)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_quic_target t = {.id = *sw_rawkey_id(c->key),
-                               .relay = sw_slice_str(c->relay),
-                               .addrs = c->addrs.a,
-                               .n_addrs = c->addrs.n};
+                               .relay = sw_slice_str(c->home.url),
+                               .addrs = c->local.addrs.a,
+                               .n_addrs = c->local.addrs.n};
     struct sw_slice text = sw_ticket_write(&a, &t);
 
     sw_log_info("connector", "ticket %.*s", SW_SLICE_ARG(text));
@@ -321,9 +321,9 @@ static void begin(struct sw_connector *c)
     char text[SW_ADDR_TEXT];
 
     open_reg(c);
-    sw_timer_start(c->loop, &c->silence, SILENCE, on_silence);
+    sw_timer_start(c->loop, &c->api.silence, SILENCE, on_silence);
     join(c, false);
-    c->watch = sw_addr_watch_new(c->loop, on_network, c, NULL);
+    c->local.watch = sw_addr_watch_new(c->loop, on_network, c, NULL);
     connector_use_known(c);
     if (c->config->open)
         sw_log_warn("connector", "--open: everybody who knows the NodeID may connect");
@@ -333,7 +333,7 @@ static void begin(struct sw_connector *c)
         set_relay(c, sw_slice_str(c->config->relay));
     else if (c->known.relay.n)
         set_told_relay(c, c->known.relay);
-    if (!c->relay)
+    if (!c->home.url)
         connector_publish(c);
     sw_memo_done(&c->known);
     if (c->config->standalone)
@@ -351,9 +351,9 @@ static void open_inspect(struct sw_connector *c)
         .on = c->config->inspect,
         .secrets = c->config->inspect_secrets,
         .history = &c->history,
-        .shard = c->shard,
+        .shard = c->meter.shard,
         .replays = {.loop = c->loop,
-                    .allow = &c->allow,
+                    .allow = &c->admit.allow,
                     .target = c->config->target,
                     .on_request = on_replayed,
                     .arg = c},
@@ -372,8 +372,8 @@ struct sw_connector *sw_connector_new(struct sw_loop *l, const struct sw_connect
     c->lock_fd = -1;
     c->started_ns = sw_wall_ns();
     sw_list_init(&c->conns);
-    c->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "connector"});
-    c->shard = sw_metrics_shard_new(c->metrics);
+    c->meter.metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "connector"});
+    c->meter.shard = sw_metrics_shard_new(c->meter.metrics);
     open_inspect(c);
     c->ready = sw_ready_new();
     sw_ready_add(c->ready, "registered");
@@ -391,13 +391,13 @@ void sw_connector_free(struct sw_connector *c)
 {
     if (!c)
         return;
-    sw_timer_stop(c->loop, &c->drain_timer);
-    sw_timer_stop(c->loop, &c->nobody);
-    sw_timer_stop(c->loop, &c->paths_timer);
-    sw_timer_stop(c->loop, &c->silence);
+    sw_timer_stop(c->loop, &c->drain.timer);
+    sw_timer_stop(c->loop, &c->admit.nobody);
+    sw_timer_stop(c->loop, &c->published.timer);
+    sw_timer_stop(c->loop, &c->api.silence);
     connector_remember_now(c);
-    sw_addr_watch_free(c->watch);
-    sw_observe_free(c->observe);
+    sw_addr_watch_free(c->local.watch);
+    sw_observe_free(c->local.observe);
     sw_reg_free(c->reg);
     if (c->client)
         sw_kube_client_free(c->client);
@@ -409,18 +409,18 @@ void sw_connector_free(struct sw_connector *c)
     sw_quic_free(c->quic);
     sw_egress_free(c->egress);
     sw_rawkey_free(c->key);
-    sw_metrics_shard_free(c->shard);
-    sw_metrics_free(c->metrics);
+    sw_metrics_shard_free(c->meter.shard);
+    sw_metrics_free(c->meter.metrics);
     sw_ready_free(c->ready);
     sw_history_done(&c->history);
-    sw_allow_done(&c->allow);
-    sw_allow_done(&c->fixed);
-    sw_peers_done(&c->peers);
-    sw_peers_done(&c->named_peers);
-    sw_peers_done(&c->fixed_peers);
-    if (c->relay_token)
-        sw_free_secret(c->relay_token, strlen(c->relay_token));
-    sw_free(c->relay);
+    sw_allow_done(&c->admit.allow);
+    sw_allow_done(&c->admit.allow_fixed);
+    sw_peers_done(&c->admit.peers);
+    sw_peers_done(&c->admit.peers_named);
+    sw_peers_done(&c->admit.peers_fixed);
+    if (c->home.token)
+        sw_free_secret(c->home.token, strlen(c->home.token));
+    sw_free(c->home.url);
     sw_free(c->identity);
     sw_free(c->data);
     sw_free(c->ns);
@@ -434,49 +434,49 @@ void sw_connector_free(struct sw_connector *c)
 
 static void on_drain_look(struct sw_timer *t)
 {
-    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, drain_timer);
+    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, drain.timer);
     size_t active = sw_qserve_active(c->serve);
-    bool late = sw_loop_now(c->loop) >= c->drain_until_ns;
+    bool late = sw_loop_now(c->loop) >= c->drain.until_ns;
 
     if (late && active)
         sw_log_info("connector", "drain deadline passed, closing %zu tunnels", active);
-    if ((late || (active == 0 && c->released)) && !c->done_called) {
-        c->done_called = true;
-        c->drained(c->drained_arg);
+    if ((late || (active == 0 && c->drain.released)) && !c->drain.done_called) {
+        c->drain.done_called = true;
+        c->drain.drained(c->drain.drained_arg);
         return;
     }
-    sw_timer_start(c->loop, &c->drain_timer, DRAIN_LOOK, on_drain_look);
+    sw_timer_start(c->loop, &c->drain.timer, DRAIN_LOOK, on_drain_look);
 }
 
 static void on_released(void *arg)
 {
     struct sw_connector *c = arg;
 
-    c->released = true;
+    c->drain.released = true;
 }
 
 void sw_connector_drain(struct sw_connector *c, void (*done)(void *arg), void *arg)
 {
     uint64_t now = sw_loop_now(c->loop);
 
-    if (c->draining) {
-        c->drain_until_ns = now;
+    if (c->drain.draining) {
+        c->drain.until_ns = now;
         return;
     }
-    c->draining = true;
-    c->drained = done;
-    c->drained_arg = arg;
-    c->drain_until_ns = now + c->config->drain_ns;
+    c->drain.draining = true;
+    c->drain.drained = done;
+    c->drain.drained_arg = arg;
+    c->drain.until_ns = now + c->config->drain_ns;
     sw_log_info("connector", "draining for at most %llu ms, %zu tunnels are open",
                 (unsigned long long)(c->config->drain_ns / SW_NS_PER_MS),
                 sw_qserve_active(c->serve));
     sw_ready_add(c->ready, "draining");
     sw_qserve_drain(c->serve);
     sw_quic_drain(c->quic);
-    c->released = !c->reg;
+    c->drain.released = !c->reg;
     if (c->reg)
         sw_reg_stop(c->reg, on_released, c);
-    sw_timer_start(c->loop, &c->drain_timer, 0, on_drain_look);
+    sw_timer_start(c->loop, &c->drain.timer, 0, on_drain_look);
 }
 
 /* ---- looking in ---- */

@@ -59,56 +59,80 @@ struct sw_connector {
     struct sw_reg *reg;
     struct sw_quic *quic;
     struct sw_qserve *serve;
-    struct sw_addr_watch *watch;
-    struct sw_addr given[SW_QUIC_ADDRS_MAX]; /* --address */
-    size_t n_given;
-    struct sw_addr_list addrs;  /* as published */
-    struct sw_observe *observe; /* of the relay in use; NULL: none can be queried */
-    struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
-    char *relay;                /* in use; NULL: none */
-    bool joined;                /* it, and every relay after it: see join */
-    bool foreign;               /* another process with our key has the Lease */
-    struct sw_timer silence;    /* until the API counts as away */
-    char *relay_token;          /* owned, secret */
-    struct sw_allow fixed;      /* --allow */
-    struct sw_allow allow;      /* with what is advertised */
-    struct sw_peers fixed_peers;
-    struct sw_peers named_peers; /* by the control plane */
-    struct sw_peers peers;       /* both */
-    struct sw_timer save;        /* of the state from the control plane */
-    uint64_t saved;              /* sum of it */
-    struct sw_details_path paths[SW_DETAILS_PATHS];
-    size_t n_paths;
-    uint32_t paths_seq; /* of what is published */
-    struct sw_timer paths_timer;
-    uint64_t paths_told_ns; /* loop */
-    struct sw_timer nobody; /* while no gateway is admitted */
-    struct sw_list conns;
-    size_t n_conns;
-    struct sw_quic_stats told; /* what the metrics know */
-    uint64_t told_overflows;
     struct sw_history history;
     struct sw_inspect inspect;
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
+
+    struct { /* our addresses */
+        struct sw_addr_watch *watch;
+        struct sw_addr given[SW_QUIC_ADDRS_MAX]; /* --address */
+        size_t n_given;
+        struct sw_addr_list addrs;  /* as published */
+        struct sw_observe *observe; /* of the relay in use; NULL: none can be queried */
+        struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
+    } local;
+
+    struct {         /* the relay in use */
+        char *url;   /* NULL: none */
+        bool joined; /* the relay in use, and every one after it: see join */
+        char *token; /* owned, secret */
+        bool up;
+    } home;
+
+    struct {                         /* what may be asked for, and by which gateways */
+        struct sw_allow allow_fixed; /* --allow */
+        struct sw_allow allow;       /* with what is advertised */
+        struct sw_peers peers_fixed;
+        struct sw_peers peers_named; /* by the control plane */
+        struct sw_peers peers;       /* both */
+        struct sw_timer nobody;      /* while no gateway is admitted */
+    } admit;
+
+    struct {                  /* from the control plane, kept in a file */
+        struct sw_timer save; /* of the state from the control plane */
+        uint64_t saved;       /* sum of it */
+    } state;
+
+    struct { /* paths in status.connectionDetails */
+        struct sw_details_path paths[SW_DETAILS_PATHS];
+        size_t n;
+        uint32_t seq; /* of what is published */
+        struct sw_timer timer;
+        uint64_t told_ns; /* loop */
+    } published;
+
+    struct sw_list conns;
+    size_t n_conns;
+
+    struct {
+        struct sw_quic_stats told; /* what the metrics know */
+        uint64_t told_overflows;
+        struct sw_metrics *metrics;
+        struct sw_metrics_shard *shard;
+    } meter;
+
     struct sw_ready *ready;
     struct sw_admin *admin;
     uint64_t started_ns; /* wall */
-    /* the API, as of its last answer */
-    bool api_asked;
-    bool api_up;
-    int api_code;
-    char api_message[200];
-    uint64_t api_since_ns; /* wall */
-    bool relay_up;
-    /* the end */
-    bool draining;
-    bool released;
-    bool done_called;
-    struct sw_timer drain_timer;
-    uint64_t drain_until_ns;
-    void (*drained)(void *arg);
-    void *drained_arg;
+
+    struct { /* as of its last answer */
+        bool asked;
+        bool up;
+        int code;
+        char message[200];
+        uint64_t since_ns;       /* wall */
+        struct sw_timer silence; /* until the API counts as away */
+        bool foreign;            /* another process with our key has the Lease */
+    } api;
+
+    struct { /* the end */
+        bool draining;
+        bool released;
+        bool done_called;
+        struct sw_timer timer;
+        uint64_t until_ns;
+        void (*drained)(void *arg);
+        void *drained_arg;
+    } drain;
 };
 
 /* open.c: everything that can fail for good; sw_connector_free takes back what was opened. */

@@ -104,17 +104,18 @@ static int read_policy(struct sw_connector *c, struct sw_err *err)
     if (rc != SW_OK)
         return rc;
     for (size_t i = 0; i < o->allow.n && rc == SW_OK; i++)
-        rc = sw_allow_add_text(&c->fixed, sw_slice_str(o->allow.p[i]), err);
+        rc = sw_allow_add_text(&c->admit.allow_fixed, sw_slice_str(o->allow.p[i]), err);
     if (rc != SW_OK)
         return sw_err_prefix(err, "--allow");
     for (size_t i = 0; i < o->gateways.n; i++) {
-        if (sw_peers_add_list(&c->fixed_peers, sw_slice_str(o->gateways.p[i]), err))
+        if (sw_peers_add_list(&c->admit.peers_fixed, sw_slice_str(o->gateways.p[i]), err))
             return sw_err_prefix(err, "--allow-gateway");
     }
     if (o->addresses.n > SW_QUIC_ADDRS_MAX)
         return sw_err_set(err, SW_ELIMIT, "--address: more than %d", SW_QUIC_ADDRS_MAX);
     for (size_t i = 0; i < o->addresses.n && rc == SW_OK; i++)
-        rc = parse_address(sw_slice_str(o->addresses.p[i]), &c->given[c->n_given++], err);
+        rc = parse_address(sw_slice_str(o->addresses.p[i]), &c->local.given[c->local.n_given++],
+                           err);
     if (rc == SW_OK && o->standalone && !o->open && !o->gateways.n)
         rc = sw_err_set(err, SW_EINVAL, "--standalone needs --allow-gateway or --open");
     return rc;
@@ -168,7 +169,7 @@ static int read_token(struct sw_connector *c, struct sw_err *err)
         return sw_err_sys(err, errno, "--relay-token-file: %.100s", path);
     while (n && (text[n - 1] == '\n' || text[n - 1] == ' '))
         n--;
-    c->relay_token = sw_strndup(text, (size_t)n);
+    c->home.token = sw_strndup(text, (size_t)n);
     return SW_OK;
 }
 
@@ -220,7 +221,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
 
     if (rc != SW_OK)
         return rc;
-    o.relay_token = sw_slice_str(c->relay_token);
+    o.relay_token = sw_slice_str(c->home.token);
     c->quic = open_same_port(c, o);
     if (!c->quic)
         c->quic = sw_quic_new(c->loop, &o, err);
@@ -244,7 +245,7 @@ static int open_admin(struct sw_connector *c, struct sw_err *err)
         .admin = {c->config->admin},
         .access = c->config->access,
         .one_port = true,
-        .metrics = c->metrics,
+        .metrics = c->meter.metrics,
         .on_scrape = connector_scrape,
         .ready = c->ready,
         .egress = c->egress,

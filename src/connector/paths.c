@@ -13,22 +13,22 @@
 
 static struct sw_details_path *find_path(struct sw_connector *c, const struct sw_nodeid *id)
 {
-    for (size_t i = 0; i < c->n_paths; i++)
-        if (sw_nodeid_eq(&c->paths[i].gateway, id))
-            return &c->paths[i];
+    for (size_t i = 0; i < c->published.n; i++)
+        if (sw_nodeid_eq(&c->published.paths[i].gateway, id))
+            return &c->published.paths[i];
     return NULL;
 }
 
 /* A free place, else that of the gateway that has not changed for the longest. */
 static struct sw_details_path *place(struct sw_connector *c)
 {
-    struct sw_details_path *oldest = &c->paths[0];
+    struct sw_details_path *oldest = &c->published.paths[0];
 
-    if (c->n_paths < SW_DETAILS_PATHS)
-        return &c->paths[c->n_paths++];
-    for (size_t i = 1; i < c->n_paths; i++)
-        if (c->paths[i].since_ns < oldest->since_ns)
-            oldest = &c->paths[i];
+    if (c->published.n < SW_DETAILS_PATHS)
+        return &c->published.paths[c->published.n++];
+    for (size_t i = 1; i < c->published.n; i++)
+        if (c->published.paths[i].since_ns < oldest->since_ns)
+            oldest = &c->published.paths[i];
     return oldest;
 }
 
@@ -45,11 +45,11 @@ static void measure(struct sw_connector *c)
 
 static void on_settled(struct sw_timer *t)
 {
-    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, paths_timer);
+    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, published.timer);
 
     measure(c);
-    c->paths_told_ns = sw_loop_now(c->loop);
-    c->paths_seq++;
+    c->published.told_ns = sw_loop_now(c->loop);
+    c->published.seq++;
     connector_publish(c);
 }
 
@@ -57,7 +57,7 @@ void connector_path_seen(struct sw_connector *c, const struct sw_qconn *q)
 {
     struct sw_addr at = sw_qconn_addr(q);
     struct sw_details_path *p = find_path(c, sw_qconn_peer(q));
-    uint64_t since = sw_loop_now(c->loop) - c->paths_told_ns;
+    uint64_t since = sw_loop_now(c->loop) - c->published.told_ns;
 
     if (p && sw_addr_eq(&p->address, &at))
         return;
@@ -65,9 +65,9 @@ void connector_path_seen(struct sw_connector *c, const struct sw_qconn *q)
         p = place(c);
     *p = (struct sw_details_path){
         .gateway = *sw_qconn_peer(q), .address = at, .since_ns = sw_wall_ns()};
-    if (!sw_timer_running(&c->paths_timer))
-        sw_timer_start(c->loop, &c->paths_timer,
-                       c->paths_told_ns && since < GAP_NS ? sw_max(GAP_NS - since, SETTLE_NS)
-                                                          : SETTLE_NS,
+    if (!sw_timer_running(&c->published.timer))
+        sw_timer_start(c->loop, &c->published.timer,
+                       c->published.told_ns && since < GAP_NS ? sw_max(GAP_NS - since, SETTLE_NS)
+                                                              : SETTLE_NS,
                        on_settled);
 }

@@ -27,9 +27,9 @@ static void save(struct sw_connector *c)
                         .server = sw_slice_str(c->server),
                         .ns = sw_slice_str(c->ns),
                         .connector = sw_slice_str(c->name),
-                        .relay = sw_slice_str(c->config->relay ? NULL : c->relay),
-                        .gateways = c->named_peers,
-                        .allow = c->allow};
+                        .relay = sw_slice_str(c->config->relay ? NULL : c->home.url),
+                        .gateways = c->admit.peers_named,
+                        .allow = c->admit.allow};
     struct sw_addr bound[2];
     struct sw_err err = {0};
     uint64_t sum;
@@ -38,16 +38,16 @@ static void save(struct sw_connector *c)
     m.n_ports = sw_quic_bound(c->quic, bound);
     for (size_t i = 0; i < m.n_ports; i++)
         m.ports[i] = bound[i].port;
-    rc = sw_memo_write(&m, c->fixed.entries.n, &text);
+    rc = sw_memo_write(&m, c->admit.allow_fixed.entries.n, &text);
     sum = sw_siphash13(1, 2, sw_buf_data(&text), sw_buf_len(&text));
-    if (rc == SW_OK && sum == c->saved)
+    if (rc == SW_OK && sum == c->state.saved)
         return;
     if (rc == SW_OK)
         rc = sw_pemfile_write(path, sw_buf_slice(&text), 0600, true, &err);
     else
         (void)sw_err_set(&err, rc, "too large");
     if (rc == SW_OK)
-        c->saved = sum;
+        c->state.saved = sum;
     else
         sw_log_warn("connector", "cannot save the control plane's state to '%s': %s", path,
                     err.msg);
@@ -55,20 +55,20 @@ static void save(struct sw_connector *c)
 
 static void on_save(struct sw_timer *t)
 {
-    save(SW_CONTAINER_OF(t, struct sw_connector, save));
+    save(SW_CONTAINER_OF(t, struct sw_connector, state.save));
 }
 
 void connector_remember(struct sw_connector *c)
 {
-    if (c->reg && !sw_timer_running(&c->save))
-        sw_timer_start(c->loop, &c->save, SAVE_NS, on_save);
+    if (c->reg && !sw_timer_running(&c->state.save))
+        sw_timer_start(c->loop, &c->state.save, SAVE_NS, on_save);
 }
 
 void connector_remember_now(struct sw_connector *c)
 {
-    if (!sw_timer_running(&c->save))
+    if (!sw_timer_running(&c->state.save))
         return;
-    sw_timer_stop(c->loop, &c->save);
+    sw_timer_stop(c->loop, &c->state.save);
     save(c);
 }
 
@@ -100,7 +100,7 @@ void connector_recall(struct sw_connector *c)
         return;
     sw_memo_done(&c->known);
     sw_log_warn("connector", "saved state '%s' ignored: %s", path, why);
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "memo"), 1);
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "memo"), 1);
 }
 
 void connector_use_known(struct sw_connector *c)

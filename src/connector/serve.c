@@ -15,7 +15,7 @@ enum { ID_MAX = 64 };
 
 static void count(struct sw_connector *c, enum sw_metric_id id, const char *value)
 {
-    sw_metric_add(sw_metric_get1(c->shard, id, value), 1);
+    sw_metric_add(sw_metric_get1(c->meter.shard, id, value), 1);
 }
 
 /* ---- admission ---- */
@@ -26,11 +26,11 @@ bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice al
     struct sw_log_line line;
     char hex[SW_NODEID_HEX];
 
-    if (!c->draining && (c->config->open || sw_peers_has(&c->peers, peer)))
+    if (!c->drain.draining && (c->config->open || sw_peers_has(&c->admit.peers, peer)))
         return true;
-    count(c, SW_METRIC_REFUSALS, c->draining ? "draining" : "unknown_gateway");
+    count(c, SW_METRIC_REFUSALS, c->drain.draining ? "draining" : "unknown_gateway");
     sw_log_begin(&line, SW_LOG_WARN, "connector", "connection refused");
-    sw_log_cstr(&line, "reason", c->draining ? "draining" : "not a gateway we know");
+    sw_log_cstr(&line, "reason", c->drain.draining ? "draining" : "not a gateway we know");
     sw_log_cstr(&line, "peer", sw_nodeid_hex(peer, hex));
     sw_log_str(&line, "alpn", alpn);
     sw_log_end(&line);
@@ -135,27 +135,27 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
 {
     struct sw_peers now = {0};
 
-    sw_peers_done(&c->named_peers);
-    add_peers(&c->named_peers, named);
+    sw_peers_done(&c->admit.peers_named);
+    add_peers(&c->admit.peers_named, named);
     add_peers(&now, named);
-    add_peers(&now, &c->fixed_peers);
+    add_peers(&now, &c->admit.peers_fixed);
     if (now.ids.n || c->config->open)
-        sw_timer_stop(c->loop, &c->nobody);
-    else if (!sw_timer_running(&c->nobody))
-        sw_timer_start(c->loop, &c->nobody, NOBODY_NS, on_nobody);
-    if (sw_peers_equal(&now, &c->peers)) {
+        sw_timer_stop(c->loop, &c->admit.nobody);
+    else if (!sw_timer_running(&c->admit.nobody))
+        sw_timer_start(c->loop, &c->admit.nobody, NOBODY_NS, on_nobody);
+    if (sw_peers_equal(&now, &c->admit.peers)) {
         sw_peers_done(&now);
         return;
     }
-    sw_peers_done(&c->peers);
-    c->peers = now;
+    sw_peers_done(&c->admit.peers);
+    c->admit.peers = now;
     sw_log_info("connector", "%zu gateways are admitted", now.ids.n);
     if (c->config->open)
         return;
     SW_LIST_FOREACH (it, &c->conns) {
         struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
 
-        if (!sw_peers_has(&c->peers, sw_qconn_peer(k->q))) {
+        if (!sw_peers_has(&c->admit.peers, sw_qconn_peer(k->q))) {
             count(c, SW_METRIC_REFUSALS, "gateway_revoked");
             sw_log_warn("connector", "disconnecting a gateway that is no longer admitted");
             sw_qconn_close(k->q, 0, "not admitted any more");
@@ -167,7 +167,7 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
 
 static void add_fixed(const struct sw_connector *c, struct sw_allow *to)
 {
-    SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->fixed.entries) {
+    SW_VEC_FOREACH (const struct sw_allow_entry, e, &c->admit.allow_fixed.entries) {
         struct sw_allow_entry copy = *e; /* texts live with 'fixed' */
 
         sw_vec_push(&to->entries, copy);
@@ -177,10 +177,10 @@ static void add_fixed(const struct sw_connector *c, struct sw_allow *to)
 /* Takes what 'now' has. */
 static void set_allow(struct sw_connector *c, struct sw_allow *now)
 {
-    size_t before = c->allow.entries.n;
+    size_t before = c->admit.allow.entries.n;
 
-    sw_allow_done(&c->allow);
-    c->allow = *now;
+    sw_allow_done(&c->admit.allow);
+    c->admit.allow = *now;
     if (now->entries.n != before)
         sw_log_info("connector", "%zu destinations allowed", now->entries.n);
     if (c->serve)
@@ -255,7 +255,7 @@ static void authorise(void *arg, const struct sw_qserve_ask *ask, struct sw_qser
     struct sw_connector *c = arg;
     struct exchange *e;
 
-    if (!sw_allow_find(&c->allow, ask->host, ask->port, ask->kind == SW_QKIND_UDP)) {
+    if (!sw_allow_find(&c->admit.allow, ask->host, ask->port, ask->kind == SW_QKIND_UDP)) {
         refuse(c, ask, ret);
         return;
     }
@@ -281,12 +281,13 @@ static bool permit(void *arg, const struct sw_qserve_ask *ask, const struct sw_a
 {
     struct sw_connector *c = arg;
     bool udp = ask->kind == SW_QKIND_UDP;
-    const struct sw_allow_entry *given = sw_allow_find(&c->fixed, ask->host, ask->port, udp);
+    const struct sw_allow_entry *given =
+        sw_allow_find(&c->admit.allow_fixed, ask->host, ask->port, udp);
     char text[SW_IP_TEXT];
 
     if ((given && !given->wildcard) || sw_slice_ieq(ask->host, c->config->target))
         return true;
-    if (sw_allow_find(&c->allow, sw_slice_str(sw_ip_text(&to->ip, text)), to->port, udp))
+    if (sw_allow_find(&c->admit.allow, sw_slice_str(sw_ip_text(&to->ip, text)), to->port, udp))
         return true;
     if (sw_egress_check(c->egress, to, NULL) == SW_OK)
         return true;

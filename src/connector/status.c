@@ -10,7 +10,7 @@ enum { PAGE_MAX = 4 << 20, LISTED_MAX = 200 };
 
 static void tell_quic(struct sw_connector *c, const char *event, uint64_t now, uint64_t told)
 {
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_QUIC, event), now - told);
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_QUIC, event), now - told);
 }
 
 static void scrape_quic(struct sw_connector *c)
@@ -21,28 +21,29 @@ static void scrape_quic(struct sw_connector *c)
     if (!c->quic || !c->serve)
         return;
     sw_quic_stats(c->quic, &now);
-    tell_quic(c, "accepted", now.accepted, c->told.accepted);
-    tell_quic(c, "failed", now.failed, c->told.failed);
-    tell_quic(c, "refused", now.refused, c->told.refused);
-    tell_quic(c, "retry", now.retries, c->told.retries);
-    tell_quic(c, "stream_reset", now.resets, c->told.resets);
-    tell_quic(c, "dropped", now.rx_dropped, c->told.rx_dropped);
-    tell_quic(c, "path_slower", now.renewals, c->told.renewals);
-    tell_quic(c, "held_back", now.held_back, c->told.held_back);
-    tell_quic(c, "probe_sent", now.probes_sent, c->told.probes_sent);
-    tell_quic(c, "probe_received", now.probes_received, c->told.probes_received);
-    tell_quic(c, "probe_dropped", now.probes_dropped, c->told.probes_dropped);
-    tell_quic(c, "direct_failed", now.direct_failed, c->told.direct_failed);
-    sw_metric_set(sw_metric_get(c->shard, SW_METRIC_QUIC_BUFFERED, NULL), (int64_t)now.buffered);
-    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_QUIC_RTT, "direct"),
+    tell_quic(c, "accepted", now.accepted, c->meter.told.accepted);
+    tell_quic(c, "failed", now.failed, c->meter.told.failed);
+    tell_quic(c, "refused", now.refused, c->meter.told.refused);
+    tell_quic(c, "retry", now.retries, c->meter.told.retries);
+    tell_quic(c, "stream_reset", now.resets, c->meter.told.resets);
+    tell_quic(c, "dropped", now.rx_dropped, c->meter.told.rx_dropped);
+    tell_quic(c, "path_slower", now.renewals, c->meter.told.renewals);
+    tell_quic(c, "held_back", now.held_back, c->meter.told.held_back);
+    tell_quic(c, "probe_sent", now.probes_sent, c->meter.told.probes_sent);
+    tell_quic(c, "probe_received", now.probes_received, c->meter.told.probes_received);
+    tell_quic(c, "probe_dropped", now.probes_dropped, c->meter.told.probes_dropped);
+    tell_quic(c, "direct_failed", now.direct_failed, c->meter.told.direct_failed);
+    sw_metric_set(sw_metric_get(c->meter.shard, SW_METRIC_QUIC_BUFFERED, NULL),
+                  (int64_t)now.buffered);
+    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_QUIC_RTT, "direct"),
                   (int64_t)(now.rtt_direct_ns / SW_NS_PER_US));
-    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_QUIC_RTT, "relay"),
+    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_QUIC_RTT, "relay"),
                   (int64_t)(now.rtt_relay_ns / SW_NS_PER_US));
-    c->told = now;
+    c->meter.told = now;
     sw_qserve_stats(c->serve, &serve);
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_REFUSALS, "too_many_streams"),
-                  serve.overflows - c->told_overflows);
-    c->told_overflows = serve.overflows;
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "too_many_streams"),
+                  serve.overflows - c->meter.told_overflows);
+    c->meter.told_overflows = serve.overflows;
 }
 
 void connector_scrape(void *arg)
@@ -53,10 +54,11 @@ void connector_scrape(void *arg)
     SW_LIST_FOREACH (it, &c->conns) {
         relay += sw_qconn_path(SW_CONTAINER_OF(it, struct conn, link)->q) == SW_QPATH_RELAY;
     }
-    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay"), relay);
-    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct"),
+    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay"), relay);
+    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct"),
                   (int64_t)c->n_conns - relay);
-    sw_metric_set(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_LIVE, NULL), sw_reg_live(c->reg));
+    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_LIVE, NULL),
+                  sw_reg_live(c->reg));
     scrape_quic(c);
 }
 
@@ -74,11 +76,11 @@ static void put_api(struct sw_jw *w, const struct sw_connector *c)
 {
     sw_jw_name(w, "api");
     sw_jw_object(w);
-    sw_jw_put_bool(w, "up", c->api_up);
+    sw_jw_put_bool(w, "up", c->api.up);
     sw_jw_put_str(w, "step", sw_reg_step(c->reg));
-    sw_jw_put_u64(w, "code", (uint64_t)c->api_code);
-    sw_jw_put_str(w, "message", c->api_message);
-    put_time(w, "since", c->api_since_ns);
+    sw_jw_put_u64(w, "code", (uint64_t)c->api.code);
+    sw_jw_put_str(w, "message", c->api.message);
+    put_time(w, "since", c->api.since_ns);
     sw_jw_object_end(w);
 }
 
@@ -117,28 +119,28 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
 
     sw_jw_name(w, "addresses");
     sw_jw_array(w);
-    for (size_t i = 0; i < c->addrs.n; i++) {
+    for (size_t i = 0; i < c->local.addrs.n; i++) {
         char text[SW_ADDR_TEXT];
 
-        sw_jw_str(w, sw_addr_text(&c->addrs.a[i], text));
+        sw_jw_str(w, sw_addr_text(&c->local.addrs.a[i], text));
     }
     sw_jw_array_end(w);
     sw_jw_put_bool(w, "symmetricNat",
                    sw_quic_mapping_varies(c->quic, 4) || sw_quic_mapping_varies(c->quic, 6));
     sw_jw_name(w, "gateways");
     sw_jw_array(w);
-    for (size_t i = 0; i < sw_min(c->peers.ids.n, LISTED_MAX); i++) {
+    for (size_t i = 0; i < sw_min(c->admit.peers.ids.n, LISTED_MAX); i++) {
         char hex[SW_NODEID_HEX];
 
-        sw_jw_str(w, sw_nodeid_hex(&c->peers.ids.p[i], hex));
+        sw_jw_str(w, sw_nodeid_hex(&c->admit.peers.ids.p[i], hex));
     }
     sw_jw_array_end(w);
     sw_jw_name(w, "destinations");
     sw_jw_array(w);
-    for (size_t i = 0; i < sw_min(c->allow.entries.n, LISTED_MAX); i++) {
+    for (size_t i = 0; i < sw_min(c->admit.allow.entries.n, LISTED_MAX); i++) {
         sw_jw_object(w);
-        sw_jw_put_str(w, "to", sw_allow_text(&a, &c->allow.entries.p[i]));
-        sw_jw_put_string(w, "from", c->allow.entries.p[i].from);
+        sw_jw_put_str(w, "to", sw_allow_text(&a, &c->admit.allow.entries.p[i]));
+        sw_jw_put_string(w, "from", c->admit.allow.entries.p[i].from);
         sw_jw_object_end(w);
     }
     sw_jw_array_end(w);
@@ -177,7 +179,7 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
     sw_jw_put_str(&w, "namespace", c->ns);
     sw_jw_put_string(&w, "connector", c->name ? sw_slice_str(c->name) : SW_SLICE_LIT(""));
     sw_jw_put_bool(&w, "live", sw_reg_live(c->reg));
-    sw_jw_put_bool(&w, "draining", c->draining);
+    sw_jw_put_bool(&w, "draining", c->drain.draining);
     sw_jw_put_bool(&w, "open", c->config->open);
     put_time(&w, "started", c->started_ns);
     put_api(&w, c);
@@ -188,8 +190,8 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
         sw_jw_null(&w);
     sw_jw_name(&w, "relay");
     sw_jw_object(&w);
-    sw_jw_put_str(&w, "url", c->relay ? c->relay : "");
-    sw_jw_put_bool(&w, "up", c->relay_up);
+    sw_jw_put_str(&w, "url", c->home.url ? c->home.url : "");
+    sw_jw_put_bool(&w, "up", c->home.up);
     sw_jw_object_end(&w);
     put_lists(&w, c);
     put_conns(&w, c);
@@ -226,16 +228,16 @@ static int put_row(struct sw_buf *b, const char *what, struct sw_slice value)
 static int put_summary(struct sw_buf *b, const struct sw_connector *c)
 {
     SW_ARENA_AUTO a = {0};
-    const char *api = sw_arena_printf(&a, "%s%s%s", c->api_up ? "answers" : "does not answer",
-                                      c->api_message[0] ? ": " : "", c->api_message);
-    const char *relay = !c->relay ? "none"
-                                  : sw_arena_printf(&a, "%s (%s)", c->relay,
-                                                    c->relay_up ? "connected" : "not connected");
+    const char *api = sw_arena_printf(&a, "%s%s%s", c->api.up ? "answers" : "does not answer",
+                                      c->api.message[0] ? ": " : "", c->api.message);
+    const char *relay = !c->home.url ? "none"
+                                     : sw_arena_printf(&a, "%s (%s)", c->home.url,
+                                                       c->home.up ? "connected" : "not connected");
     int rc = sw_buf_append_str(b, "<table>\n");
 
     if (rc == SW_OK)
         rc = put_row(b, "State",
-                     sw_slice_str(c->draining             ? "draining"
+                     sw_slice_str(c->drain.draining       ? "draining"
                                   : c->config->standalone ? "standalone"
                                   : sw_reg_live(c->reg)   ? "online"
                                                           : "offline"));
@@ -248,13 +250,13 @@ static int put_summary(struct sw_buf *b, const struct sw_connector *c)
         rc = put_row(b, "API", sw_slice_str(api));
     if (rc == SW_OK)
         rc = put_row(b, "Relay", sw_slice_str(relay));
-    for (size_t i = 0; i < c->addrs.n && rc == SW_OK; i++) {
+    for (size_t i = 0; i < c->local.addrs.n && rc == SW_OK; i++) {
         char text[SW_ADDR_TEXT];
 
-        rc = put_row(b, "Address", sw_slice_str(sw_addr_text(&c->addrs.a[i], text)));
+        rc = put_row(b, "Address", sw_slice_str(sw_addr_text(&c->local.addrs.a[i], text)));
     }
-    for (size_t i = 0; i < sw_min(c->allow.entries.n, LISTED_MAX) && rc == SW_OK; i++)
-        rc = put_row(b, "Reaches", sw_slice_str(sw_allow_text(&a, &c->allow.entries.p[i])));
+    for (size_t i = 0; i < sw_min(c->admit.allow.entries.n, LISTED_MAX) && rc == SW_OK; i++)
+        rc = put_row(b, "Reaches", sw_slice_str(sw_allow_text(&a, &c->admit.allow.entries.p[i])));
     return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
 }
 

@@ -58,9 +58,9 @@ static void count_exchange(struct sw_connector *c, const struct sw_qserve_record
     struct sw_slice labels[] = {sw_slice_str(sw_qkind_text(r->kind)),
                                 sw_slice_str(r->reason ? r->reason : "ok")};
 
-    sw_metric_add(sw_metric_get(c->shard, SW_METRIC_CONNECTOR_EXCHANGES, labels), 1);
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_BYTES, "in"), r->bytes_in);
-    sw_metric_add(sw_metric_get1(c->shard, SW_METRIC_CONNECTOR_BYTES, "out"), r->bytes_out);
+    sw_metric_add(sw_metric_get(c->meter.shard, SW_METRIC_CONNECTOR_EXCHANGES, labels), 1);
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_BYTES, "in"), r->bytes_in);
+    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_BYTES, "out"), r->bytes_out);
 }
 
 static void log_exchange(const struct sw_qserve_record *r)
@@ -115,7 +115,7 @@ static void judge_tls(struct exchange *e, struct sw_inspect_request *q)
         return;
     q->status = 502;
     q->reason = e->tls.state == SW_TLSWATCH_NO_TLS ? SW_REQUEST_NO_TLS : SW_REQUEST_TLS_FAILED;
-    sw_metric_add(sw_metric_get1(e->c->shard, SW_METRIC_REFUSALS, q->reason), 1);
+    sw_metric_add(sw_metric_get1(e->c->meter.shard, SW_METRIC_REFUSALS, q->reason), 1);
 }
 
 void connector_ended(void *arg, const struct sw_qserve_record *r)
