@@ -31,9 +31,9 @@ static bool split_path(struct api_req *r, struct sw_slice path)
             rc = sw_buf_append_slice(&whole, seg);
         if (seg.n == 0)
             continue; /* doubled and trailing slashes count for nothing */
-        if (r->nrest == SW_ARRAY_LEN(r->rest))
+        if (r->path_segments.n == SW_ARRAY_LEN(r->path_segments.rest))
             return false;
-        r->rest[r->nrest++] = seg;
+        r->path_segments.rest[r->path_segments.n++] = seg;
     }
     r->path = sw_arena_slice(r->arena, sw_buf_slice(&whole));
     return rc == SW_OK;
@@ -41,20 +41,20 @@ static bool split_path(struct api_req *r, struct sw_slice path)
 
 static bool seg_is(const struct api_req *r, size_t i, const char *s)
 {
-    return i < r->nrest && sw_slice_eq_str(r->rest[i], s);
+    return i < r->path_segments.n && sw_slice_eq_str(r->path_segments.rest[i], s);
 }
 
 /* Group and version; the index behind them, or 0 when the path is no resource's. */
 static size_t parse_group(struct api_req *r)
 {
-    if (seg_is(r, 0, "api") && r->nrest >= 3) {
-        r->version = r->rest[1];
+    if (seg_is(r, 0, "api") && r->path_segments.n >= 3) {
+        r->version = r->path_segments.rest[1];
         r->group = sw_slice("", 0);
         return 2;
     }
-    if (seg_is(r, 0, "apis") && r->nrest >= 4) {
-        r->group = r->rest[1];
-        r->version = r->rest[2];
+    if (seg_is(r, 0, "apis") && r->path_segments.n >= 4) {
+        r->group = r->path_segments.rest[1];
+        r->version = r->path_segments.rest[2];
         return 3;
     }
     return 0;
@@ -67,22 +67,22 @@ static void parse_resource(struct api_req *r)
     r->resource = r->sub = r->ns = r->name = sw_slice("", 0);
     if (i == 0)
         return;
-    if (seg_is(r, i, "watch") && r->nrest > i + 1) {
+    if (seg_is(r, i, "watch") && r->path_segments.n > i + 1) {
         r->watch_prefix = true;
         i++;
     }
-    if (seg_is(r, i, "namespaces") && r->nrest > i + 2 && !seg_is(r, i + 2, "status") &&
+    if (seg_is(r, i, "namespaces") && r->path_segments.n > i + 2 && !seg_is(r, i + 2, "status") &&
         !seg_is(r, i + 2, "finalize")) {
-        r->ns = r->rest[i + 1];
+        r->ns = r->path_segments.rest[i + 1];
         i += 2;
     }
     r->is_resource = true;
-    r->resource = r->rest[i];
-    if (r->nrest > i + 1)
-        r->name = r->rest[i + 1];
-    if (r->nrest > i + 2)
-        r->sub = r->rest[i + 2];
-    r->nrest_over = r->nrest > i + 3; /* deeper than anything served here */
+    r->resource = r->path_segments.rest[i];
+    if (r->path_segments.n > i + 1)
+        r->name = r->path_segments.rest[i + 1];
+    if (r->path_segments.n > i + 2)
+        r->sub = r->path_segments.rest[i + 2];
+    r->path_segments.over = r->path_segments.n > i + 3; /* deeper than anything served here */
     /* The namespace of a Namespace is itself, for authorization. */
     if (sw_slice_eq_str(r->resource, "namespaces") && r->name.n && r->group.n == 0 && !r->ns.n)
         r->ns = r->name;
@@ -387,8 +387,8 @@ static void resource_work(struct api_req *r, void *arg)
 static void start_resource(struct api_req *r)
 {
     if (r->verb == API_CREATE || r->verb == API_UPDATE || r->verb == API_PATCH) {
-        r->fresh = SW_ARENA_NEW(r->arena, struct api_req);
-        *r->fresh = *r;
+        r->exec.fresh = SW_ARENA_NEW(r->arena, struct api_req);
+        *r->exec.fresh = *r;
     }
     if (r->body.n > API_INLINE_BODY && r->verb != API_WATCH)
         api_work_run(r, resource_work, NULL);
@@ -402,10 +402,10 @@ static void judge(struct api_req *r, bool known)
     struct sw_slice pretty = api_param(r, "pretty");
     struct sw_slice agent = sw_xchg_field(r->x, "user-agent");
 
-    r->pretty = pretty.p ? api_param_bool(r, "pretty")
-                         : sw_slice_has_prefix(agent, SW_SLICE_LIT("curl")) ||
-                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Wget")) ||
-                               sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
+    r->out.pretty = pretty.p ? api_param_bool(r, "pretty")
+                             : sw_slice_has_prefix(agent, SW_SLICE_LIT("curl")) ||
+                                   sw_slice_has_prefix(agent, SW_SLICE_LIT("Wget")) ||
+                                   sw_slice_has_prefix(agent, SW_SLICE_LIT("Mozilla/5.0"));
     if (!api_authenticate(r))
         return;
     if (!sw_slice_eq_str(r->user.name, "system:anonymous"))
@@ -423,7 +423,7 @@ static void judge(struct api_req *r, bool known)
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
         return;
     }
-    if (r->is_resource && r->nrest_over)
+    if (r->is_resource && r->path_segments.over)
         api_no_such_resource(r);
     else if (r->is_resource)
         start_resource(r);
@@ -458,8 +458,8 @@ void api_on_request(struct sw_xchg *x, void *arg)
     r->body = x->body;
     r->content_type = sw_xchg_field(x, "content-type");
     r->begin_ns = sw_now_ns();
-    r->audit_id = audit_id(r);
-    r->warnings.arena = r->arena;
+    r->record.audit_id = audit_id(r);
+    r->record.warnings.arena = r->arena;
     if (!split_path(r, x->path) ||
         (x->query.p && sw_query_parse(r->arena, x->query, &r->query, NULL) != SW_OK)) {
         r->path = x->path;

@@ -30,7 +30,7 @@ static void version(struct api_req *r)
 
     for (size_t i = 0; i < SW_ARRAY_LEN(pairs); i++)
         sw_json_put(a, v, pairs[i][0], sw_json_new_str(a, pairs[i][1]));
-    r->pretty = true;
+    r->out.pretty = true;
     api_reply(r, 200, v);
 }
 
@@ -100,7 +100,7 @@ static void one_check(struct api_req *r, const char *kind)
     for (size_t i = 0; i < SW_ARRAY_LEN(checks); i++) {
         const char *why;
 
-        if (!asked(&checks[i], kind) || !sw_slice_eq_str(r->rest[1], checks[i].name))
+        if (!asked(&checks[i], kind) || !sw_slice_eq_str(r->path_segments.rest[1], checks[i].name))
             continue;
         why = checks[i].amiss(r->api);
         if (why)
@@ -190,7 +190,7 @@ static void openid(struct api_req *r)
 static void add_path(const struct api_res *res, void *arg)
 {
     struct api_req *r = arg;
-    struct sw_json *paths = (struct sw_json *)r->done_arg;
+    struct sw_json *paths = (struct sw_json *)r->own.done_arg;
     const char *p =
         *res->group ? sw_arena_printf(r->arena, "/apis/%s", res->api_version) : "/api/v1";
 
@@ -218,13 +218,13 @@ static void root(struct api_req *r)
 
     sw_json_push(a, paths, sw_json_new_str(a, "/api"));
     sw_json_push(a, paths, sw_json_new_str(a, "/apis"));
-    r->done_arg = paths;
+    r->own.done_arg = paths;
     api_registry_each(&r->api->reg, add_path, r);
-    r->done_arg = NULL;
+    r->own.done_arg = NULL;
     for (size_t i = 0; i < SW_ARRAY_LEN(more); i++)
         sw_json_push(a, paths, sw_json_new_str(a, more[i]));
     sw_json_put(a, v, "paths", paths);
-    r->pretty = true;
+    r->out.pretty = true;
     api_reply(r, 200, v);
 }
 
@@ -242,17 +242,17 @@ void api_non_resource(struct api_req *r)
     static const char *const healths[] = {"healthz", "livez", "readyz"};
     static const char *const read_only[] = {"api", "apis", "version", "openapi", NULL};
 
-    for (size_t i = 0; r->nrest && i < SW_ARRAY_LEN(healths); i++) {
-        if (!sw_slice_eq_str(r->rest[0], healths[i]) || r->nrest > 2)
+    for (size_t i = 0; r->path_segments.n && i < SW_ARRAY_LEN(healths); i++) {
+        if (!sw_slice_eq_str(r->path_segments.rest[0], healths[i]) || r->path_segments.n > 2)
             continue;
-        if (r->nrest == 2)
+        if (r->path_segments.n == 2)
             one_check(r, healths[i]);
         else
             health(r, healths[i]);
         return;
     }
     if (!sw_slice_eq_str(r->method, "GET") && !sw_slice_eq_str(r->method, "HEAD")) {
-        if (r->nrest && one_of(r->rest[0], read_only))
+        if (r->path_segments.n && one_of(r->path_segments.rest[0], read_only))
             api_fail_details(r, 405, "MethodNotAllowed",
                              "the server does not allow this method on the requested resource",
                              sw_json_new_object(r->arena));
@@ -260,15 +260,16 @@ void api_non_resource(struct api_req *r)
             api_no_such_resource(r);
         return;
     }
-    if (r->nrest == 0) {
+    if (r->path_segments.n == 0) {
         root(r);
         return;
     }
-    if (sw_slice_eq_str(r->rest[0], "version") && r->nrest == 1)
+    if (sw_slice_eq_str(r->path_segments.rest[0], "version") && r->path_segments.n == 1)
         version(r);
-    else if (sw_slice_eq_str(r->rest[0], "api") || sw_slice_eq_str(r->rest[0], "apis"))
+    else if (sw_slice_eq_str(r->path_segments.rest[0], "api") ||
+             sw_slice_eq_str(r->path_segments.rest[0], "apis"))
         api_discovery(r);
-    else if (sw_slice_eq_str(r->rest[0], "openapi"))
+    else if (sw_slice_eq_str(r->path_segments.rest[0], "openapi"))
         api_openapi(r);
     else if (sw_slice_eq_str(r->path, "/openid/v1/jwks") ||
              sw_slice_eq_str(r->path, "/.well-known/openid-configuration"))

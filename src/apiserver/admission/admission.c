@@ -11,7 +11,7 @@ const char *sw_admission_operation(enum api_operation op)
 
 const struct api_req *sw_admission_asker(const struct api_req *r)
 {
-    return r->on_behalf ? r->on_behalf : r;
+    return r->own.on_behalf ? r->own.on_behalf : r;
 }
 
 void sw_admission_next(struct api_admission *ad)

@@ -31,13 +31,13 @@ static struct sw_json *resource_of(const struct api_req *r, const struct api_res
 static struct sw_json *options_of(const struct api_req *r, enum api_operation op)
 {
     static const char *const names[] = {"CreateOptions", "UpdateOptions", "DeleteOptions"};
-    struct sw_slice manager = sw_admission_asker(r)->manager;
+    struct sw_slice manager = sw_admission_asker(r)->write.manager;
     struct sw_arena *a = r->arena;
     struct sw_json *v = sw_json_new_object(a);
 
     sw_json_put(a, v, "kind", sw_json_new_str(a, names[op]));
     sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "meta.k8s.io/v1"));
-    if (r->dry_run) {
+    if (r->write.dry_run) {
         struct sw_json *all = sw_json_new_array(a);
 
         sw_json_push(a, all, sw_json_new_str(a, "All"));
@@ -76,7 +76,7 @@ struct sw_json *sw_admission_request(const struct api_req *r, enum api_operation
         sw_json_put_str(a, v, "namespace", ns);
     sw_json_put(a, v, "operation", sw_json_new_str(a, sw_admission_operation(op)));
     sw_json_put(a, v, "userInfo", api_user_info(a, &sw_admission_asker(r)->user));
-    sw_json_put(a, v, "dryRun", sw_json_new_bool(a, r->dry_run));
+    sw_json_put(a, v, "dryRun", sw_json_new_bool(a, r->write.dry_run));
     sw_json_put(a, v, "options", options_of(r, op));
     return v;
 }

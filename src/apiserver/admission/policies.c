@@ -481,7 +481,8 @@ void api_policies_admit(struct api_admission *ad)
 {
     struct api_policies *x = in_force(ad->r->api);
     struct api_req *r = ad->r;
-    struct question q = {.ad = ad, .r = r, .asker = r->on_behalf ? r->on_behalf : r, .a = r->arena};
+    struct question q = {
+        .ad = ad, .r = r, .asker = r->own.on_behalf ? r->own.on_behalf : r, .a = r->arena};
 
     if (!x->all.n || exempt(ad->r->res)) {
         api_policies_free(x);

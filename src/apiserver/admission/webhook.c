@@ -31,7 +31,7 @@ static void take_warnings(struct hook_call *c)
 static void take_annotations(struct hook_call *c)
 {
     struct api_req *r = c->q.r;
-    struct api_req *asker = r->on_behalf ? r->on_behalf : r;
+    struct api_req *asker = r->own.on_behalf ? r->own.on_behalf : r;
     size_t n = sw_json_len(c->answer.annotations);
     size_t kept = 0;
 
@@ -164,7 +164,7 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
 {
     struct api_req *r = m->w->r;
     struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
-    enum api_validation mode = r->validation;
+    enum api_validation mode = r->write.validation;
     struct sw_json *sent = api_convert(r->arena, r->res, c->as, draft_of(m));
     struct sw_json *made = NULL;
     struct sw_err err = {0};
@@ -184,9 +184,9 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
     made = api_convert(r->arena, c->as, r->res, made);
     if (sw_json_is(made, SW_JSON_OBJECT))
         keep_identity(r, made, m->obj);
-    r->validation = API_VALIDATE_IGNORE;
+    r->write.validation = API_VALIDATE_IGNORE;
     ok = api_admit_object(r, made, NULL, false);
-    r->validation = mode;
+    r->write.validation = mode;
     if (!ok)
         return false;
     if (!sw_json_equal(made, m->obj, SW_JSON_EQ_VALUE))

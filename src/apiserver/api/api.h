@@ -154,31 +154,42 @@ struct api_req {
     struct sw_api *api;
     struct sw_xchg *x;      /* NULL: our own */
     struct sw_arena *arena; /* lives as long as the request */
-    api_done_cb done;       /* our own: where the answer goes */
-    void *done_arg;
-    struct api_req *on_behalf; /* our own: the client's request it is a part of, or NULL */
     struct sw_arena own_arena;
     struct sw_list link;
-    struct sw_defer start; /* our own: begins from the loop */
-    /* the request */
+
+    struct {              /* a request of our own */
+        api_done_cb done; /* where the answer goes */
+        void *done_arg;
+        struct api_req *on_behalf;  /* the client's request it is a part of, or NULL */
+        struct sw_defer start;      /* begins from the loop */
+        const struct sw_json *json; /* the body, already a tree */
+    } own;
+
     struct sw_slice method;
     struct sw_slice path; /* decoded */
+    enum api_verb verb;
     bool is_resource;
     bool watch_prefix;
-    enum api_verb verb;
     struct sw_slice group;
     struct sw_slice version;
     struct sw_slice resource;
     struct sw_slice sub;
-    struct sw_slice patch_text;  /* what errors show of a strategic patch */
-    struct sw_texts patch_notes; /* what is odd about the operations of a JSON patch */
-    bool strategic;              /* the patch is a strategic one */
     struct sw_slice ns;
     struct sw_slice name;
     struct sw_slice selected; /* the one object a watch of the old form names in its path */
-    struct sw_slice rest[16]; /* path segments */
-    size_t nrest;
-    bool nrest_over;     /* more segments than a resource has */
+
+    struct {
+        struct sw_slice text;  /* what errors show of a strategic patch */
+        struct sw_texts notes; /* what is odd about the operations of a JSON patch */
+        bool strategic;        /* strategic merge, not JSON or merge patch */
+    } patch;
+
+    struct {
+        struct sw_slice rest[16];
+        size_t n;
+        bool over; /* more segments than a resource has */
+    } path_segments;
+
     bool unknown_method; /* none of HTTP's that the API uses */
     struct sw_query query;
     struct api_user user;
@@ -187,26 +198,37 @@ struct api_req {
     struct api_crd *crd; /* reference held for res */
     struct sw_slice content_type;
     struct sw_slice body;
-    const struct sw_json *body_json; /* our own requests: already a tree */
-    /* how to answer */
-    enum api_as as;
-    const char *as_version; /* "v1" or "v1beta1" */
-    bool pretty;
-    bool yaml;
-    /* write options */
-    bool dry_run;
-    bool force;
-    struct sw_slice manager;
-    enum api_validation validation;
-    struct sw_texts warnings;
-    struct sw_json *audit_notes; /* annotations of the audit log; NULL when there are none */
-    struct sw_store_snap *snap;  /* what the answer was made from */
+
+    struct { /* how to answer */
+        enum api_as as;
+        const char *as_version; /* "v1" or "v1beta1" */
+        bool pretty;
+        bool yaml;
+    } out;
+
+    struct { /* options of a write */
+        bool dry_run;
+        bool force;
+        struct sw_slice manager;
+        enum api_validation validation;
+    } write;
+
+    struct {
+        struct sw_texts warnings;
+        struct sw_json *audit_notes; /* annotations of the audit log; NULL when there are none */
+        const char *audit_id;
+    } record;
+
+    struct sw_store_snap *snap; /* what the answer was made from */
     uint64_t begin_ns;
-    const char *audit_id;
-    bool counted;          /* in the fairness counters */
-    bool long_work;        /* handled on a worker */
-    struct api_job *job;   /* on its way to or on a worker; NULL: not so */
-    struct api_req *fresh; /* as it was before it was handled, for a restart; NULL: none */
+
+    struct {
+        bool counted;          /* in the fairness counters */
+        bool long_work;        /* handled on a worker */
+        struct api_job *job;   /* on its way to or on a worker; NULL: not so */
+        struct api_req *fresh; /* as it was before it was handled, for a restart; NULL: none */
+    } exec;
+
     struct sw_slice client_key;
 };
 

@@ -7,9 +7,9 @@
 
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value)
 {
-    if (!r->audit_notes)
-        r->audit_notes = sw_json_new_object(r->arena);
-    sw_json_put_str(r->arena, r->audit_notes, sw_arena_dup(r->arena, sw_slice_str(key)),
+    if (!r->record.audit_notes)
+        r->record.audit_notes = sw_json_new_object(r->arena);
+    sw_json_put_str(r->arena, r->record.audit_notes, sw_arena_dup(r->arena, sw_slice_str(key)),
                     sw_arena_slice(r->arena, value));
 }
 
@@ -39,7 +39,7 @@ static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool
     sw_jw_begin(&w, b, NULL);
     sw_jw_object(&w);
     sw_jw_put_str(&w, "time", sw_rfc3339(sw_wall_ns(), 1, now));
-    sw_jw_put_str(&w, "auditID", r->audit_id);
+    sw_jw_put_str(&w, "auditID", r->record.audit_id);
     sw_jw_put_str(&w, "verb", r->is_resource ? api_verb_name(r->verb) : "get");
     sw_jw_put_string(&w, "method", sw_slice_head(r->method, 16));
     sw_jw_put_string(&w, "path", sw_slice_head(r->path, 2048));
@@ -48,10 +48,10 @@ static bool write_line(struct sw_buf *b, const struct api_req *r, int code, bool
     sw_jw_name(&w, "code");
     sw_jw_i64(&w, code);
     sw_jw_put_u64(&w, "micros", (sw_now_ns() - r->begin_ns) / 1000);
-    if (r->audit_notes && notes) {
+    if (r->record.audit_notes && notes) {
         sw_jw_name(&w, "annotations");
-        sw_jw_value(&w, r->audit_notes);
-    } else if (r->audit_notes) {
+        sw_jw_value(&w, r->record.audit_notes);
+    } else if (r->record.audit_notes) {
         sw_jw_put_bool(&w, "annotationsDropped", true);
     }
     sw_jw_object_end(&w);

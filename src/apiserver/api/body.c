@@ -165,8 +165,8 @@ bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dup
     struct sw_err err = {0};
 
     *dups = (struct sw_json_dups){0};
-    if (r->body_json) {
-        *ret = sw_json_copy(r->arena, r->body_json);
+    if (r->own.json) {
+        *ret = sw_json_copy(r->arena, r->own.json);
         return true;
     }
     if (t.n == 0 || sw_slice_ieq(t, SW_SLICE_LIT("application/json")))
@@ -259,7 +259,7 @@ static bool check_type(struct api_req *r, struct sw_json *obj, const struct sw_j
 
     api_settle_version(a, obj);
     v = api_str(obj, "apiVersion");
-    if (made && r->strategic) { /* merged into the typed object, whose type stays */
+    if (made && r->patch.strategic) { /* merged into the typed object, whose type stays */
         sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, r->res->api_version));
         sw_json_put(a, obj, "kind", sw_json_new_str(a, r->res->kind));
         return true;
@@ -331,7 +331,7 @@ static void bad_patch(struct api_req *r, const struct sw_json *made, const char 
 
     sw_field_errs_init(&e, r->arena);
     sw_ferr_invalid_str(
-        &e, &p, r->patch_text.p ? r->patch_text : sw_json_text(r->arena, made, &sorted), why);
+        &e, &p, r->patch.text.p ? r->patch.text : sw_json_text(r->arena, made, &sorted), why);
     api_invalid_kind(r, "", "", sw_slice("", 0), &e);
 }
 
@@ -340,9 +340,9 @@ static bool report_strict(struct api_req *r, const struct sw_texts *all, const s
 {
     const char *text;
 
-    if (all->n == 0 || r->validation == API_VALIDATE_IGNORE)
+    if (all->n == 0 || r->write.validation == API_VALIDATE_IGNORE)
         return true;
-    if (r->validation == API_VALIDATE_WARN) {
+    if (r->write.validation == API_VALIDATE_WARN) {
         for (size_t i = 0; i < all->n; i++)
             api_warn(r, "%s", all->p[i]);
         return true;
@@ -522,7 +522,7 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
                         "couldn't get version/kind; json parse error: the body is not an object");
         return false;
     }
-    if (patch && !r->patch_text.p && r->validation == API_VALIDATE_STRICT)
+    if (patch && !r->patch.text.p && r->write.validation == API_VALIDATE_STRICT)
         made = sw_json_copy(r->arena, obj); /* before anything is taken out of it */
     if (dups && dups->n && !patch && r->res->builtin)
         sent = sw_json_copy(r->arena, obj);
@@ -545,8 +545,8 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
         sort_texts(unknown.p, n_meta);
         sort_texts(unknown.p + n_meta, unknown.n - n_meta);
     }
-    for (size_t i = 0; patch && i < r->patch_notes.n; i++)
-        sw_texts_add(&all, r->patch_notes.p[i]);
+    for (size_t i = 0; patch && i < r->patch.notes.n; i++)
+        sw_texts_add(&all, r->patch.notes.p[i]);
     note_fields(r, &all, dups, &unknown, sent);
     if (!report_strict(r, &all, made))
         return false;
@@ -589,7 +589,7 @@ static void read_manager(struct api_req *r, struct sw_field_errs *e)
     }
     if (m.n == 0)
         m = r->x ? SW_SLICE_LIT("unknown") : SW_SLICE_LIT("kube-controller-manager");
-    r->manager = m;
+    r->write.manager = m;
 }
 
 void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list)
@@ -610,7 +610,7 @@ void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct s
                 sw_arena_printf(
                     r->arena, "Unsupported value: []string{%s}: supported values: \"All\"", text));
     else if (sw_json_len(list))
-        r->dry_run = true;
+        r->write.dry_run = true;
 }
 
 enum { DRY_RUN_MAX = 16 };
@@ -635,19 +635,19 @@ bool api_write_options(struct api_req *r, const char *kind)
     sw_field_errs_init(&e, r->arena);
     api_take_dry_run(r, &e, dry_run_params(r));
     read_manager(r, &e);
-    r->validation = API_VALIDATE_WARN;
+    r->write.validation = API_VALIDATE_WARN;
     if (sw_slice_eq_str(v, "Strict")) {
-        r->validation = API_VALIDATE_STRICT;
+        r->write.validation = API_VALIDATE_STRICT;
     } else if (sw_slice_eq_str(v, "Ignore")) {
-        r->validation = API_VALIDATE_IGNORE;
+        r->write.validation = API_VALIDATE_IGNORE;
     } else if (v.n && !sw_slice_eq_str(v, "Warn")) {
         struct sw_fpath f = sw_fpath_str(NULL, "fieldValidation");
 
         sw_ferr_unsupported(&e, &f, sw_json_new_string(r->arena, v), modes);
     }
     if (!r->x)
-        r->validation = API_VALIDATE_IGNORE;
-    r->force = api_param_bool(r, "force");
+        r->write.validation = API_VALIDATE_IGNORE;
+    r->write.force = api_param_bool(r, "force");
     if (e.n == 0)
         return true;
     api_invalid_kind(r, kind, "meta.k8s.io", sw_slice("", 0), &e);

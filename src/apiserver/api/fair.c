@@ -98,7 +98,7 @@ bool api_fair_enter(struct api_req *r)
         (void)sw_map_put(&f->clients, c->name, c);
     }
     c->inflight++;
-    r->counted = true;
+    r->exec.counted = true;
     r->client_key = c->name;
     return true;
 }
@@ -107,9 +107,9 @@ void api_fair_leave(struct api_req *r)
 {
     struct client *c;
 
-    if (!r->counted)
+    if (!r->exec.counted)
         return;
-    r->counted = false;
+    r->exec.counted = false;
     c = sw_map_get(&r->api->fair->clients, r->client_key);
     if (!c)
         return;

@@ -68,16 +68,16 @@ static bool take_clause(struct api_req *r, const struct clause *c)
             (!sw_slice_eq_str(c->v, "v1") && !sw_slice_eq_str(c->v, "v1beta1")))
             return false;
         if (sw_slice_eq_str(c->as, "Table"))
-            r->as = API_AS_TABLE;
+            r->out.as = API_AS_TABLE;
         else if (sw_slice_eq_str(c->as,
                                  one ? "PartialObjectMetadata" : "PartialObjectMetadataList"))
-            r->as = API_AS_PARTIAL;
+            r->out.as = API_AS_PARTIAL;
         else
             return false;
-        r->as_version = sw_slice_eq_str(c->v, "v1") ? "v1" : "v1beta1";
+        r->out.as_version = sw_slice_eq_str(c->v, "v1") ? "v1" : "v1beta1";
     }
-    r->pretty = r->pretty || c->pretty;
-    r->yaml = yaml;
+    r->out.pretty = r->out.pretty || c->pretty;
+    r->out.yaml = yaml;
     return true;
 }
 
@@ -86,8 +86,8 @@ bool api_negotiate(struct api_req *r)
     struct sw_slice accept = r->x ? sw_xchg_field(r->x, "accept") : sw_slice(NULL, 0);
     struct clause c;
 
-    r->as = API_AS_OBJECT;
-    r->as_version = "v1";
+    r->out.as = API_AS_OBJECT;
+    r->out.as_version = "v1";
     if (accept.n == 0)
         return true;
     while (accept.p) {
@@ -115,12 +115,12 @@ void api_warn(struct api_req *r, const char *fmt, ...)
         sw_buf_clear(&b);
     va_end(ap);
     text = sw_arena_dup(r->arena, sw_buf_slice(&b));
-    for (size_t i = 0; i < r->warnings.n; i++) {
-        if (strcmp(r->warnings.p[i], text) == 0)
+    for (size_t i = 0; i < r->record.warnings.n; i++) {
+        if (strcmp(r->record.warnings.p[i], text) == 0)
             return;
     }
-    r->warnings.arena = r->arena;
-    sw_texts_add(&r->warnings, text);
+    r->record.warnings.arena = r->arena;
+    sw_texts_add(&r->record.warnings, text);
 }
 
 static void put_warning(struct api_req *r, const char *text, size_t max)
@@ -149,14 +149,15 @@ static void put_warnings(struct api_req *r)
     size_t total = 0;
     size_t max = WARNINGS_TOTAL;
 
-    for (size_t i = 0; i < r->warnings.n; i++)
-        total += strlen(r->warnings.p[i]);
+    for (size_t i = 0; i < r->record.warnings.n; i++)
+        total += strlen(r->record.warnings.p[i]);
     if (total > WARNINGS_TOTAL)
         max = WARNING_CUT;
     total = 0;
-    for (size_t i = 0; i < r->warnings.n && i < WARNINGS_MAX && total <= WARNINGS_TOTAL; i++) {
-        total += sw_min(strlen(r->warnings.p[i]), max);
-        put_warning(r, r->warnings.p[i], max);
+    for (size_t i = 0; i < r->record.warnings.n && i < WARNINGS_MAX && total <= WARNINGS_TOTAL;
+         i++) {
+        total += sw_min(strlen(r->record.warnings.p[i]), max);
+        put_warning(r, r->record.warnings.p[i], max);
     }
 }
 
@@ -166,7 +167,7 @@ void api_common_headers(struct api_req *r)
     time_t now = (time_t)(sw_wall_ns() / SW_NS_PER_S);
     struct tm tm;
 
-    sw_xchg_set(r->x, "Audit-Id", sw_slice_str(r->audit_id));
+    sw_xchg_set(r->x, "Audit-Id", sw_slice_str(r->record.audit_id));
     if (gmtime_r(&now, &tm) && strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm))
         sw_xchg_set(r->x, "Date", sw_slice_str(date));
     put_warnings(r);
@@ -214,8 +215,8 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
 
     if (!r->x) {
         api_req_done(r, code);
-        if (r->done)
-            r->done(r, code, v);
+        if (r->own.done)
+            r->own.done(r, code, v);
         api_internal_drop(r);
         return;
     }
@@ -223,11 +224,11 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
     if (code == 429)
         sw_xchg_set(r->x, "Retry-After", SW_SLICE_LIT("1"));
-    if (r->yaml ? sw_yaml_write(&b, v) != SW_OK
-                : sw_json_write(&b, v, r->pretty ? &pretty : NULL) != SW_OK ||
-                      sw_buf_putc(&b, '\n') != SW_OK)
+    if (r->out.yaml ? sw_yaml_write(&b, v) != SW_OK
+                    : sw_json_write(&b, v, r->out.pretty ? &pretty : NULL) != SW_OK ||
+                          sw_buf_putc(&b, '\n') != SW_OK)
         sw_buf_clear(&b);
-    api_reply_buf(r, code, r->yaml ? "application/yaml" : "application/json", &b);
+    api_reply_buf(r, code, r->out.yaml ? "application/yaml" : "application/json", &b);
 }
 
 /* --- other forms ------------------------------------------------------------------------ */
@@ -240,7 +241,7 @@ struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj)
 
     sw_json_put_str(a, p, "kind", SW_SLICE_LIT("PartialObjectMetadata"));
     sw_json_put_str(a, p, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->as_version)));
+                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)));
     sw_json_put(a, p, "metadata", m ? m : sw_json_new_object(a));
     return p;
 }
@@ -271,7 +272,7 @@ struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, siz
 
     sw_json_put_str(a, table, "kind", SW_SLICE_LIT("Table"));
     sw_json_put_str(a, table, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->as_version)));
+                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)));
     sw_json_put(a, table, "metadata", sw_json_new_object(a));
     sw_json_put(a, table, "columnDefinitions",
                 with_columns ? sw_table_columns(a, b, r->res->columns) : sw_json_new_null(a));
@@ -285,7 +286,7 @@ void api_reply_object(struct api_req *r, int code, struct sw_json *obj)
 {
     struct sw_json *out = obj;
 
-    switch (r->as) {
+    switch (r->out.as) {
     case API_AS_OBJECT:
         break;
     case API_AS_PARTIAL:

@@ -57,14 +57,14 @@ static void again(struct api_req *r, void *arg)
 
 void api_restart(struct api_req *r)
 {
-    struct api_req *fresh = r->fresh;
-    struct api_job *job = r->job;
+    struct api_req *fresh = r->exec.fresh;
+    struct api_job *job = r->exec.job;
 
     r->snap = sw_store_snap_unref(r->snap);
     r->crd = api_crd_unref(r->crd);
     *r = *fresh;
-    r->fresh = fresh;
-    r->job = job;
+    r->exec.fresh = fresh;
+    r->exec.job = job;
     api_work_run(r, again, NULL);
 }
 
@@ -72,7 +72,7 @@ void api_restart(struct api_req *r)
 
 static void on_internal(struct sw_defer *d)
 {
-    struct api_req *r = SW_CONTAINER_OF(d, struct api_req, start);
+    struct api_req *r = SW_CONTAINER_OF(d, struct api_req, own.start);
 
     if (r->api->stopping || !r->api->store) {
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
@@ -100,22 +100,22 @@ struct api_req *api_internal(struct sw_api *api, const struct api_internal_reque
     r->ns = sw_arena_slice(r->arena, q->ns);
     r->name = sw_arena_slice(r->arena, q->name);
     r->sub = q->sub ? sw_arena_slice(r->arena, sw_slice_str(q->sub)) : sw_slice("", 0);
-    r->body_json = q->body ? sw_json_copy(r->arena, q->body) : NULL;
+    r->own.json = q->body ? sw_json_copy(r->arena, q->body) : NULL;
     r->is_resource = true;
     r->user = (struct api_user){
         .name = SW_SLICE_LIT("system:apiserver"), .groups = masters, .ngroups = 1};
-    r->as_version = "v1";
-    r->done = cb;
-    r->done_arg = arg;
-    r->warnings.arena = r->arena;
+    r->out.as_version = "v1";
+    r->own.done = cb;
+    r->own.done_arg = arg;
+    r->record.warnings.arena = r->arena;
     sw_list_push_back(&api->internals, &r->link);
-    sw_loop_defer(api->loop, &r->start, on_internal);
+    sw_loop_defer(api->loop, &r->own.start, on_internal);
     return r;
 }
 
 void api_internal_drop(struct api_req *r)
 {
-    sw_defer_cancel(&r->start);
+    sw_defer_cancel(&r->own.start);
     sw_list_unlink(&r->link);
     r->snap = sw_store_snap_unref(r->snap);
     r->crd = api_crd_unref(r->crd);

@@ -290,8 +290,8 @@ static void job_free(struct api_job *j)
     struct tenant *t = j->tenant;
 
     sw_timer_stop(j->work->api->loop, &j->timer);
-    if (j->r && j->r->job == j)
-        j->r->job = NULL;
+    if (j->r && j->r->exec.job == j)
+        j->r->exec.job = NULL;
     sw_list_unlink(&j->link);
     if (j->started) {
         t->running--;
@@ -377,7 +377,7 @@ static void on_over(struct sw_timer *t)
 static void on_gone(struct sw_xchg *x)
 {
     struct api_req *r = x->user;
-    struct api_job *j = r->job;
+    struct api_job *j = r->exec.job;
 
     if (!j)
         return;
@@ -387,10 +387,10 @@ static void on_gone(struct sw_xchg *x)
 
 void api_work_forget(struct api_req *r)
 {
-    if (!r->job)
+    if (!r->exec.job)
         return;
-    r->job->r = NULL;
-    r->job = NULL;
+    r->exec.job->r = NULL;
+    r->exec.job = NULL;
     r->x->on_gone = NULL;
 }
 
@@ -416,9 +416,9 @@ static void enqueue(struct api_req *r, api_work_fn fn, void *arg, bool resumed)
         sw_list_push_back(&t->jobs, &j->link);
     t->queued++;
     k->queued++;
-    if (r->job)
-        r->job->r = NULL; /* requested in that one's own turn: it ends, this one goes on */
-    r->job = j;
+    if (r->exec.job)
+        r->exec.job->r = NULL; /* requested in that one's own turn: it ends, this one goes on */
+    r->exec.job = j;
     r->x->on_gone = on_gone;
     sw_timer_start(k->api->loop, &j->timer, k->opts.deadline_ns, on_over);
     dispatch(k);
@@ -443,13 +443,13 @@ void api_work_run(struct api_req *r, api_work_fn fn, void *arg)
             t->queued, (int)t->n, t->name);
         return;
     }
-    r->long_work = true;
+    r->exec.long_work = true;
     enqueue(r, fn, arg, false);
 }
 
 void api_work_resume(struct api_req *r, api_work_fn fn, void *arg)
 {
-    if (r->long_work && r->x && !r->api->work->stopping)
+    if (r->exec.long_work && r->x && !r->api->work->stopping)
         enqueue(r, fn, arg, true);
     else
         fn(r, arg);
@@ -457,8 +457,8 @@ void api_work_resume(struct api_req *r, api_work_fn fn, void *arg)
 
 void api_work_then(struct api_req *r, api_work_fn fn)
 {
-    r->job->then = fn;
-    r->long_work = false;
+    r->exec.job->then = fn;
+    r->exec.long_work = false;
 }
 
 /* --- the whole -------------------------------------------------------------------------- */

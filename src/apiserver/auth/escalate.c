@@ -139,7 +139,7 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
     struct sw_slice name = api_meta_str(obj, "name");
     const char *groups = "";
 
-    bool moves = !api_work_here() && r->fresh;
+    bool moves = !api_work_here() && r->exec.fresh;
     int rc = find_lacks(r, rules, n, moves ? INLINE_STEPS : API_COVER_STEPS, &l);
 
     if (api_work_ended(r))

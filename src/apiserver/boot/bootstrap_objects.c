@@ -90,10 +90,10 @@ static void on_made(struct api_req *r, int code, const struct sw_json *body)
 {
     if (code >= 400 && code != 409)
         sw_log_warn("api", "cannot make the built-in object %s '%.*s': %.*s", r->res->plural,
-                    SW_SLICE_ARG(api_meta_str(r->body_json, "name")),
+                    SW_SLICE_ARG(api_meta_str(r->own.json, "name")),
                     SW_SLICE_ARG(api_str(body, "message")));
     if (sw_slice_eq_str(r->resource, "namespaces"))
-        boot_namespace(r->api, api_meta_str(r->body_json, "name"));
+        boot_namespace(r->api, api_meta_str(r->own.json, "name"));
     boot_done(r->api);
 }
 

@@ -408,9 +408,9 @@ static bool wants_aggregated(const struct api_req *r)
 
 void api_discovery(struct api_req *r)
 {
-    bool core = sw_slice_eq_str(r->rest[0], "api");
+    bool core = sw_slice_eq_str(r->path_segments.rest[0], "api");
 
-    if (r->nrest == 1 && wants_aggregated(r)) {
+    if (r->path_segments.n == 1 && wants_aggregated(r)) {
         api_docs_refresh(r->api);
         make_aggregated(r->api, core);
         sw_xchg_set(r->x, "Vary", SW_SLICE_LIT("Accept"));
@@ -419,16 +419,16 @@ void api_discovery(struct api_req *r)
                       "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
         return;
     }
-    if (r->nrest == 1 && core)
+    if (r->path_segments.n == 1 && core)
         legacy_core(r);
-    else if (r->nrest == 1)
+    else if (r->path_segments.n == 1)
         legacy_groups(r, sw_slice(NULL, 0));
-    else if (r->nrest == 2 && core)
-        legacy_resources(r, sw_slice("", 0), r->rest[1]);
-    else if (r->nrest == 2)
-        legacy_groups(r, r->rest[1]);
-    else if (r->nrest == 3 && !core)
-        legacy_resources(r, r->rest[1], r->rest[2]);
+    else if (r->path_segments.n == 2 && core)
+        legacy_resources(r, sw_slice("", 0), r->path_segments.rest[1]);
+    else if (r->path_segments.n == 2)
+        legacy_groups(r, r->path_segments.rest[1]);
+    else if (r->path_segments.n == 3 && !core)
+        legacy_resources(r, r->path_segments.rest[1], r->path_segments.rest[2]);
     else
         api_no_such_resource(r);
 }

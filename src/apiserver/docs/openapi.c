@@ -473,17 +473,17 @@ void api_openapi(struct api_req *r)
     struct api_docs *d = r->api->docs;
     struct sw_slice key;
 
-    if (r->nrest == 2 && sw_slice_eq_str(r->rest[1], "v2")) {
+    if (r->path_segments.n == 2 && sw_slice_eq_str(r->path_segments.rest[1], "v2")) {
         send_v2(r);
         return;
     }
-    if (r->nrest < 2 || !sw_slice_eq_str(r->rest[1], "v3")) {
+    if (r->path_segments.n < 2 || !sw_slice_eq_str(r->path_segments.rest[1], "v3")) {
         api_no_such_resource(r);
         return;
     }
     api_docs_refresh(r->api);
     make_root(r->api);
-    if (r->nrest == 2) {
+    if (r->path_segments.n == 2) {
         sw_xchg_set(r->x, "Vary", SW_SLICE_LIT("Accept"));
         api_doc_reply(r, &d->openapi_root, "application/json");
         return;

@@ -113,7 +113,7 @@ void gc_later(struct gc_task *t, uint64_t ns)
 
 static void on_answer(struct api_req *r, int code, const struct sw_json *body)
 {
-    struct gc_task *t = r->done_arg;
+    struct gc_task *t = r->own.done_arg;
     struct api_gc *g = t->gc;
     bool failed = code >= 400 && code != 404;
 

@@ -48,7 +48,7 @@ static bool read_body_options(struct api_req *r, struct options *o, struct sw_fi
     const struct sw_json *pre;
     const struct sw_json *orphan;
 
-    if (r->body.n == 0 && !r->body_json)
+    if (r->body.n == 0 && !r->own.json)
         return true;
     if (!api_decode_body(r, &v, &dups))
         return false;
@@ -126,7 +126,7 @@ static struct sw_json *settle_finalizers(struct api_req *r, const struct options
         sw_json_push(a, out, f);
     }
     if (sw_slice_eq_str(o->policy, "Orphan") ||
-        (!settled && (r->x || r->on_behalf) && (r->res->flags & SW_B_ORPHANS) &&
+        (!settled && (r->x || r->own.on_behalf) && (r->res->flags & SW_B_ORPHANS) &&
          !sw_json_find(meta, "deletionTimestamp")))
         sw_json_push(a, out, sw_json_new_str(a, "orphan"));
     else if (sw_slice_eq_str(o->policy, "Foreground"))
@@ -329,7 +329,7 @@ static void sweep_next(struct sweep *s);
 
 static void on_swept(struct api_req *r, int code, const struct sw_json *body)
 {
-    struct sweep *s = r->done_arg;
+    struct sweep *s = r->own.done_arg;
 
     if (code == 404 || code < 400 || code == 409) { /* gone already, or it waits for finalizers */
         sweep_next(s);
@@ -373,7 +373,7 @@ static void sweep_next(struct sweep *s)
                                                           .name = api_meta_str(o, "name"),
                                                           .body = s->body},
                            on_swept, s);
-        one->on_behalf = r;
+        one->own.on_behalf = r;
         return;
     }
     api_work_resume(r, sweep_reply, s);
@@ -424,7 +424,7 @@ void api_delete_collection(struct api_req *r)
     s->body = sw_json_new_object(r->arena);
     if (o.policy.n)
         sw_json_put_str(r->arena, s->body, "propagationPolicy", o.policy);
-    if (r->dry_run) {
+    if (r->write.dry_run) {
         struct sw_json *all = sw_json_new_array(r->arena);
 
         sw_json_push(r->arena, all, sw_json_new_str(r->arena, "All"));

@@ -105,7 +105,7 @@ static void get_now(struct api_req *r)
         return;
     }
     api_off_loop();
-    if (r->as != API_AS_OBJECT || r->pretty || r->yaml || !r->x) {
+    if (r->out.as != API_AS_OBJECT || r->out.pretty || r->out.yaml || !r->x) {
         api_reply_object(r, 200, api_load(r->arena, r->res, o));
         return;
     }

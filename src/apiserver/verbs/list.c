@@ -239,8 +239,9 @@ static int write_item(struct api_req *r, struct page *p, const struct sw_store_o
     if (obj && p->n++)
         rc = sw_buf_putc(&p->text, ',');
     if (obj && rc == SW_OK)
-        rc = sw_json_write(
-            &p->text, r->as == API_AS_TABLE ? api_to_row(r, obj) : api_to_partial(r, obj), NULL);
+        rc = sw_json_write(&p->text,
+                           r->out.as == API_AS_TABLE ? api_to_row(r, obj) : api_to_partial(r, obj),
+                           NULL);
     r->arena = keep;
     return rc;
 }
@@ -257,7 +258,7 @@ static int add_to_page(struct api_req *r, struct page *p, const struct sw_store_
             sw_vec_push(&p->objs, obj);
         return SW_OK;
     }
-    if (r->as != API_AS_OBJECT)
+    if (r->out.as != API_AS_OBJECT)
         return write_item(r, p, o);
     if (p->n++)
         rc = sw_buf_putc(&p->text, ',');
@@ -283,7 +284,7 @@ static int collect(struct api_req *r, const struct list_opts *o, struct sw_slice
     struct sw_store_iter it;
     struct sw_store_obj *obj;
     bool selective = o->filter.has_labels || o->filter.has_fields;
-    bool parses = selective || !text || r->as != API_AS_OBJECT;
+    bool parses = selective || !text || r->out.as != API_AS_OBJECT;
     struct sw_slice last = {0};
     int rc = SW_OK;
 
@@ -326,14 +327,14 @@ static void put_list_meta(struct sw_jw *w, const struct page *p, uint64_t rv, co
 static void put_list_head(struct api_req *r, struct sw_jw *w, const struct page *p, uint64_t rv,
                           const char *token)
 {
-    const char *meta_version = sw_arena_printf(r->arena, "meta.k8s.io/%s", r->as_version);
-    bool table = r->as == API_AS_TABLE;
+    const char *meta_version = sw_arena_printf(r->arena, "meta.k8s.io/%s", r->out.as_version);
+    bool table = r->out.as == API_AS_TABLE;
 
     sw_jw_put_str(w, "kind",
-                  table                     ? "Table"
-                  : r->as == API_AS_PARTIAL ? "PartialObjectMetadataList"
-                                            : r->res->list_kind);
-    sw_jw_put_str(w, "apiVersion", r->as == API_AS_OBJECT ? r->res->api_version : meta_version);
+                  table                         ? "Table"
+                  : r->out.as == API_AS_PARTIAL ? "PartialObjectMetadataList"
+                                                : r->res->list_kind);
+    sw_jw_put_str(w, "apiVersion", r->out.as == API_AS_OBJECT ? r->res->api_version : meta_version);
     sw_jw_name(w, "metadata");
     put_list_meta(w, p, rv, token);
     if (table) {
@@ -390,19 +391,20 @@ static void reply_list_tree(struct api_req *r, struct page *p, uint64_t rv, cons
     struct sw_json *out;
 
     r->arena = a;
-    if (r->as == API_AS_TABLE) {
+    if (r->out.as == API_AS_TABLE) {
         out = api_to_table(r, p->objs.p, p->objs.n, true);
         sw_json_put(a, out, "metadata", list_meta_json(r, p, rv, token));
     } else {
-        bool partial = r->as == API_AS_PARTIAL;
+        bool partial = r->out.as == API_AS_PARTIAL;
         struct sw_json *items = sw_json_new_array(a);
 
         out = sw_json_new_object(a);
         sw_json_put(a, out, "kind",
                     sw_json_new_str(a, partial ? "PartialObjectMetadataList" : r->res->list_kind));
         sw_json_put(a, out, "apiVersion",
-                    sw_json_new_str(a, partial ? sw_arena_printf(a, "meta.k8s.io/%s", r->as_version)
-                                               : r->res->api_version));
+                    sw_json_new_str(a, partial
+                                           ? sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)
+                                           : r->res->api_version));
         sw_json_put(a, out, "metadata", list_meta_json(r, p, rv, token));
         for (size_t i = 0; i < p->objs.n; i++) {
             if (!partial && r->res->builtin) {
@@ -460,7 +462,7 @@ static void list_now(struct api_req *r)
     struct page p = {.text = {.max = (size_t)1 << 30}};
     struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
                                                           SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
-    bool text = r->x && !r->pretty && !r->yaml;
+    bool text = r->x && !r->out.pretty && !r->out.yaml;
     const char *token = "";
     uint64_t rv;
     int rc;

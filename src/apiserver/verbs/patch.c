@@ -59,7 +59,7 @@ bool api_json_patched(struct api_req *r, const struct sw_json *obj, const struct
 {
     struct sw_json_patch_opts o = {.max_ops = OPS_MAX};
     struct sw_err err = {0};
-    bool moves = !api_work_here() && r->fresh;
+    bool moves = !api_work_here() && r->exec.fresh;
     int rc;
 
     if (moves) {
@@ -198,12 +198,13 @@ static bool build_apply(struct api_write *w, const struct sw_store_obj *cur)
         return false;
     }
     api_off_loop();
-    res = sw_smd_apply(&smd, w->live, config, r->force);
+    res = sw_smd_apply(&smd, w->live, config, r->write.force);
     if (res.status != SW_SMD_OK) {
         api_apply_failed(r, &res);
         return false;
     }
-    r->validation = API_VALIDATE_IGNORE; /* unknown fields were refused by the schema already */
+    r->write.validation =
+        API_VALIDATE_IGNORE; /* unknown fields were refused by the schema already */
     if (!api_admit_object(r, res.object, NULL, false) || !check_name(r, res.object))
         return false;
     api_on_loop();
@@ -364,7 +365,7 @@ static void check_members(struct api_req *r, const struct sw_json *doc, struct s
 {
     static const char *const known[] = {"op", "path", "from", "value"};
 
-    r->patch_notes.arena = r->arena;
+    r->patch.notes.arena = r->arena;
     for (size_t i = 0; i < sw_json_len(doc); i++) {
         const struct sw_json *op = sw_json_at(doc, i);
 
@@ -375,13 +376,13 @@ static void check_members(struct api_req *r, const struct sw_json *doc, struct s
             for (size_t j = 0; j < SW_ARRAY_LEN(known); j++)
                 found = found || sw_slice_eq_str(key, known[j]);
             if (!found)
-                sw_texts_add(&r->patch_notes,
+                sw_texts_add(&r->patch.notes,
                              sw_arena_printf(r->arena, "json patch unknown field \"[%zu].%.*s\"", i,
                                              SW_SLICE_ARG(key)));
         }
     }
     for (size_t i = 0; i < dups->n; i++)
-        sw_texts_add(&r->patch_notes,
+        sw_texts_add(&r->patch.notes,
                      sw_arena_printf(r->arena, "json patch duplicate field \"%.*s\"",
                                      SW_SLICE_ARG(dups->p[i].path)));
     dups->n = 0;
@@ -397,24 +398,24 @@ bool api_patch_read(struct api_req *r, enum api_patch_kind kind, struct sw_json 
     if (kind == API_PATCH_APPLY) {
         /* Nearly always JSON, which is read faster as such; else it may still be YAML's own maps.
          */
-        if (!r->body_json && r->body.n && r->body.p[0] == '{' &&
+        if (!r->own.json && r->body.n && r->body.p[0] == '{' &&
             api_parse_json(r, ret, dups, &err) == SW_OK)
             return true;
         r->content_type = SW_SLICE_LIT("application/yaml");
         return api_decode_body(r, ret, dups);
     }
     r->content_type = SW_SLICE_LIT("application/json");
-    if (!r->body_json && api_parse_json(r, ret, dups, &err) < 0)
+    if (!r->own.json && api_parse_json(r, ret, dups, &err) < 0)
         return check_form(r, kind, NULL, syntax_text(r, &err));
-    if (r->body_json && !api_decode_body(r, ret, dups))
+    if (r->own.json && !api_decode_body(r, ret, dups))
         return false;
     if (!check_form(r, kind, *ret, ""))
         return false;
-    r->strategic = kind == API_PATCH_STRATEGIC;
+    r->patch.strategic = kind == API_PATCH_STRATEGIC;
     if (kind == API_PATCH_JSON)
         check_members(r, *ret, dups);
     if (kind == API_PATCH_STRATEGIC)
-        r->patch_text = sw_slice_str(sw_go_plain(r->arena, *ret));
+        r->patch.text = sw_slice_str(sw_go_plain(r->arena, *ret));
     return true;
 }
 

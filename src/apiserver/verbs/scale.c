@@ -108,7 +108,7 @@ struct scaling {
 static void on_committed(struct api_write *w, uint64_t revision)
 {
     (void)revision;
-    w->r->as = API_AS_OBJECT;
+    w->r->out.as = API_AS_OBJECT;
     api_reply(w->r, 200, to_scale(w->r, w->obj));
 }
 
@@ -179,7 +179,7 @@ static bool build_apply(struct scaling *s, const struct sw_store_obj *cur)
     if (r->res->namespaced)
         sw_json_put_str(a, api_meta(a, config), "namespace", r->ns);
     set_path(a, config, r->res->scale_spec, sw_json_new_i64(a, n));
-    res = sw_smd_apply(&smd, s->w.live, config, r->force);
+    res = sw_smd_apply(&smd, s->w.live, config, r->write.force);
     if (res.status != SW_SMD_OK) {
         api_apply_failed(r, &res);
         return false;
@@ -194,7 +194,7 @@ static void note_unknown(struct api_req *r, const struct sw_json *want)
     struct sw_texts unknown = {.arena = r->arena};
     const char *why = "";
 
-    if (r->validation == API_VALIDATE_IGNORE ||
+    if (r->write.validation == API_VALIDATE_IGNORE ||
         sw_builtin_decode(r->arena, sw_builtin_schema("Scale"), sw_json_copy(r->arena, want),
                           &unknown, &why) != SW_OK)
         return;

@@ -54,7 +54,7 @@ struct api_watch {
 
 static struct api_watch *watch_of(struct sw_xchg *x)
 {
-    return ((struct api_req *)x->user)->done_arg;
+    return ((struct api_req *)x->user)->own.done_arg;
 }
 
 /* Frees the watch; the exchange is done with. */
@@ -70,7 +70,7 @@ static void watch_free(struct api_watch *w)
         sw_store_event_unref(w->held);
     sw_store_snap_unref(w->snap);
     sw_buf_done(&w->at);
-    w->r->done_arg = NULL;
+    w->r->own.done_arg = NULL;
     api_req_done(w->r, 200);
 }
 
@@ -100,7 +100,7 @@ static int put_object(struct api_watch *w, struct sw_buf *b, const struct sw_sto
     struct sw_json *out;
     int rc;
 
-    if (r->as == API_AS_OBJECT && revision == o->revision)
+    if (r->out.as == API_AS_OBJECT && revision == o->revision)
         return api_write_obj(b, r->res, o, true);
     a = &tmp;
     obj = api_load(a, r->res, o);
@@ -108,13 +108,13 @@ static int put_object(struct api_watch *w, struct sw_buf *b, const struct sw_sto
         return SW_EINVAL;
     api_set_rv(a, obj, revision);
     r->arena = a; /* the forms are made for this line only */
-    if (r->as == API_AS_TABLE) {
+    if (r->out.as == API_AS_TABLE) {
         out = api_to_table(r, &obj, 1, !w->columns_sent);
         sw_json_put_str(a, sw_json_find(out, "metadata"), "resourceVersion",
                         api_meta_str(obj, "resourceVersion"));
         w->columns_sent = true;
     } else {
-        out = r->as == API_AS_PARTIAL ? api_to_partial(r, obj) : obj;
+        out = r->out.as == API_AS_PARTIAL ? api_to_partial(r, obj) : obj;
     }
     rc = sw_json_write(b, out, NULL);
     r->arena = keep;
@@ -166,7 +166,7 @@ static int send_line(struct api_watch *w, const char *type, const struct sw_stor
 {
     SW_BUF_AUTO b = {.max = LINE_MAX};
 
-    if (w->r->as == API_AS_OBJECT)
+    if (w->r->out.as == API_AS_OBJECT)
         return send_shared(w, type, o, revision);
     if (make_line(w, &b, type, o, revision) != SW_OK)
         return SW_OK; /* cannot be shown; the client will find out when it lists */
@@ -206,9 +206,9 @@ static int send_bookmark(struct api_watch *w, uint64_t revision, bool end)
     SW_ARENA_AUTO a = {0};
     SW_BUF_AUTO b = {.max = 65536};
     const struct api_res *res = w->r->res;
-    enum api_as as = w->r->as;
+    enum api_as as = w->r->out.as;
     const char *form = as == API_AS_TABLE ? "Table" : "PartialObjectMetadata";
-    const char *version = sw_arena_printf(&a, "meta.k8s.io/%s", w->r->as_version);
+    const char *version = sw_arena_printf(&a, "meta.k8s.io/%s", w->r->out.as_version);
     int rc = sw_buf_printf(&b,
                            "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"%s\",\"apiVersion\":"
                            "\"%s\",\"metadata\":{\"resourceVersion\":\"%llu\"",
@@ -533,7 +533,7 @@ void api_watch(struct api_req *r)
     }
     w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
     w->initial_end = send;
-    r->done_arg = w;
+    r->own.done_arg = w;
     if (sw_query_get(&r->query, "sendInitialEvents") && !send && revision == 0)
         start(w, false, sw_store_revision(r->api->store));
     else

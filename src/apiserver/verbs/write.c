@@ -206,7 +206,7 @@ static void on_admitted(struct api_admission *ad)
     api_off_loop();
     stored = api_to_storage(w->r->arena, w->r->res, w->obj);
     api_on_loop();
-    if (!w->r->dry_run) {
+    if (!w->r->write.dry_run) {
         submit(w, stored);
     } else if (api_quota_take(w, 0)) {
         api_quota_settle(w, NULL);
@@ -268,7 +268,7 @@ static void attempt(struct api_write *w)
     r->snap = sw_store_snapshot(r->api->store);
     cur = sw_store_snap_get(r->snap, w->key);
     if (cur && cur->value.n + r->body.n > API_INLINE_WRITE && r->x && !api_work_here() &&
-        !r->long_work) {
+        !r->exec.long_work) {
         api_work_run(r, attempt_later, w);
         return;
     }
@@ -335,7 +335,7 @@ struct sw_smd api_smd(struct api_req *r)
         .schema = api_res_schema(r->res),
         .metadata = sw_object_meta_schema(),
         .api_version = sw_slice_str(r->res->api_version),
-        .manager = r->manager,
+        .manager = r->write.manager,
         .subresource = r->sub,
         .now = api_now(r->arena),
     };
@@ -415,7 +415,7 @@ static struct sw_budget *validation_budget(const struct api_req *r, struct sw_bu
 {
     struct sw_budget *b = api_work_here() ? api_work_budget() : own;
 
-    b->steps = b == own && r->fresh ? INLINE_STEPS : validate_steps;
+    b->steps = b == own && r->exec.fresh ? INLINE_STEPS : validate_steps;
     b->bytes = UINT64_MAX / 2;
     b->spent = false;
     return b;
@@ -458,7 +458,7 @@ bool api_validate(struct api_req *r, struct sw_json *obj, const struct sw_json *
             check_replicas(r, obj, r->res->scale_status, &e);
         }
     }
-    if (own.spent && r->fresh) {
+    if (own.spent && r->exec.fresh) {
         r->api->restart = r;
         return false;
     }
