@@ -289,7 +289,7 @@ static void run_resource(struct api_req *r);
 static void on_compiled(struct api_req *r, void *arg)
 {
     (void)arg;
-    if (r->api->stopping || !r->api->store)
+    if (r->api->phase.stopping || !r->api->store)
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
     else
         run_resource(r);

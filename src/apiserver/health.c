@@ -56,21 +56,21 @@ static const char *store_amiss(struct sw_api *api)
 
     sw_store_stats(api->store, &st);
     done = st.writes + st.failed;
-    if (api->writes == 0 || done != api->health_done || !api->health_done_ns) {
-        api->health_done = done;
-        api->health_done_ns = now;
+    if (api->writes == 0 || done != api->health.done || !api->health.done_ns) {
+        api->health.done = done;
+        api->health.done_ns = now;
     }
-    return now - api->health_done_ns > store_stuck_ns ? "writes wait for the disk" : NULL;
+    return now - api->health.done_ns > store_stuck_ns ? "writes wait for the disk" : NULL;
 }
 
 static const char *bootstrap_amiss(struct sw_api *api)
 {
-    return api->ready ? NULL : "the first objects are still being written";
+    return api->phase.ready ? NULL : "the first objects are still being written";
 }
 
 static const char *shutdown_amiss(struct sw_api *api)
 {
-    return api->stopping ? "process is shutting down" : NULL;
+    return api->phase.stopping ? "process is shutting down" : NULL;
 }
 
 static const char *nothing_amiss(struct sw_api *api)

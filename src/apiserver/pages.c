@@ -65,8 +65,8 @@ bool api_embedded_page(struct api_req *r)
 {
     struct sw_buf out = {.max = PAGE_MAX};
 
-    for (size_t i = 0; i < r->api->n_pages; i++) {
-        const struct api_page *p = &r->api->pages[i];
+    for (size_t i = 0; i < r->api->page.n; i++) {
+        const struct api_page *p = &r->api->page.pages[i];
 
         if (!sw_slice_eq_str(r->path, p->path))
             continue;

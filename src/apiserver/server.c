@@ -135,7 +135,7 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
 
 bool sw_api_ready(const struct sw_api *a)
 {
-    return a->ready;
+    return a->phase.ready;
 }
 
 struct sw_addr sw_api_addr(const struct sw_api *a)
@@ -145,7 +145,7 @@ struct sw_addr sw_api_addr(const struct sw_api *a)
 
 void sw_api_stop(struct sw_api *a, uint64_t deadline_ns, void (*on_done)(void *arg), void *arg)
 {
-    a->stopping = true;
+    a->phase.stopping = true;
     api_watches_end(a, NULL);
     sw_front_stop(a->front, deadline_ns, on_done, arg);
 }
@@ -171,14 +171,14 @@ void sw_api_free(struct sw_api *a)
 {
     if (!a)
         return;
-    a->stopping = true;
-    a->closing = true;
+    a->phase.stopping = true;
+    a->phase.closing = true;
     api_work_stop(a->work);
     api_webhooks_free(a);
     close_store(a);
     sw_front_free(a->front);
     api_work_free(a->work);
-    sw_defer_cancel(&a->walk);
+    sw_defer_cancel(&a->walk.turn);
     api_gc_free(a->gc);
     SW_LIST_FOREACH (it, &a->internals)
         api_internal_drop(SW_CONTAINER_OF(it, struct api_req, link));
@@ -189,7 +189,7 @@ void sw_api_free(struct sw_api *a)
     api_quota_free(a->quota);
     api_docs_free(a->docs);
     api_pool_free(a->pool);
-    api_policies_free(a->policies);
+    api_policies_free(a->admission.policies);
     api_admission_metrics_free(a);
     api_registry_done(&a->reg);
     sw_ca_free(a->ca);

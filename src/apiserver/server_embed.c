@@ -37,8 +37,8 @@ void sw_api_store_stats(const struct sw_api *a, struct sw_store_stats *ret)
 void sw_api_page(struct sw_api *a, const char *path, const char *content_type, sw_api_page_fn fn,
                  void *arg)
 {
-    if (a->n_pages < SW_ARRAY_LEN(a->pages))
-        a->pages[a->n_pages++] = (struct api_page){path, content_type, fn, arg};
+    if (a->page.n < SW_ARRAY_LEN(a->page.pages))
+        a->page.pages[a->page.n++] = (struct api_page){path, content_type, fn, arg};
 }
 
 void sw_api_on_revoke(struct sw_api *a, void (*cb)(void *arg), void *arg)

@@ -61,11 +61,11 @@ static struct count *find(struct api_admission_counts *all, struct sw_slice name
 static struct count *count_of(struct sw_api *api, struct sw_slice name,
                               enum api_admission_type type)
 {
-    struct api_admission_counts *all = api->admission_counts;
+    struct api_admission_counts *all = api->admission.counts;
     struct count *c;
 
     if (!all) {
-        all = api->admission_counts = SW_NEW(struct api_admission_counts);
+        all = api->admission.counts = SW_NEW(struct api_admission_counts);
         sw_list_init(&all->all);
     }
     c = find(all, name, type);
@@ -105,7 +105,7 @@ static int write_line(struct sw_buf *out, const struct count *c, enum api_admiss
 
 void api_admission_metrics(struct sw_api *api, struct sw_buf *out)
 {
-    const struct api_admission_counts *all = api->admission_counts;
+    const struct api_admission_counts *all = api->admission.counts;
     int rc = SW_OK;
 
     for (int e = 0; e < API_ADMISSION_EVENTS && all && rc == SW_OK; e++) {
@@ -122,7 +122,7 @@ void api_admission_metrics(struct sw_api *api, struct sw_buf *out)
 
 void api_admission_metrics_free(struct sw_api *api)
 {
-    struct api_admission_counts *all = api->admission_counts;
+    struct api_admission_counts *all = api->admission.counts;
 
     if (!all)
         return;
@@ -134,5 +134,5 @@ void api_admission_metrics_free(struct sw_api *api)
         sw_free(c);
     }
     sw_free(all);
-    api->admission_counts = NULL;
+    api->admission.counts = NULL;
 }

@@ -50,8 +50,8 @@ void api_policies_free(struct api_policies *x)
 
 void api_policies_changed(struct sw_api *api)
 {
-    api_policies_free(api->policies);
-    api->policies = NULL;
+    api_policies_free(api->admission.policies);
+    api->admission.policies = NULL;
 }
 
 static struct entry *add_policy(struct api_policies *x, const struct sw_json *obj)
@@ -120,10 +120,10 @@ static struct api_policies *policies_new(struct sw_api *api)
 /* A reference to those in force. */
 static struct api_policies *in_force(struct sw_api *api)
 {
-    if (!api->policies)
-        api->policies = policies_new(api);
-    api->policies->refs++;
-    return api->policies;
+    if (!api->admission.policies)
+        api->admission.policies = policies_new(api);
+    api->admission.policies->refs++;
+    return api->admission.policies;
 }
 
 /* ---- the request as expressions see it ---- */

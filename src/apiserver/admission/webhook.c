@@ -72,7 +72,7 @@ static void deny(struct hook_call *c)
 /* A server that drains (stopping) still finishes the writes it took. */
 static bool shutting_down(struct api_req *r)
 {
-    if (r->api->store && !r->api->closing)
+    if (r->api->store && !r->api->phase.closing)
         return false;
     api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
     return true;

@@ -34,12 +34,12 @@ struct api_hooks {
 
 static struct api_hooks *hooks_of(struct sw_api *api)
 {
-    if (!api->hooks) {
-        api->hooks = SW_NEW(struct api_hooks);
-        api->hooks->api = api;
-        sw_list_init(&api->hooks->clients);
+    if (!api->admission.hooks) {
+        api->admission.hooks = SW_NEW(struct api_hooks);
+        api->admission.hooks->api = api;
+        sw_list_init(&api->admission.hooks->clients);
     }
-    return api->hooks;
+    return api->admission.hooks;
 }
 
 /* --- where ------------------------------------------------------------------------------ */
@@ -270,16 +270,16 @@ static struct hook_client *client_for(struct api_req *r, const struct place *p,
 
 void api_webhooks_free(struct sw_api *api)
 {
-    struct api_hooks *all = api->hooks;
+    struct api_hooks *all = api->admission.hooks;
 
-    api->hook_set = hook_set_unref(api->hook_set);
+    api->admission.hook_set = hook_set_unref(api->admission.hook_set);
     if (!all)
         return;
     sw_defer_cancel(&all->sweep);
     SW_LIST_FOREACH (it, &all->clients)
         client_free(all, SW_CONTAINER_OF(it, struct hook_client, link));
     sw_free(all);
-    api->hooks = NULL;
+    api->admission.hooks = NULL;
 }
 
 /* --- the review ------------------------------------------------------------------------- */

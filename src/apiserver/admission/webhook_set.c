@@ -86,21 +86,21 @@ static void load_kind(struct sw_api *api, struct hook_set *s, const char *plural
 
 struct hook_set *hook_set_now(struct sw_api *api)
 {
-    struct hook_set *s = api->hook_set;
+    struct hook_set *s = api->admission.hook_set;
 
     if (!s) {
         s = SW_NEW(struct hook_set);
         s->refs = 1;
         load_kind(api, s, kinds[0], true);
         load_kind(api, s, kinds[1], false);
-        api->hook_set = s;
+        api->admission.hook_set = s;
     }
     return hook_set_ref(s);
 }
 
 void api_webhooks_changed(struct sw_api *api)
 {
-    api->hook_set = hook_set_unref(api->hook_set);
+    api->admission.hook_set = hook_set_unref(api->admission.hook_set);
 }
 
 /* --- matching --------------------------------------------------------------------------- */

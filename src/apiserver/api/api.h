@@ -81,35 +81,55 @@ struct sw_api {
     struct api_req *restart;  /* turned out to take long on the loop; compared, never followed */
     struct api_docs *docs;    /* discovery and OpenAPI, made on demand */
     struct api_gc *gc;
-    struct api_pool *pool;         /* addresses of Services; NULL until used */
-    struct api_policies *policies; /* admission policies in force; NULL until used */
-    struct api_hooks *hooks;       /* connections to webhooks; NULL until used */
-    struct hook_set *hook_set;     /* webhooks as configured; NULL: to be read */
-    struct api_admission_counts *admission_counts; /* NULL: nothing counted */
-    struct sw_list watches;                        /* struct api_watch */
-    struct sw_defer walk;                          /* initial states of watches (api_fair_walk) */
-    uint64_t walk_turn_ns;                         /* the turn of the loop in which it ran last */
-    struct api_line line;                          /* of a watch */
-    struct sw_list internals;                      /* requests of our own under way */
-    struct api_accounts *accounts;                 /* of the fabric's roles; NULL: none */
-    struct api_revoker *revoker;                   /* judges credentials of open streams again */
-    uint64_t review;                               /* number of the newest such judgement */
+    struct api_pool *pool; /* addresses of Services; NULL until used */
+
+    struct {
+        struct api_policies *policies;       /* admission policies in force; NULL until used */
+        struct api_hooks *hooks;             /* connections to webhooks; NULL until used */
+        struct hook_set *hook_set;           /* webhooks as configured; NULL: to be read */
+        struct api_admission_counts *counts; /* NULL: nothing counted */
+    } admission;
+
+    struct sw_list watches; /* struct api_watch */
+
+    struct {
+        struct sw_defer turn; /* initial states of watches (api_fair_walk) */
+        uint64_t turn_ns;     /* the turn of the loop in which it ran last */
+        struct api_line line; /* of a watch */
+    } walk;
+
+    struct sw_list internals;      /* requests of our own under way */
+    struct api_accounts *accounts; /* of the fabric's roles; NULL: none */
+    struct api_revoker *revoker;   /* judges credentials of open streams again */
+    uint64_t review;               /* number of the newest such judgement */
     struct {
         uint64_t escalations;
         uint64_t revoked; /* watches whose credential was not good any more */
     } refused;
     int audit_fd;
-    uint64_t health_done;    /* writes answered, as health saw it last */
-    uint64_t health_done_ns; /* when it saw more of them or none waiting; 0: never looked */
+
+    struct {
+        uint64_t done;    /* writes answered, as health saw it last */
+        uint64_t done_ns; /* when it saw more of them or none waiting; 0: never looked */
+    } health;
+
     struct sw_tls_cred *cred;
-    struct api_page pages[4];
-    size_t n_pages;
+
+    struct { /* served beside the API */
+        struct api_page pages[4];
+        size_t n;
+    } page;
+
     bool loopback_endpoints;
     struct sw_egress *egress; /* borrowed */
-    bool stopping;
-    bool closing; /* sw_api_free: nothing new is written */
-    bool ready;
-    uint32_t starting; /* bootstrap writes under way */
+
+    struct {
+        bool stopping;
+        bool closing; /* sw_api_free: nothing new is written */
+        bool ready;
+        uint32_t starting; /* bootstrap writes under way */
+    } phase;
+
     struct sw_arena arena;
 };
 

@@ -74,7 +74,7 @@ static void on_internal(struct sw_defer *d)
 {
     struct api_req *r = SW_CONTAINER_OF(d, struct api_req, own.start);
 
-    if (r->api->stopping || !r->api->store) {
+    if (r->api->phase.stopping || !r->api->store) {
         api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
         return;
     }

@@ -140,7 +140,7 @@ static void on_look(struct sw_timer *t)
 {
     struct api_accounts *n = SW_CONTAINER_OF(t, struct api_accounts, timer);
 
-    if (!n->api->stopping && n->api->store)
+    if (!n->api->phase.stopping && n->api->store)
         look(n);
 }
 

@@ -192,7 +192,7 @@ static void make_namespace(struct sw_api *api, const char *name)
 
 void api_bootstrap(struct sw_api *api)
 {
-    api->starting = 1;
+    api->phase.starting = 1;
     make_roles(api);
     make_bindings(api);
     boot_accounts(api);

@@ -80,10 +80,10 @@ struct sw_json *boot_binding_json(struct sw_arena *a, const char *name, const ch
 
 void boot_done(struct sw_api *api)
 {
-    if (--api->starting > 0)
+    if (--api->phase.starting > 0)
         return;
     api_accounts_issue(api);
-    api->ready = true;
+    api->phase.ready = true;
 }
 
 static void on_made(struct api_req *r, int code, const struct sw_json *body)
@@ -125,7 +125,7 @@ bool boot_make(struct sw_api *api, const struct boot_place *at, const char *name
 
     if (!res || stored(api, &a, at, sw_slice_str(name)))
         return res != NULL;
-    api->starting++;
+    api->phase.starting++;
     (void)api_internal(api,
                        &(struct api_internal_request){.verb = API_CREATE,
                                                       .res = res,
@@ -148,7 +148,7 @@ static void on_updated(struct api_req *r, int code, const struct sw_json *body)
 static void change(struct sw_api *api, const struct boot_place *at, struct sw_slice name,
                    const struct sw_json *patch)
 {
-    api->starting++;
+    api->phase.starting++;
     sw_log_info("api", "updating the built-in object %s '%.*s'", at->plural, SW_SLICE_ARG(name));
     (void)api_internal(api,
                        &(struct api_internal_request){.verb = API_PATCH,

@@ -22,7 +22,7 @@ static void on_applied(struct api_req *r, int code, const struct sw_json *body)
         sw_log_warn("api", "cannot install '%.*s': %.*s", SW_SLICE_ARG(r->name),
                     SW_SLICE_ARG(api_str(body, "message")));
     boot_done(api);
-    if (api->ready)
+    if (api->phase.ready)
         sw_trim_heap(); /* compiling all rules took far more than serving needs */
 }
 
@@ -40,7 +40,7 @@ static void apply(struct sw_api *api, const struct api_res *res, const struct ap
         sw_log_error("api", "built-in object '%s': %s", k->name, err.msg);
         return;
     }
-    api->starting++;
+    api->phase.starting++;
     r = api_internal(api,
                      &(struct api_internal_request){.verb = API_PATCH,
                                                     .res = res,
@@ -83,8 +83,8 @@ static bool outdated(const struct sw_json *crd)
 
 void api_fabric_install(struct sw_api *api)
 {
-    api->ready = false;
-    api->starting++;
+    api->phase.ready = false;
+    api->phase.starting++;
     for (size_t i = 0; i < api_fabric_count; i++) {
         const struct api_fabric_kind *k = &api_fabric_kinds[i];
         const struct api_res *res = api_registry_find(

@@ -119,7 +119,7 @@ static void on_answer(struct api_req *r, int code, const struct sw_json *body)
 
     (void)body;
     t->running--;
-    if (g->api->stopping)
+    if (g->api->phase.stopping)
         return;
     if (failed) {
         uint64_t ms = 20u << (t->failures < 10 ? t->failures : 10);

@@ -44,7 +44,7 @@ static void on_tick(struct sw_timer *t)
         api_fail(f->r, 503, "ServiceUnavailable", "the server is shutting down");
     else if (sw_store_revision(f->r->api->store) >= f->revision)
         f->then(f->r);
-    else if (++f->ticks >= 30 || f->r->api->stopping)
+    else if (++f->ticks >= 30 || f->r->api->phase.stopping)
         api_rv_too_large(f->r, f->revision);
     else
         sw_timer_start(f->r->api->loop, t, wait_ns / 30, on_tick);

@@ -133,7 +133,7 @@ static void on_settled(struct sw_timer *t)
 {
     struct api_revoker *v = SW_CONTAINER_OF(t, struct api_revoker, settle);
 
-    if (v->api->stopping)
+    if (v->api->phase.stopping)
         return;
     forget_good(v); /* of a walk that is under way: they may have gone since */
     v->api->review++;

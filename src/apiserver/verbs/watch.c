@@ -147,7 +147,7 @@ static bool line_is(const struct api_line *l, const struct api_watch *w, const c
 static int send_shared(struct api_watch *w, const char *type, const struct sw_store_obj *o,
                        uint64_t revision)
 {
-    struct api_line *l = &w->api->line;
+    struct api_line *l = &w->api->walk.line;
 
     if (!line_is(l, w, type, o, revision)) {
         line_forget(l);
@@ -310,12 +310,12 @@ static void initial_step(struct api_watch *w);
 /* One of each client after the other, and only for a part of each turn of the loop. */
 static void on_walk(struct sw_defer *d)
 {
-    struct sw_api *api = SW_CONTAINER_OF(d, struct sw_api, walk);
+    struct sw_api *api = SW_CONTAINER_OF(d, struct sw_api, walk.turn);
     uint64_t until = sw_now_ns() + walk_ns;
     struct sw_list *it;
 
-    if (api->walk_turn_ns != sw_loop_now(api->loop)) { /* once in a turn */
-        api->walk_turn_ns = sw_loop_now(api->loop);
+    if (api->walk.turn_ns != sw_loop_now(api->loop)) { /* once in a turn */
+        api->walk.turn_ns = sw_loop_now(api->loop);
         do {
             it = api_fair_walk_next(api->fair);
             if (it)
@@ -323,14 +323,14 @@ static void on_walk(struct sw_defer *d)
         } while (it && sw_now_ns() < until);
     }
     if (api_fair_walks(api->fair))
-        sw_loop_defer(api->loop, &api->walk, on_walk);
+        sw_loop_defer(api->loop, &api->walk.turn, on_walk);
 }
 
 static void walk_on(struct api_watch *w)
 {
     sw_list_unlink(&w->turn);
     api_fair_walk(w->r, &w->turn);
-    sw_loop_defer(w->api->loop, &w->api->walk, on_walk);
+    sw_loop_defer(w->api->loop, &w->api->walk.turn, on_walk);
 }
 
 static void initial_step(struct api_watch *w)
@@ -574,7 +574,7 @@ bool api_watches_review(struct sw_api *api, size_t batch)
 
 void api_watches_end(struct sw_api *api, const struct api_crd *crd)
 {
-    line_forget(&api->line);
+    line_forget(&api->walk.line);
     SW_LIST_FOREACH (it, &api->watches) {
         struct api_watch *w = SW_CONTAINER_OF(it, struct api_watch, link);
 
