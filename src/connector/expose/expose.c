@@ -35,12 +35,12 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
 {
     if (x->failed)
         return; /* reported, and being undone */
-    if (x->rc == SW_OK && !x->stopping) {
+    if (x->rc == SW_OK && !x->end.stopping) {
         x->rc = sw_err_set(x->err, rc, "expose: %.*s", (int)sw_min(message.n, 170),
                            message.n ? message.p : "");
         sw_view_failure(&x->view, event, message);
     }
-    if (x->stopping) {
+    if (x->end.stopping) {
         sw_loop_stop(x->loop);
         return;
     }
@@ -50,7 +50,7 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
 
 void expose_check_end(struct expose *x)
 {
-    if (x->drained && x->removed)
+    if (x->end.drained && x->end.removed)
         sw_loop_stop(x->loop);
 }
 
@@ -63,7 +63,7 @@ static void on_drained(void *arg)
 {
     struct expose *x = arg;
 
-    x->drained = true;
+    x->end.drained = true;
     expose_check_end(x);
 }
 
@@ -86,12 +86,12 @@ static void on_remove_deadline(struct sw_timer *t)
 static enum expose_step first_undo(struct expose *x)
 {
     if (x->cfg->rm && !x->failed) {
-        if (x->proxy_uid)
+        if (x->httpproxy.uid)
             return EXPOSE_REMOVE_PROXY;
         return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
     }
     /* Half a change is none: what was there before goes on. */
-    x->failed |= x->wrote_proxy && !x->ready;
+    x->failed |= x->httpproxy.wrote && !x->ready;
     return x->failed ? expose_undo_step(x) : EXPOSE_DONE;
 }
 
@@ -99,8 +99,8 @@ void expose_undo(struct expose *x)
 {
     enum expose_step step = first_undo(x);
 
-    x->removed = step == EXPOSE_DONE;
-    if (!x->removed) {
+    x->end.removed = step == EXPOSE_DONE;
+    if (!x->end.removed) {
         expose_go(x, step);
         return;
     }
@@ -111,9 +111,9 @@ void expose_undo(struct expose *x)
 /* No new work, the device drains, and what this run wrote is undone. */
 static void begin_end(struct expose *x)
 {
-    x->stopping = true;
-    sw_probe_free(x->probe);
-    x->probe = NULL;
+    x->end.stopping = true;
+    sw_probe_free(x->probe.run);
+    x->probe.run = NULL;
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
     sw_connector_drain(x->device, on_drained, x);
@@ -127,7 +127,7 @@ static void begin_end(struct expose *x)
 
 static void stop(struct expose *x)
 {
-    if (x->stopping)
+    if (x->end.stopping)
         sw_loop_stop(x->loop);
     else
         begin_end(x);
@@ -145,29 +145,30 @@ static void on_probed(void *arg, bool ok, const char *why)
 {
     struct expose *x = arg;
 
-    x->probed = true;
+    x->probe.done = true;
     sw_view_verify(&x->view, x->url, ok, ok ? NULL : why);
 }
 
 static void begin_probe(struct expose *x)
 {
     struct sw_slice at = sw_json_str(sw_json_find(
-        sw_json_at(sw_json_walk(x->proxy->json, "status", "addresses", NULL), 0), "value"));
+        sw_json_at(sw_json_walk(x->httpproxy.seen->json, "status", "addresses", NULL), 0),
+        "value"));
 
     /* The address may be known a moment after the rest. */
-    if (x->probe || !x->cfg->verify || x->cfg->redirect || !at.n)
+    if (x->probe.run || !x->cfg->verify || x->cfg->redirect || !at.n)
         return;
     sw_view_verify(&x->view, x->url, false, NULL);
-    x->probe = sw_probe_new(x->loop, sw_slice_str(x->url), at, on_probed, x);
+    x->probe.run = sw_probe_new(x->loop, sw_slice_str(x->url), at, on_probed, x);
 }
 
 static void on_ready(struct expose *x, const char *url)
 {
     x->ready = true;
     x->url = sw_strdup(url);
-    if (!x->cfg->rm || !x->stopping)
+    if (!x->cfg->rm || !x->end.stopping)
         sw_timer_stop(x->loop, &x->deadline);
-    sw_view_ready(&x->view, x->proxy->json, url, x->target.url, sw_connector_id(x->device),
+    sw_view_ready(&x->view, x->httpproxy.seen->json, url, x->target.url, sw_connector_id(x->device),
                   sw_loop_now(x->loop) - x->begun_ns);
     begin_probe(x);
 }
@@ -184,7 +185,8 @@ static bool is_stale(const struct expose *x)
 {
     int64_t generation;
 
-    return sw_json_i64(sw_json_walk(x->proxy->json, "metadata", "generation", NULL), &generation) &&
+    return sw_json_i64(sw_json_walk(x->httpproxy.seen->json, "metadata", "generation", NULL),
+                       &generation) &&
            generation < x->generation;
 }
 
@@ -196,16 +198,16 @@ static void on_judge(struct sw_defer *d)
     struct sw_expose_state s;
     const char *url;
 
-    if (x->stopping || x->step != EXPOSE_FOLLOW || !x->proxy || is_stale(x) ||
+    if (x->end.stopping || x->step != EXPOSE_FOLLOW || !x->httpproxy.seen || is_stale(x) ||
         expose_judge_claim(x))
         return;
-    if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->proxy->json)) {
+    if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->httpproxy.seen->json)) {
         /* Only now we know where HTTPS is. */
-        x->redirect_port = sw_expose_https_port(x->proxy->json);
+        x->redirect_port = sw_expose_https_port(x->httpproxy.seen->json);
         expose_go(x, EXPOSE_PROXY);
         return;
     }
-    sw_expose_judge(x->proxy->json, c ? c->json : NULL, x->cfg->redirect, &s);
+    sw_expose_judge(x->httpproxy.seen->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (x->ready) {
         /* A conflicting object, or another writer of ours, does not end what is served. */
         sw_view_trouble(&x->view, s.failed);
@@ -228,8 +230,8 @@ static void on_judge(struct sw_defer *d)
         sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
     }
     sw_view_progress(&x->view, &s);
-    url = x->target.tcp ? sw_expose_l4_url(&a, x->proxy->json)
-                        : sw_expose_url(&a, x->proxy->json, x->cfg->redirect);
+    url = x->target.tcp ? sw_expose_l4_url(&a, x->httpproxy.seen->json)
+                        : sw_expose_url(&a, x->httpproxy.seen->json, x->cfg->redirect);
     if (s.ready && url)
         on_ready(x, url);
 }
@@ -243,8 +245,8 @@ static void on_proxy(void *arg, struct sw_kube_obj *o)
 {
     struct expose *x = arg;
 
-    sw_kube_obj_unref(x->proxy);
-    x->proxy = sw_kube_obj_ref(o);
+    sw_kube_obj_unref(x->httpproxy.seen);
+    x->httpproxy.seen = sw_kube_obj_ref(o);
     look_again(x);
 }
 
@@ -259,8 +261,8 @@ static void on_proxy_del(void *arg, struct sw_kube_obj *last)
     struct expose *x = arg;
 
     (void)last;
-    x->made_proxy = false; /* one that has the name now is not ours */
-    if (!x->stopping)
+    x->httpproxy.made = false; /* one that has the name now is not ours */
+    if (!x->end.stopping)
         expose_fail(x, SW_ENOENT, "tunnel_deleted_upstream",
                     SW_SLICE_LIT("the HTTPProxy was deleted by somebody else"));
 }
@@ -286,7 +288,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
 {
     struct expose *x = arg;
 
-    if (!o || x->stopping)
+    if (!o || x->end.stopping)
         return;
     if (!x->connector || !sw_slice_eq_str(o->name, x->connector)) {
         sw_free(x->connector);
@@ -302,7 +304,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
  */
 static bool of_probe(const struct expose *x, const struct sw_inspect_request *r)
 {
-    return x->probe && !x->probed &&
+    return x->probe.run && !x->probe.done &&
            (sw_probe_is_ours(r->method, r->path) || (!r->path[0] && r->status == 502));
 }
 
@@ -318,8 +320,8 @@ static void on_request(void *arg, const struct sw_inspect_request *r)
     bool tls = is_tls_failure(r);
 
     /* Why, is not to be seen from outside of TLS. */
-    if (tls && x->origin)
-        sw_origin_ask(x->origin);
+    if (tls && x->probe.origin)
+        sw_origin_ask(x->probe.origin);
     if (!of_probe(x, r))
         sw_view_request(&x->view, r);
     else if (r->status == 502 && !tls)
@@ -347,9 +349,9 @@ static void watch_origin(struct expose *x)
 
     if (!x->target.https)
         return;
-    x->origin = sw_origin_new(x->loop, &o, &err);
-    if (x->origin)
-        sw_origin_ask(x->origin);
+    x->probe.origin = sw_origin_new(x->loop, &o, &err);
+    if (x->probe.origin)
+        sw_origin_ask(x->probe.origin);
     else
         sw_log_warn("expose", "cannot inspect the certificate of %s: %s", x->target.url, err.msg);
 }
@@ -358,7 +360,7 @@ static void on_api(void *arg, bool up, int code, struct sw_slice message)
 {
     struct expose *x = arg;
 
-    if (!x->stopping && !(up && !x->connector))
+    if (!x->end.stopping && !(up && !x->connector))
         sw_view_api(&x->view, up, code, message);
 }
 
@@ -367,7 +369,7 @@ static void on_network(void *arg)
 {
     struct expose *x = arg;
 
-    if (!x->informer || x->stopping)
+    if (!x->informer || x->end.stopping)
         return;
     sw_informer_stop(x->informer);
     sw_informer_start(x->informer);
@@ -425,11 +427,11 @@ static int start(struct expose *x, struct sw_signals **ret_signals)
 
 static void finish(struct expose *x)
 {
-    sw_probe_free(x->probe);
-    sw_origin_free(x->origin);
+    sw_probe_free(x->probe.run);
+    sw_origin_free(x->probe.origin);
     sw_kube_call_cancel(x->call);
     sw_informer_free(x->informer);
-    sw_kube_obj_unref(x->proxy);
+    sw_kube_obj_unref(x->httpproxy.seen);
     sw_defer_cancel(&x->judge);
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_stop(x->loop, &x->deadline);
@@ -437,8 +439,8 @@ static void finish(struct expose *x)
     sw_connector_free(x->device);
     sw_free(x->connector);
     sw_free(x->other);
-    sw_free(x->proxy_uid);
-    sw_free(x->advert_uid);
+    sw_free(x->httpproxy.uid);
+    sw_free(x->advert.uid);
     sw_free(x->url);
 }
 

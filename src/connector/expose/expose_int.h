@@ -49,34 +49,47 @@ struct expose {
     const struct sw_json *hostnames; /* as wanted; NULL: none */
     struct sw_buf ca;                /* PEM of --ca; empty: none */
     uint16_t redirect_port;
-    const struct sw_json *proxy_before;  /* in 'kept', as found; NULL: it was not there */
-    const struct sw_json *advert_before; /* the same */
-    bool claiming;                       /* names first: the rest is as before */
-    bool settled;                        /* the names are ours */
-    int64_t generation;                  /* of the HTTPProxy as last written */
-    bool wrote_proxy;                    /* over one that was there, like the next */
-    bool wrote_advert;
-    bool made_proxy; /* by this process, like the next one */
-    bool made_advert;
-    char *proxy_uid; /* as last written by this process: nothing else is removed; NULL: never */
-    char *advert_uid;
+    bool claiming;      /* names first: the rest is as before */
+    bool settled;       /* the names are ours */
+    int64_t generation; /* of the HTTPProxy as last written */
+
+    struct {                          /* what this process did with the HTTPProxy */
+        const struct sw_json *before; /* in 'kept', as found; NULL: it was not there */
+        bool wrote;                   /* over one that was there */
+        bool made;                    /* by this process */
+        char *uid; /* as last written by this process: nothing else is removed; NULL: never */
+        struct sw_kube_obj *seen; /* as last seen */
+    } httpproxy;
+
+    struct { /* the same with the ConnectorAdvertisement */
+        const struct sw_json *before;
+        bool wrote;
+        bool made;
+        char *uid;
+    } advert;
+
     bool lost;     /* another owner has the name or the key: nothing is removed */
     bool failed;   /* for good: what was made goes again, what was changed is changed back */
     bool not_ours; /* another process holds the Connector */
     bool said;     /* logged that the objects exist */
     struct sw_informer *informer;
-    struct sw_kube_obj *proxy; /* as last seen */
     struct sw_defer judge;
     struct sw_timer patience; /* reports what is waited for only when it takes a while */
     bool ready;
     char *url;
-    struct sw_origin_probe *probe;
-    struct sw_origin *origin; /* of an https target; NULL: none */
-    bool probed;              /* it is done */
     uint64_t begun_ns;
-    bool stopping;
-    bool drained;
-    bool removed;
+
+    struct {                      /* the origin of an https target */
+        struct sw_origin *origin; /* NULL: none */
+        struct sw_origin_probe *run;
+        bool done;
+    } probe;
+
+    struct {
+        bool stopping;
+        bool drained;
+        bool removed;
+    } end;
 };
 
 extern const struct sw_kube_gvr expose_proxy_gvr;

@@ -11,25 +11,25 @@
 
 void expose_keep_proxy(struct expose *x, const struct sw_json *proxy)
 {
-    if (!x->wrote_proxy)
-        x->proxy_before = sw_json_copy(&x->kept, proxy);
+    if (!x->httpproxy.wrote)
+        x->httpproxy.before = sw_json_copy(&x->kept, proxy);
 }
 
 void expose_keep_advert(struct expose *x, const struct sw_json *advert)
 {
-    if (!x->wrote_advert)
-        x->advert_before = sw_json_copy(&x->kept, advert);
+    if (!x->advert.wrote)
+        x->advert.before = sw_json_copy(&x->kept, advert);
 }
 
 static const struct sw_json *names_before(const struct expose *x)
 {
-    return sw_json_walk(x->proxy_before, "spec", "hostnames", NULL);
+    return sw_json_walk(x->httpproxy.before, "spec", "hostnames", NULL);
 }
 
 enum expose_step expose_first_write(struct expose *x)
 {
     size_t before = sw_json_len(names_before(x));
-    const struct sw_json *all = x->proxy_before && x->hostnames && !x->settled
+    const struct sw_json *all = x->httpproxy.before && x->hostnames && !x->settled
                                     ? sw_expose_union(&x->kept, names_before(x), x->hostnames)
                                     : NULL;
 
@@ -64,7 +64,7 @@ static struct sw_json *named_like(struct sw_arena *a, const struct sw_json *from
 
 struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a, bool proxy)
 {
-    const struct sw_json *from = proxy ? x->proxy_before : x->advert_before;
+    const struct sw_json *from = proxy ? x->httpproxy.before : x->advert.before;
     struct sw_json *o = named_like(a, from);
 
     sw_json_put(a, o, "spec", sw_json_copy(a, sw_json_find(from, "spec")));
@@ -99,7 +99,7 @@ bool expose_judge_claim(struct expose *x)
 
     if (!x->claiming)
         return false;
-    switch (sw_expose_names(x->proxy->json, x->hostnames, &name)) {
+    switch (sw_expose_names(x->httpproxy.seen->json, x->hostnames, &name)) {
     case SW_EXPOSE_NAMES_PENDING:
         break;
     case SW_EXPOSE_NAMES_OURS:
@@ -108,7 +108,7 @@ bool expose_judge_claim(struct expose *x)
         expose_go(x, EXPOSE_PROXY);
         break;
     case SW_EXPOSE_NAMES_TAKEN:
-        why = taken_text(x->proxy->json, name);
+        why = taken_text(x->httpproxy.seen->json, name);
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
         break;
     }
@@ -117,9 +117,9 @@ bool expose_judge_claim(struct expose *x)
 
 enum expose_step expose_undo_advert(const struct expose *x)
 {
-    if (x->wrote_advert && !x->ready)
+    if (x->advert.wrote && !x->ready)
         return EXPOSE_RESTORE_ADVERT;
-    if (x->made_advert)
+    if (x->advert.made)
         return EXPOSE_REMOVE_ADVERT;
     return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
 }
@@ -129,9 +129,9 @@ enum expose_step expose_undo_step(const struct expose *x)
     /* The present owner of the name or the key may use all of it; and this one may win it back. */
     if (x->not_ours || x->lost)
         return EXPOSE_DONE;
-    if (x->wrote_proxy && !x->ready)
+    if (x->httpproxy.wrote && !x->ready)
         return EXPOSE_RESTORE_PROXY;
-    if (x->made_proxy)
+    if (x->httpproxy.made)
         return EXPOSE_REMOVE_PROXY;
     return expose_undo_advert(x);
 }

@@ -114,8 +114,8 @@ static void remember(char **uid, const struct sw_json *obj)
 static void on_removed(struct expose *x, bool with_connector)
 {
     x->step = EXPOSE_DONE;
-    x->removed = true;
-    if (!x->failed || x->made_proxy)
+    x->end.removed = true;
+    if (!x->failed || x->httpproxy.made)
         sw_view_removed(&x->view, with_connector ? sw_slice_str(x->connector) : sw_slice(NULL, 0));
     expose_check_end(x);
 }
@@ -139,16 +139,16 @@ static void on_users(struct expose *x, const struct sw_json *list)
 
 static void note_proxy(struct expose *x, const struct sw_json *obj, bool created)
 {
-    x->made_proxy |= created;
-    x->wrote_proxy |= !created && x->proxy_before;
-    remember(&x->proxy_uid, obj);
+    x->httpproxy.made |= created;
+    x->httpproxy.wrote |= !created && x->httpproxy.before;
+    remember(&x->httpproxy.uid, obj);
 }
 
 static void note_advert(struct expose *x, const struct sw_json *obj, bool created)
 {
-    x->made_advert |= created;
-    x->wrote_advert |= !created && x->advert_before;
-    remember(&x->advert_uid, obj);
+    x->advert.made |= created;
+    x->advert.wrote |= !created && x->advert.before;
+    remember(&x->advert.uid, obj);
 }
 
 static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
@@ -163,7 +163,7 @@ static void on_advert_made(struct expose *x, const struct sw_json *obj, bool cre
 {
     note_advert(x, obj, created);
     if (!x->said)
-        sw_view_objects(&x->view, !x->proxy_before, x->target.url, x->hostnames);
+        sw_view_objects(&x->view, !x->httpproxy.before, x->target.url, x->hostnames);
     x->said = true;
     expose_go(x, EXPOSE_FOLLOW);
 }
@@ -291,7 +291,7 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     struct expose *x = arg;
 
     x->call = NULL;
-    if (x->stopping && expose_is_write(x->step)) {
+    if (x->end.stopping && expose_is_write(x->step)) {
         on_last_write(x, r);
     } else if (r->rc == SW_OK) {
         on_answer(x, r);
@@ -300,7 +300,7 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     } else if (r->code == 403 && without_rights(x)) {
         return;
     } else if (r->code == 403 && x->step == EXPOSE_PROXY && x->other) {
-        x->lost = !x->wrote_proxy;
+        x->lost = !x->httpproxy.wrote;
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", r->message);
     } else if ((r->code == 400 || r->code == 422) && expose_is_write(x->step)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
@@ -329,7 +329,7 @@ static void restore(struct expose *x, bool proxy)
  */
 static bool not_live_yet(struct expose *x)
 {
-    if (!x->proxy_before || x->made_proxy || sw_connector_live(x->device))
+    if (!x->httpproxy.before || x->httpproxy.made || sw_connector_live(x->device))
         return false;
     sw_timer_start(x->loop, &x->retry, LIVE_LOOK, on_retry);
     return true;
@@ -433,10 +433,10 @@ void expose_run_step(struct expose *x)
         expose_follow(x);
         break;
     case EXPOSE_REMOVE_PROXY:
-        del(x, &expose_proxy_gvr, name_of(x), uid_text(x->proxy_uid));
+        del(x, &expose_proxy_gvr, name_of(x), uid_text(x->httpproxy.uid));
         break;
     case EXPOSE_REMOVE_ADVERT:
-        del(x, &sw_advertisement_gvr, name_of(x), uid_text(x->advert_uid));
+        del(x, &sw_advertisement_gvr, name_of(x), uid_text(x->advert.uid));
         break;
     case EXPOSE_REMOVE_USERS:
         list_users(x);
