@@ -53,7 +53,7 @@ void sw_supervisor_start(struct sw_supervisor *s);
 void sw_supervisor_start_rest(struct sw_supervisor *s);
 /* Ends all, last first; 'down' follows. Called again: at once. */
 void sw_supervisor_stop(struct sw_supervisor *s);
-/* The caller owns the signals: to be told of every SIGCHLD. */
+/* The caller owns the signals: to be called for every SIGCHLD. */
 void sw_supervisor_reap(struct sw_supervisor *s);
 /* Kills what still runs and waits for it. NULL is fine. */
 void sw_supervisor_free(struct sw_supervisor *s);

@@ -28,7 +28,7 @@ struct sw_claim_ask {
     struct sw_slice value; /* borrowed; of one spelling: claims are compared byte by byte */
     const struct sw_kube_obj *by;
     /* Its status says that it has it already. Counts only while nothing is recorded: objects of a
-     * data directory from before there were claims go on being served. */
+     * data directory older than claims stay served. */
     bool served;
     bool dormant; /* cannot use it now: keeps what it has, and gets nothing */
 };
@@ -60,7 +60,7 @@ struct sw_claim {
 void sw_claims_decide(const struct sw_claims_in *in, struct sw_claim_ask *asks, size_t n,
                       struct sw_output *out, struct sw_map *ret);
 
-/* True when the claim is this object's. NULL is nobody's. */
+/* True when the claim is this object's. False for NULL. */
 bool sw_claim_is(const struct sw_claim *c, const struct sw_kube_obj *o);
 
 /* "host-<hash>", "ingress-<hash>", "key-<value>" or "port-tcp-<port>": metadata.name of the claim.
@@ -72,6 +72,7 @@ struct sw_json *sw_claim_object(struct sw_arena *a, enum sw_claim_type type, str
                                 const char *holder_kind, const struct sw_kube_obj *o);
 /*
  * True when the view has seen the holder of the recorded claim at least as it was when it claimed.
- * Before that a holder that is not there, or does not ask, may be one that was not heard of yet.
+ * Before that a holder that is not there, or does not ask, may be one that the watch has not
+ * delivered yet.
  */
 bool sw_claim_seen(const struct sw_view *v, size_t holders, const struct sw_kube_obj *claim);

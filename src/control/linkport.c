@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spec.targetPort is the lease, written once where it is missing and kept for good. Of several
- * Imports with one port the one that has it by its condition keeps it, so that nobody takes a port
- * away by asking for it; else the oldest has it.
+ * Imports with one port the one that has it by its condition keeps it, so that a request alone
+ * takes no port away; else the oldest has it.
  */
 #include "control/linkport.h"
 
@@ -102,7 +102,7 @@ static void claim(struct sw_arena *a, struct ports *p, struct sw_link_lease *i,
         p->holder[n] = i;
 }
 
-/* The name of an object in another namespace is not for everybody to read. */
+/* The name of an object in another namespace is not disclosed. */
 static void lose(struct sw_arena *a, struct sw_link_lease *i, const struct sw_kube_obj *by)
 {
     i->holder = by;

@@ -34,8 +34,8 @@ struct sw_link_lease {
 };
 
 /*
- * Annotation of an Import: the port that was chosen for it. While spec.targetPort is the same,
- * nobody asked for it, and another one is as good when it turns out to be leased already.
+ * Annotation of an Import: the port that was chosen for it. While spec.targetPort is the same, no
+ * user chose it, and another one is as good when it turns out to be leased already.
  */
 #define SW_LINK_CHOSEN "link.spanwire.dev/chosen-port"
 

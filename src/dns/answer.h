@@ -16,7 +16,7 @@ struct sw_dns_txt_answer {
 
 /*
  * SW_OK: an answer to this very question (id, name, type), aliases followed. SW_EAGAIN: it belongs
- * to another question, be it by malice: go on waiting. SW_EPROTO: it is ours and does not parse.
+ * to another question, be it by malice: keep waiting. SW_EPROTO: it is ours and does not parse.
  * SW_ELIMIT: too many records.
  */
 SW_NODISCARD int sw_dns_txt_answer(struct sw_arena *a, struct sw_slice msg, uint16_t id,

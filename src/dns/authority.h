@@ -34,7 +34,7 @@ struct sw_dns_authority_opts {
 /* The addresses are taken when it returns. NULL with what was wrong. */
 SW_NODISCARD struct sw_dns_authority *
 sw_dns_authority_new(struct sw_loop *l, const struct sw_dns_authority_opts *o, struct sw_err *err);
-/* Serves this zone from now on, and tells the secondaries. Takes its own reference. */
+/* Serves this zone from now on, and notifies the secondaries. Takes its own reference. */
 void sw_dns_authority_set_zone(struct sw_dns_authority *a, struct sw_dns_zone *z);
 /* Where it listens, the first of the addresses given. */
 struct sw_addr sw_dns_authority_addr(const struct sw_dns_authority *a);

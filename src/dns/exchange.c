@@ -118,7 +118,7 @@ bool sw_dns_answers(struct sw_slice question, struct sw_slice msg)
 
 static void to_tcp(struct sw_dns_exchange *x);
 
-/* True when the exchange is over or goes on by TCP: nothing more to read here. */
+/* True when the exchange is over or continues by TCP: nothing more to read here. */
 static bool on_message(struct sw_dns_exchange *x, uint8_t *p, size_t n)
 {
     struct sw_slice question = sw_slice(sw_buf_data(&x->msg) + 2, sw_buf_len(&x->msg) - 2);

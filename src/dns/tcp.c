@@ -141,7 +141,7 @@ static bool step_once(struct sw_dns_tcp *c)
     if (c->fd < 0 || !write_out(c))
         return false;
     if (more || sw_dns_tcp_full(c))
-        return !sw_buf_len(&c->out); /* else it goes on when the client reads */
+        return !sw_buf_len(&c->out); /* else it continues when the client reads */
     if (c->pending && c->pending >= s->max_pending)
         return false;
     if (take_message(c))

@@ -114,7 +114,7 @@ static bool send_message(struct sw_dns_updater *u, struct sw_dns_writer *w,
 }
 
 /*
- * Which way to write it first. A name we know to be ours is replaced, any other claimed; when the
+ * Which way to write it first. A name known to be ours is replaced, any other claimed; when the
  * server answers that the prerequisite does not hold, the other way is tried once.
  */
 static enum sw_dns_update_kind next_kind(const struct updater_item *it)

@@ -55,7 +55,7 @@ int sw_dns_read_name(struct sw_dns_reader *r, struct sw_dns_name *ret)
 {
     size_t at = r->at;
     size_t limit = r->at; /* a pointer must lead before this */
-    size_t end = 0;       /* where reading goes on: after the first pointer */
+    size_t end = 0;       /* where reading continues: after the first pointer */
     size_t n = 0;
 
     for (;;) {

@@ -46,8 +46,8 @@ struct sw_http_client_opts {
 SW_NODISCARD struct sw_http_client *
 sw_http_client_new(struct sw_loop *l, const struct sw_http_client_opts *o, struct sw_err *err);
 /*
- * Ends all calls (their on_done is called with SW_ECLOSED) and connections. NULL is fine. Not from
- * inside a callback of a call.
+ * Ends all calls (their on_done is called with SW_ECANCELED) and connections. NULL is fine. Not
+ * from inside a callback of a call.
  */
 void sw_http_client_free(struct sw_http_client *c);
 /* Another credential for new connections; idle ones are closed, busy ones close when done. */
@@ -75,7 +75,7 @@ struct sw_http_call_opts {
      * or start other calls. on_done comes exactly once, last, and never from inside
      * sw_http_call_start; the call is gone afterwards. rc: SW_OK (a complete response of any
      * status), SW_ETIME, SW_EDENIED (the server's certificate), SW_EPROTO, SW_ELIMIT, SW_ENOENT (no
-     * such host), SW_ESYS, SW_ECLOSED.
+     * such host), SW_ESYS, SW_ECLOSED, SW_ECANCELED.
      */
     void (*on_head)(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg);
     void (*on_body)(struct sw_http_call *call, struct sw_slice data, void *arg);

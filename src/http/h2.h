@@ -73,11 +73,12 @@ struct sw_h2_ops {
     void (*on_end)(struct sw_h2 *h, int32_t id, void *stream);
     /* The stream is gone; code is an RFC 9113 error code. The last callback of a stream. */
     void (*on_close)(struct sw_h2 *h, int32_t id, void *stream, uint32_t code);
-    /* The send window of a stream (or of all: id 0) grew. */
+    /* Optional: the send window of a stream (or of all: id 0) grew. */
     void (*on_window)(struct sw_h2 *h, int32_t id, void *stream);
-    /* The peer's SETTINGS arrived. */
+    /* Optional: the peer's SETTINGS arrived. */
     void (*on_settings)(struct sw_h2 *h);
     void (*on_goaway)(struct sw_h2 *h, int32_t last_id, uint32_t code);
+    /* Optional: the answer to a ping of ours. */
     void (*on_pong)(struct sw_h2 *h);
     /* Optional: the peer sent a frame that costs an answer (PING, SETTINGS): for counting. */
     void (*on_control)(struct sw_h2 *h);
@@ -120,8 +121,8 @@ struct sw_h2 *sw_h2_new(const struct sw_h2_config *c, const struct sw_h2_ops *op
 void sw_h2_free(struct sw_h2 *h);
 void *sw_h2_owner(const struct sw_h2 *h);
 
-/* Takes received bytes. SW_EPROTO when the connection cannot go on (GOAWAY is queued; flush, then
- * close). */
+/* Takes received bytes. SW_EPROTO when the connection cannot continue (GOAWAY is queued; flush,
+ * then close). */
 SW_NODISCARD int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *err);
 /* Emits all that can go out now. SW_OK, SW_EAGAIN (emit had no room), SW_EPROTO. */
 SW_NODISCARD int sw_h2_flush(struct sw_h2 *h, struct sw_err *err);
@@ -178,5 +179,5 @@ void sw_h2_calm(struct sw_h2 *h, const char *why);
 void sw_h2_ping(struct sw_h2 *h);
 /* First step of a graceful end: "no new streams soon" (servers only). */
 void sw_h2_shutdown_notice(struct sw_h2 *h);
-/* GOAWAY naming the last stream we took; streams up to it go on. */
+/* GOAWAY naming the last stream we took; streams up to it continue. */
 void sw_h2_goaway(struct sw_h2 *h, enum sw_h2_code code);

@@ -221,7 +221,7 @@ void sw_http_stream_end(struct sw_http_resp *r)
 
     if (c->state == CONN_STREAM) {
         if (r->chunked && !c->no_payload && sw_h1_put_last_chunk(&c->out) != SW_OK)
-            c->close_after = true; /* the cut body tells the client */
+            c->close_after = true; /* the client sees the cut body */
         c->state = CONN_FLUSH;
         conn_account(c);
     } else if (c->state == CONN_ZOMBIE) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Secrets of one namespace that hold a mesh's CA: `cacerts`, which somebody plugged in, or else
- * `istio-ca-secret`, which is ours to make and to change. Watched; everything runs on the loop of
- * the client.
+ * The Secrets of one namespace that hold a mesh's CA: `cacerts`, which an operator plugged in, or
+ * else `istio-ca-secret`, which is ours to make and to change. Watched; everything runs on the loop
+ * of the client.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the service accounts of node proxies may have: the mesh's configuration, and certificates
- * for the identities of pods on their own node, and nobody else's.
+ * for the identities of pods on their own node, and no others.
  */
 #pragma once
 
@@ -47,14 +47,14 @@ bool sw_nodes_trusted(const struct sw_nodes *n, struct sw_slice ns, struct sw_sl
 bool sw_nodes_own_domain(const struct sw_nodes *n, struct sw_slice trust_domain);
 /*
  * May the caller have a certificate for this identity? SW_OK, SW_EDENIED with the reason, or
- * SW_EAGAIN: that cannot be said before all pods were read.
+ * SW_EPENDING: undecided until all pods were read.
  */
 SW_NODISCARD int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *who,
                                           struct sw_slice id, struct sw_err *err);
 /*
- * What a node says of itself in its first request ("TYPE~IP~NAME.NAMESPACE~DOMAIN", and the
+ * The id that a node sends in its first request ("TYPE~IP~NAME.NAMESPACE~DOMAIN", and the
  * namespace and account of its metadata, which may be empty) against who it is. SW_EINVAL: no such
- * id; SW_EDENIED: it is somebody else's.
+ * id; SW_EDENIED: it belongs to another node.
  */
 SW_NODISCARD int sw_nodes_check_id(struct sw_slice node_id, struct sw_slice ns,
                                    struct sw_slice account, const struct sw_caller *who,

@@ -52,7 +52,7 @@ static int life_of(struct sw_slice cert, struct sw_slice key, uint64_t *ret_from
     return SW_OK;
 }
 
-/* When the root before was replaced; 0: not told, so any time. */
+/* When the root before was replaced; 0: unknown, so any time. */
 static uint64_t replaced_at(struct sw_slice previous)
 {
     const char *at = memmem(previous.p, previous.n, REPLACED, strlen(REPLACED));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a root of our own is followed by another without cutting anybody off: a new root is
- * announced (everybody trusts both, the old one signs), then used (everybody trusts both, the new
- * one signs), then the old one is forgotten. Each step waits until certificates and bundles of the
- * step before have spread or expired. A pure function of the material and the time.
+ * How a root of our own is followed by another without a broken connection: a new root is announced
+ * (all peers trust both, the old one signs), then used (all peers trust both, the new one signs),
+ * then the old one is forgotten. Each step waits until certificates and bundles of the step before
+ * have spread or expired. A pure function of the material and the time.
  */
 #pragma once
 

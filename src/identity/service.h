@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * istio.v1.auth.IstioCertificateService: signs requests for the caller's own identity, and those of
- * node proxies for identities on their node. Refusals tell the caller little and the log all.
+ * node proxies for identities on their node. Refusals name little to the caller; the log has all.
  */
 #pragma once
 
@@ -31,13 +31,13 @@ struct sw_ca_service_opts {
     struct sw_slice cluster;          /* id of the cluster whose tokens and pods are known */
     /*
      * Whose token a machine outside the cluster shows: SW_OK with its namespace and service
-     * account, until the loop goes on; SW_ENOENT: not a machine's; SW_EDENIED; SW_ETIME. May be
+     * account, until the loop continues; SW_ENOENT: not a machine's; SW_EDENIED; SW_ETIME. May be
      * NULL.
      */
     int (*machine)(void *arg, struct sw_slice token, struct sw_caller *ret, struct sw_err *err);
     void *machine_arg;
     /*
-     * A certificate of the mesh renews itself, without a token. Nobody is asked then whether the
+     * A certificate of the mesh renews itself, without a token. Then it is not checked whether the
      * pod is still there, or on that node, or whether the machine was removed.
      */
     bool by_certificate;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells when a file may have changed: written in place, replaced by rename, or a symbolic link on
+ * Reports that a file may have changed: written in place, replaced by rename, or a symbolic link on
  * its way exchanged (as Kubernetes does with mounted volumes). Watches the directory; several
  * changes in a row are reported once.
  */

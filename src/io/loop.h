@@ -20,7 +20,7 @@ struct sw_defer;
 enum {
     SW_READ = 1,  /* readable, or end of stream */
     SW_WRITE = 2, /* writable, or connect finished */
-    SW_HUP = 4,   /* the peer finished, reset or vanished: read until it tells which */
+    SW_HUP = 4,   /* the peer finished, reset or vanished: a read says which */
 };
 
 typedef void (*sw_watch_cb)(struct sw_watch *w, unsigned events);

@@ -15,8 +15,8 @@ struct sw_netchange;
 
 /*
  * changed(arg, route) comes from the loop, once for all that happened meanwhile; route: a default
- * route came or went, which addresses alone do not show. NULL: SW_ESYS, the kernel does not tell
- * us (a sandbox without netlink): the caller looks from time to time.
+ * route came or went, which addresses alone do not show. NULL: SW_ESYS, the kernel does not report
+ * it (a sandbox without netlink): the caller polls.
  */
 SW_NODISCARD struct sw_netchange *sw_netchange_new(struct sw_loop *l,
                                                    void (*changed)(void *arg, bool route),

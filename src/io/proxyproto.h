@@ -24,7 +24,7 @@ size_t sw_proxy_v2_write(const struct sw_addr *src, const struct sw_addr *dst,
 
 struct sw_proxy_head {
     size_t len;         /* bytes of the header */
-    struct sw_addr src; /* family 0: the header does not tell (LOCAL, UNKNOWN) */
+    struct sw_addr src; /* family 0: the header has no address (LOCAL, UNKNOWN) */
     struct sw_addr dst;
 };
 

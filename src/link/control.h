@@ -75,7 +75,7 @@ struct link_ask {
 
 struct link_control_opts {
     struct sw_loop *loop;
-    struct sw_metrics_shard *shard; /* borrowed; NULL: nobody counts */
+    struct sw_metrics_shard *shard; /* borrowed; NULL: not counted */
     bool clusterlink;
     struct sw_slice host;
     uint16_t port;
@@ -121,7 +121,7 @@ struct link_control {
     size_t n_asks;
 };
 
-/* The answer is complete: tells the asker. */
+/* The answer is complete: calls the asker back. */
 void link_ask_answered(struct link_ask *a);
 /* There was none. */
 void link_ask_failed(struct link_ask *a, int rc, const char *why);

@@ -147,7 +147,7 @@ static void on_head(struct link_server *s)
     struct link_reply refusal;
     SW_BUF_AUTO text = {.max = 256};
 
-    /* A body nobody reads ends the connection with its answer. */
+    /* An unread body ends the connection with its answer. */
     s->keep_alive = m->keep_alive && (m->framing == SW_H1_NO_BODY || m->framing == SW_H1_TUNNEL);
     if (!link_export_question(s, m->method, m->path_query, &q, &refusal, &text)) {
         s->keep_alive = false;
@@ -282,7 +282,7 @@ void link_h1_serve(struct link_server *s, struct sw_session_parts *parts)
     sw_tconn_start(s->tconn);
 }
 
-/* Tunnels go on; a connection without a request ends. */
+/* Tunnels continue; a connection without a request ends. */
 void link_h1_drain(struct link_server *s)
 {
     if (!s->current && !s->body_wanted)

@@ -25,7 +25,7 @@ enum {
 
 enum link_kind { LINK_PEER, LINK_EXPORT, LINK_IMPORT };
 
-/* How a peer is spoken to. */
+/* The protocol for a peer. */
 enum link_wire {
     LINK_WIRE_AUTO,        /* as agreed in the handshake */
     LINK_WIRE_SPANWIRE,    /* HTTP/2 or nothing */

@@ -21,6 +21,6 @@ const char *sw_errtext_hbone_timeout(char out[SW_ERRTEXT]);
 const char *sw_errtext_denied(const char *why, char out[SW_ERRTEXT]);
 /* No certificate: 'why' is the authority's answer. */
 const char *sw_errtext_identity(const char *why, char out[SW_ERRTEXT]);
-/* The control plane has not told of the workload of a pod. */
+/* The control plane has not sent the workload of a pod. */
 const char *sw_errtext_unknown(const char *sa, const char *ns, const char *name,
                                char out[SW_ERRTEXT]);

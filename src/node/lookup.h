@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * On demand (XDS_ON_DEMAND): connections that wait, on their worker, until the control plane has
- * said who their destination is. The main thread asks; all workers hear the answer, after the
+ * answered for their destination. The main thread asks; all workers get the answer, after the
  * snapshot that has it.
  */
 #pragma once

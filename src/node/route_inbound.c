@@ -9,7 +9,7 @@
  *  - from a waypoint of the workload or of any service it belongs to: that is the path itself;
  *  - from the workload itself (same identity and one of its addresses);
  *  - when this workload is the waypoint the authority speaks of, or has an application tunnel
- *    and is addressed for somebody else: it is not the destination then;
+ *    and is addressed for another workload: it is not the destination then;
  *  - service traffic is never sent to workload waypoints. So when a service without a waypoint,
  *    visible to the caller and with a virtual address, leads to the port, direct connections to
  *    that port are ordinary and are let through. A service without addresses (headless) is dialled
@@ -22,8 +22,8 @@
  *    any other caller; the node agent's probes do not pass here (the redirection exempts them).
  *
  * What stays locked out by design: gateways that skip the waypoint of a workload (they can be
- * told to use it, or enforcement is switched off), and everybody while the waypoint reference
- * cannot be resolved, which outbound proxies refuse as well.
+ * configured to use it, or enforcement is switched off), and all clients while the waypoint
+ * reference cannot be resolved, which outbound proxies refuse as well.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -375,7 +375,7 @@ static void source_and_service(struct inbound *in)
 
     sw_forwarded_parse(in->req->forwarded, &fwd);
     r->spoof = (struct sw_addr){.ip = in->req->peer_ip};
-    /* Applications trust loopback: nobody gets to pose as that. */
+    /* Applications trust loopback: no client may use it as its source. */
     if (r->from_waypoint && fwd.has_for && fwd.client.ip.family == r->rbac_dst.ip.family &&
         !sw_ip_is_loopback(&fwd.client.ip) && !sw_ip_is_any(&fwd.client.ip)) {
         r->spoof.ip = fwd.client.ip;

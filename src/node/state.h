@@ -230,8 +230,8 @@ bool sw_state_has_policy(const struct sw_state_builder *b, struct sw_slice ns,
 
 /*
  * A snapshot of what is in the builder now; one reference is the caller's. The same one again when
- * nothing changed since the last. Never fails. The builder goes on, on its thread; snapshots may be
- * read and released on any.
+ * nothing changed since the last. Never fails. The builder continues, on its thread; snapshots may
+ * be read and released on any.
  */
 struct sw_state *sw_state_commit(struct sw_state_builder *b);
 /* The same, and the end of the builder. */

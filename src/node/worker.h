@@ -199,7 +199,7 @@ bool sw_worker_authorise(struct sw_worker *w, const struct sw_wpod *dst, const s
 
 /* Connections that waited for what the pods lacked are served now. */
 void sw_worker_serve_parked(struct sw_worker *w);
-/* A connection needs the certificate the pod lacks: the main thread hears of it, once. */
+/* A connection needs the certificate the pod lacks: the main thread gets a message, once. */
 void sw_worker_need_cred(struct sw_wpod *p);
 /* Waits for the pod's certificate, which it lacks now. The callback comes later, unless cancelled.
  */

@@ -65,7 +65,7 @@ static uint64_t hash_account(struct sw_slice ns, struct sw_slice sa)
     return mix(hash_text(KIND_ACCOUNT, ns) + hash_text(KIND_NAMESPACE, sa), KIND_ACCOUNT);
 }
 
-/* False when the caller's name does not fit: nobody is called that. */
+/* False when the caller's name does not fit: no such name exists. */
 static bool ctx_init(struct ctx *c, const struct sw_policy_request *req)
 {
     const struct sw_spiffe *id = req->src;

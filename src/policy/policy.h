@@ -65,7 +65,7 @@ struct sw_port_list {
  * when none does; empty lists hold. A match without any list never matches.
  *
  * 'unknown' marks a match that carried a condition this version does not know. It fails closed:
- * in an ALLOW policy such a match never matches (the unknown condition might have said no); in a
+ * in an ALLOW policy such a match never matches (the unknown condition might have refused); in a
  * DENY policy the known lists alone decide, and with no known list it always matches.
  */
 struct sw_policy_match {

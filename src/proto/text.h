@@ -8,7 +8,7 @@ struct ProtobufCMessage;
 
 /*
  * Appends the message in the notation of protobuf's text format: fields in the order of their
- * numbers, enums by name, an Any of a type we know opened as "[type] {...}", other bytes quoted
+ * numbers, enums by name, an Any of a known type opened as "[type] {...}", other bytes quoted
  * with escapes. Fields that are unknown appear as "# unknown field N". SW_OK, or SW_ELIMIT when
  * the buffer is full or the nesting passes 64.
  */

@@ -28,7 +28,7 @@ struct sw_pb_limits;
 #define SW_TYPE_AUTHORIZATION SW_TYPE_PREFIX "istio.security.Authorization"
 /* Of our own, between control plane and data planes of links: doc/internals/link.md. */
 #define SW_TYPE_LINK_EPOCH SW_TYPE_PREFIX "spanwire.link.v1.Epoch"
-/* Filter metadata of a peer's cluster; its field "form" says how the peer is spoken to. */
+/* Filter metadata of a peer's cluster; its field "form" is the protocol for the peer. */
 #define SW_LINK_METADATA "spanwire.link"
 
 /*

@@ -109,7 +109,7 @@ struct sw_qstream_ops {
     void (*closed)(struct sw_qstream *s, bool lost);
 };
 
-/* SW_ELIMIT: the peer allows no more now (ops->room tells when); SW_ECLOSED. */
+/* SW_ELIMIT: the peer allows no more now (ops->room follows); SW_ECLOSED. */
 SW_NODISCARD int sw_qstream_open(struct sw_qconn *c, const struct sw_qstream_ops *ops, void *arg,
                                  struct sw_qstream **ret);
 void sw_qstream_attach(struct sw_qstream *s, const struct sw_qstream_ops *ops, void *arg);
@@ -199,7 +199,7 @@ struct sw_quic_config {
     void (*relay_state)(void *arg, bool home_up); /* the home relay came or went. May be NULL */
     /* Direct paths between two of ours need 'datagrams' at both ends. */
     bool no_probes;   /* no part in that */
-    bool answer_asks; /* tell nodes that know our NodeID which address they come from */
+    bool answer_asks; /* report to nodes that know our NodeID which address they come from */
     /* May a datagram be sent to this address, which a peer named? NULL: all but loopback ones. */
     bool (*probe_allowed)(void *arg, const struct sw_addr *a);
     void (*mapped)(void *arg); /* sw_quic_mapped has news. May be NULL */

@@ -207,7 +207,7 @@ static void answer_done(struct h2x *x)
     if (s)
         sw_h2stream_end(s, NULL, 0);
     if (x->tunnel && !x->finished)
-        return; /* the other direction goes on */
+        return; /* the other direction continues */
     if (x->finished)
         sw_qcall_release(&x->call);
     else

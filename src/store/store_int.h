@@ -75,7 +75,7 @@ struct sw_store {
 
     /* The writer's own. */
     uint64_t last;       /* highest revision given out, also to writes that failed */
-    uint64_t compact_to; /* compaction goes on in steps until the floor is here */
+    uint64_t compact_to; /* compaction continues in steps until the floor is here */
     uint64_t compact_next_ms;
     uint64_t upkeep_retry_ns;  /* after a failed checkpoint or compaction: not before this */
     uint64_t upkeep_wait_ms;   /* how long it waited for that; 0: the last one worked */

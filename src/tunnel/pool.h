@@ -93,7 +93,7 @@ void sw_pool_cancel(struct sw_pool_wait *w);
 /* Closes all connections of an owner (its workload is gone); waiters are not called. */
 void sw_pool_close_owner(struct sw_pool *p, const void *owner);
 /*
- * Connections to peers that 'gone' tells of take no more tunnels; those without any end at once.
+ * Connections to peers that 'gone' names take no more tunnels; those without any end at once.
  * Returns how many.
  */
 size_t sw_pool_retire(struct sw_pool *p,

@@ -44,7 +44,7 @@ struct sw_qpump {
     void *tap_arg;
     bool readable : 1;
     bool hup : 1;
-    bool no_room : 1;  /* the stream's room is full: its writable tells when not */
+    bool no_room : 1;  /* the stream's room is full: its writable follows */
     bool blocked : 1;  /* the socket is full */
     bool read_end : 1; /* the socket's end was passed on */
     bool fin : 1;      /* the stream's end was passed on */

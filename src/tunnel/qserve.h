@@ -114,7 +114,7 @@ SW_NODISCARD struct sw_qserve *sw_qserve_new(struct sw_loop *l, const struct sw_
 void sw_qserve_free(struct sw_qserve *v);
 /* Takes a connection that is ready (from sw_quic_config.accepted): its ops are ours from now on. */
 void sw_qserve_adopt(struct sw_qserve *v, struct sw_qconn *q);
-/* New streams are answered 503; what runs goes on. */
+/* New streams are answered 503; what runs continues. */
 void sw_qserve_drain(struct sw_qserve *v);
 /* Calls 'authorise' again for every running exchange and resets those that are refused now. */
 void sw_qserve_recheck(struct sw_qserve *v);

@@ -56,7 +56,7 @@ static int put_answer(struct qs_exchange *x, const struct sw_h1_msg *m)
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
 
-/* The origin broke off: before the answer a 502 tells, afterwards a reset must. */
+/* The origin broke off: before the answer a 502 says so, afterwards a reset. */
 static void origin_failed(struct qs_exchange *x, const char *reason)
 {
     if (x->status == 0)
@@ -330,7 +330,7 @@ static bool flush_upgraded(struct qs_exchange *x)
     return sw_buf_len(&h->in) == 0;
 }
 
-/* True: go on reading. */
+/* True: keep reading. */
 static bool answer_step(struct qs_exchange *x)
 {
     struct qs_http *h = x->http;

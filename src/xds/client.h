@@ -87,7 +87,7 @@ void sw_xds_client_set_cred(struct sw_xds_client *c, struct sw_tls_cred *cred);
 
 /* A type this client wants; before any subscription to it. Requests go out in this order. */
 void sw_xds_client_type(struct sw_xds_client *c, const char *type, sw_xds_on_update fn, void *arg);
-/* Gives the name and version of each resource held to fn. */
+/* Gives the name and version of each resource held to fn, which copies them. */
 typedef void (*sw_xds_each_held)(
     void *arg, void (*fn)(void *ctx, struct sw_slice name, struct sw_slice version), void *ctx);
 /*
@@ -104,7 +104,7 @@ void sw_xds_client_refuse(struct sw_xds_client *c, const char *type, struct sw_s
                           const char *reason);
 /*
  * Nothing of that type but what is subscribed to by name: the first request subscribes to "*" and
- * unsubscribes from it, which tells the server so. Before the first stream.
+ * unsubscribes from it, which the server understands. Before the first stream.
  */
 void sw_xds_client_on_demand(struct sw_xds_client *c, const char *type);
 /* Everything of that type ("*"). */
@@ -126,7 +126,7 @@ void sw_xds_client_send_held(struct sw_xds_client *c);
 /*
  * Something is wrong with resources of the type although they were accepted (copied; empty:
  * nothing is wrong any more). The server gets it at once as another answer to the last response,
- * with the code UNAVAILABLE, because the client goes on trying, and with every answer until it
+ * with the code UNAVAILABLE, because the client keeps trying, and with every answer until it
  * changes, on later streams too.
  */
 void sw_xds_client_set_trouble(struct sw_xds_client *c, const char *type, struct sw_slice text);

@@ -152,7 +152,7 @@ void xc_type_release(struct xc_type *t, struct sw_slice name)
 static void announce(struct sw_xds_client *c, struct xc_type *t, struct sw_slice name, bool add)
 {
     if (!t->announced) {
-        xc_flush_later(c); /* the first request tells everything */
+        xc_flush_later(c); /* the first request has everything */
         return;
     }
     if (add ? t->drop.n : t->add.n)

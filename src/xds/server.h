@@ -44,8 +44,8 @@ struct sw_xds_server_opts {
      * Before anything is read from a stream: SW_OK, or why not in err (goes to the client as
      * UNAUTHENTICATED; with SW_ENOENT, when it is known and nothing is for it, as
      * PERMISSION_DENIED; with SW_ETIME, when the authority that decides did not answer, as
-     * UNAVAILABLE). SW_EAGAIN: not known yet; the stream waits, unread, until sw_xds_server_recheck
-     * calls again. NULL: every client is allowed.
+     * UNAVAILABLE). SW_EPENDING: not known yet; the stream waits, unread, until
+     * sw_xds_server_recheck calls again. NULL: every client is allowed.
      */
     int (*allow)(void *arg, const struct sw_xds_client_id *id, struct sw_err *err);
     /*
@@ -63,7 +63,7 @@ struct sw_xds_server_opts {
     /*
      * Which part of the cache a client gets: SW_OK and the view its types are looked up under (""
      * for all of it, cache.h), or why not (as with 'allow'). Called before anything is sent, and
-     * again by sw_xds_server_review; the stream then goes on with another view. Until the type
+     * again by sw_xds_server_review; the stream then continues with another view. Until the type
      * SW_XDS_VIEW of the view has a resource nothing is sent. NULL: all of it.
      */
     int (*view)(void *arg, const struct sw_xds_client_id *id, char ret[SW_XDS_VIEW_MAX],
@@ -137,7 +137,7 @@ struct sw_xds_plane {
     const struct sw_xds_snap *settled;
     struct sw_slice
         refusal;  /* its last answer about Listeners, if it was a refusal; up to 64 KiB */
-    bool retries; /* it goes on trying what it refused */
+    bool retries; /* it keeps trying what it refused */
 };
 void sw_xds_server_planes(struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_plane *p, void *arg), void *arg);

@@ -27,7 +27,7 @@ struct api_admission {
     enum api_operation op;
     const struct sw_json *object;           /* new state, as the endpoint shows it; NULL: DELETE */
     const struct sw_json *old;              /* stored state, the same way; NULL: CREATE */
-    void (*then)(struct api_admission *ad); /* admitted: go on */
+    void (*then)(struct api_admission *ad); /* admitted: continue */
     void *arg;                              /* of then */
     const api_admission_fn *rest;           /* plugins still to run, ends with NULL */
 };

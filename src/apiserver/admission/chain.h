@@ -4,5 +4,5 @@
 
 #include "apiserver/admission/admission.h"
 
-/* Runs the plugins in their order, then calls ad->then. Exempt requests go on at once. */
+/* Runs the plugins in their order, then calls ad->then. Exempt requests continue at once. */
 void sw_admission_validate(struct api_admission *ad);

@@ -78,5 +78,5 @@ struct hook_call {
 
 /* Sends the question; done is called later, from the loop, or never when it returns false. */
 bool hook_call_start(struct hook_call *c);
-/* Notes the failure of a call: one log line, one count. True when the request may go on. */
+/* Notes the failure of a call: one log line, one count. True when the request may continue. */
 bool hook_call_failed(struct hook_call *c);

@@ -52,7 +52,7 @@ struct api_job {
     bool turn; /* under the lock: the worker has it */
     bool started;
     bool gone;    /* the client went */
-    bool resumed; /* goes on with what was admitted before: not refused any more */
+    bool resumed; /* continues what was admitted before: not refused any more */
 };
 
 struct api_workers {
@@ -417,7 +417,7 @@ static void enqueue(struct api_req *r, api_work_fn fn, void *arg, bool resumed)
     t->queued++;
     k->queued++;
     if (r->exec.job)
-        r->exec.job->r = NULL; /* requested in that one's own turn: it ends, this one goes on */
+        r->exec.job->r = NULL; /* requested in that one's own turn: it ends, this one continues */
     r->exec.job = j;
     r->x->on_gone = on_gone;
     sw_timer_start(k->api->loop, &j->timer, k->opts.deadline_ns, on_over);

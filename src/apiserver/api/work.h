@@ -4,7 +4,7 @@
  * large objects) is handled on a worker thread instead of the loop, by the same code. The worker
  * and the loop take turns: everything a handler does happens in the worker's turn, while the loop
  * stands still, except for the stretches between api_off_loop and api_on_loop, in which the loop
- * serves everybody else. Such a stretch may touch the request's own memory, its snapshot, compiled
+ * serves other clients. Such a stretch may touch the request's own memory, its snapshot, compiled
  * schemas and nothing that changes.
  *
  * Work is queued per user, or for the accounts of a namespace together (api_tenant); each has one
@@ -39,7 +39,7 @@ enum {
 };
 
 struct api_work_opts {
-    unsigned threads;     /* for everybody; 0 = 2 */
+    unsigned threads;     /* for all users; 0 = 2 */
     uint64_t deadline_ns; /* for one request, waiting included; 0 = 30 s */
     size_t max_queued;    /* requests of one user that wait; 0 = 64 */
 };
@@ -57,8 +57,8 @@ void api_work_free(struct api_workers *k);
  */
 void api_work_run(struct api_req *r, api_work_fn fn, void *arg);
 /*
- * Goes on with a request after it waited for something: on a worker when it was on one before, else
- * at once. Never refused.
+ * Continues with a request after it waited for something: on a worker when it was on one before,
+ * else at once. Never refused.
  */
 void api_work_resume(struct api_req *r, api_work_fn fn, void *arg);
 /* On a worker: fn does the rest of the request on the loop, as soon as this work returns. */

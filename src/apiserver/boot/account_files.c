@@ -18,7 +18,7 @@
 
 enum { TTL_S = 3600, ITEMS = 5 };
 
-/* By the wall clock, which goes on while the machine sleeps: so it is looked at often. */
+/* By the wall clock, which advances while the machine sleeps: so it is looked at often. */
 static const uint64_t look_ns = 20 * SW_NS_PER_S;
 
 struct item {

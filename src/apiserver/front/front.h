@@ -125,10 +125,9 @@ struct sw_xchg_stream_ops {
 SW_NODISCARD bool sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,
                                  const struct sw_xchg_stream_ops *ops);
 /*
- * SW_ELIMIT: the client is too slow, nothing was queued. SW_ECLOSED: nothing is queued on this
+ * SW_EAGAIN: the client is too slow, nothing was queued. SW_ELIMIT: nothing is queued on this
  * stream, but the user's share of unread bytes is used up by others: end it.
  */
 SW_NODISCARD int sw_xchg_write(struct sw_xchg *p, struct sw_slice data);
-/* Bytes the client has not taken yet. */
 /* Ends the stream; the exchange belongs to the front again. */
 void sw_xchg_end(struct sw_xchg *p);

@@ -61,7 +61,7 @@ struct api_gc {
 };
 
 void gc_queue(struct api_gc *g, enum gc_kind kind, struct sw_slice key);
-/* The running task goes on in so much time, unless it is queued before. */
+/* The running task continues in so much time, unless it is queued before. */
 void gc_later(struct gc_task *t, uint64_t ns);
 /* Does the task; requests it makes count in t->running. */
 void gc_run(struct gc_task *t);

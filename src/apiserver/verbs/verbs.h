@@ -17,7 +17,7 @@ void api_delete_collection(struct api_req *r);
 void api_scale(struct api_req *r);
 /*
  * Judges the next 'batch' watches whose last judgement is older than api->review, and ends those
- * that may not go on. True: there are more.
+ * that may not continue. True: there are more.
  */
 bool api_watches_review(struct sw_api *api, size_t batch);
 /* Ends all watches, or those of one CRD. */

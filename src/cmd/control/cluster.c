@@ -57,7 +57,7 @@ static bool synced(struct sw_control_cluster *c, struct sw_buf *out)
     return false;
 }
 
-/* Once ready it stays so: replicas that lost the API go on serving what they know. */
+/* Once ready it stays so: replicas that lost the API keep serving what they know. */
 static bool pending(void *arg, struct sw_buf *out)
 {
     struct sw_control_cluster *c = arg;

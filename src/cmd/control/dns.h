@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The discovery DNS of `spanwire control`: a server of its own, or updates of somebody else's. */
+/* The discovery DNS of `spanwire control`: a server of its own, or updates of another server. */
 #pragma once
 
 #include "base/err.h"

@@ -34,7 +34,7 @@ struct sw_control_gateway_opts {
     const char *via;           /* what they append to Via; NULL: nothing */
     const char *connect_proxy; /* where tunnels to connectors start */
     bool static_tunnel;        /* Envoys have the tunnel's listener in their bootstrap */
-    bool envoy_resolves;       /* Envoys look host names of backends up, and nobody checks */
+    bool envoy_resolves; /* Envoys resolve host names of backends, and addresses are not checked */
     /* Not flags of their own. */
     struct sw_addr api;       /* where our API listens; family 0: nowhere */
     struct sw_egress *egress; /* judges what host names of backends resolve to */

@@ -47,7 +47,7 @@ void sw_control_join_roots(struct sw_control_join *j);
 
 /*
  * Which node a machine's token is of (join may be NULL: none): SW_OK with its namespace and service
- * account, until the loop goes on; SW_ENOENT: not a machine's; SW_EDENIED, also for machines that
+ * account, until the loop continues; SW_ENOENT: not a machine's; SW_EDENIED, also for machines that
  * are no nodes; SW_ETIME.
  */
 SW_NODISCARD int sw_control_join_node(void *join, struct sw_slice token, struct sw_caller *ret,

@@ -15,7 +15,7 @@ struct sw_control_link_facts {
     struct sw_link_facts *early; /* that came before all pods were read; owned */
 };
 
-/* Without its pods nobody is known, and policies about them would decide by nothing. */
+/* Without its pods no client is known, and policies about them would have no attributes. */
 static void on_facts(void *arg, struct sw_link_facts *facts)
 {
     struct sw_control_link_facts *f = arg;

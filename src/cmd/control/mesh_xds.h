@@ -37,7 +37,7 @@ struct sw_control_mesh_xds_opts {
     uint64_t max_ttl_ns;
     /* Not flags of their own: */
     const char *root_ns;
-    const struct sw_join_peers *peers; /* who signs for peers that join; NULL: nobody */
+    const struct sw_join_peers *peers; /* signer for peers that join; NULL: none */
     const char *lease_ns;              /* leader election; NULL: we are alone and lead */
     const char *identity;              /* in the lease; NULL: made up */
     uint64_t review_ns;                /* how often tokens of open streams are reviewed */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `spanwire control` can be told (control_options.c has the table `sw_control_options`). */
+/* Options of `spanwire control` (control_options.c has the table `sw_control_options`). */
 #pragma once
 
 #include <stdbool.h>

@@ -20,7 +20,7 @@ struct sw_control_views *sw_control_views_new(struct sw_loop *l, struct sw_api *
                                               struct sw_control_access *access);
 /* NULL is fine. */
 void sw_control_views_free(struct sw_control_views *v);
-/* From when on there are streams, and somebody who makes the views' content. */
+/* From when on there are streams, and a controller that makes the views' content. */
 void sw_control_views_start(struct sw_control_views *v, struct sw_xds_server *s,
                             struct sw_gateway_controller *c);
 /* Rights may have changed: all streams are looked at, from the loop. */

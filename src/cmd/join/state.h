@@ -30,7 +30,7 @@ struct sw_machine {
     const char *address;                     /* of its WorkloadEntry */
     const char *join_address;                /* "HOST:PORT" of the control plane */
     const char *xds_address;                 /* gateways */
-    const struct sw_join_gateways *gateways; /* peers: what --renew tells; not stored */
+    const struct sw_join_gateways *gateways; /* peers: reported by --renew; not stored */
 };
 
 /* /var/lib/spanwire/machine for root, else below $XDG_STATE_HOME or ~/.local/state. */
@@ -42,7 +42,7 @@ const char *sw_machine_path(struct sw_arena *a, const char *dir, const char *fil
 SW_NODISCARD int sw_machine_load(struct sw_arena *a, const char *dir, struct sw_machine *ret,
                                  struct sw_err *err);
 /*
- * Makes the directory and a key with its request, once: an attempt that was cut off goes on with
+ * Makes the directory and a key with its request, once: an attempt that was cut off continues with
  * the key it had. Appends the request to ret_csr.
  */
 SW_NODISCARD int sw_machine_begin(const char *dir, struct sw_buf *ret_csr, struct sw_err *err);
@@ -64,7 +64,7 @@ SW_NODISCARD struct sw_join_renewal *sw_machine_renewal_start(struct sw_loop *l,
                                                               const struct sw_machine *m,
                                                               sw_join_renewal_cb done, void *arg,
                                                               struct sw_err *err);
-/* Tells the control plane; the files stay. */
+/* Reports it to the control plane; the files stay. */
 SW_NODISCARD int sw_machine_leave(struct sw_arena *a, const char *dir, const struct sw_machine *m,
                                   uint64_t patience_ns, struct sw_err *err);
 /* Removes all of it that is ours. */

@@ -31,7 +31,7 @@
 #define POLICY DIR "/allow.json"
 
 enum {
-    /* Leased to nobody, see control/linkport.c. */
+    /* Never leased, see control/linkport.c. */
     PLANES_FIRST = 15000,
     PLANES_LAST = 15099,
 };
@@ -59,7 +59,7 @@ static bool has_all(struct up *u, const char *dir, const char *const *files, siz
     return true;
 }
 
-/* What an earlier start left unfinished nobody has used. */
+/* What an earlier start left unfinished was never used. */
 static void remove_all(struct up *u, const char *dir, const char *const *files, size_t n)
 {
     for (size_t i = 0; i < n; i++)

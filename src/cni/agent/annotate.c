@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The annotation that tells the control plane whether a pod is redirected. */
+/* The annotation by which the control plane knows whether a pod is redirected. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"

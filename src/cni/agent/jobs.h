@@ -28,6 +28,7 @@ struct sw_job {
 struct sw_jobs;
 /* NULL with SW_ESYS: no thread. */
 SW_NODISCARD struct sw_jobs *sw_jobs_new(struct sw_loop *l, struct sw_err *err);
-/* Finishes the job at hand; those that wait are called back with SW_ECLOSED when the loop goes. */
+/* Finishes the job at hand; those that wait are called back with SW_ECANCELED when the loop goes.
+ */
 void sw_jobs_free(struct sw_jobs *j);
 void sw_jobs_add(struct sw_jobs *j, const struct sw_job *job);

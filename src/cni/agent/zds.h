@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node agent's side of ZDS: node proxies connect, are given all pods and hear of every change.
+ * The node agent's side of ZDS: node proxies connect, get all pods and every change.
  * During an upgrade there are two; pods are added to the newest and deleted from all.
  */
 #pragma once
@@ -13,7 +13,7 @@ struct sw_zds_server;
 struct sw_zds_conn;
 
 struct sw_zds_server_ops {
-    /* A proxy said hello: name all pods to it by sw_zds_conn_send. It is the newest now. */
+    /* A proxy sent its hello: send it all pods by sw_zds_conn_send. It is the newest now. */
     void (*snapshot)(void *arg, struct sw_zds_conn *c);
     /* The newest acknowledged an ADD; error is empty when it serves the pod. */
     void (*added)(void *arg, struct sw_slice uid, struct sw_slice error);
@@ -22,8 +22,8 @@ struct sw_zds_server_ops {
 };
 
 /*
- * Listens at path, for root only. Proxies wait until sw_zds_server_open: one that was told too few
- * pods would give up the others. NULL with err.
+ * Listens at path, for root only. Proxies wait until sw_zds_server_open: one that got too few pods
+ * would drop the others. NULL with err.
  */
 SW_NODISCARD struct sw_zds_server *sw_zds_server_new(struct sw_loop *l, const char *path,
                                                      const struct sw_zds_server_ops *ops, void *arg,
@@ -31,7 +31,7 @@ SW_NODISCARD struct sw_zds_server *sw_zds_server_new(struct sw_loop *l, const ch
 void sw_zds_server_open(struct sw_zds_server *s);
 /* Closes all connections and the socket's file; no callback comes any more. NULL is fine. */
 void sw_zds_server_free(struct sw_zds_server *s);
-/* The proxy that was told all pods and hears of new ones; NULL: none. */
+/* The proxy that got all pods and gets new ones; NULL: none. */
 struct sw_zds_conn *sw_zds_server_newest(const struct sw_zds_server *s);
 /* Deletes the pod from all. */
 void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid);

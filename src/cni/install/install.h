@@ -34,6 +34,6 @@ void sw_install_free(struct sw_install *i);
 bool sw_install_done(const struct sw_install *i);
 /*
  * Takes the entry out of every configuration of the directory and the copy away. What is not there
- * is no error; keeps going on errors and returns the first.
+ * is no error; proceeds after errors and returns the first.
  */
 SW_NODISCARD int sw_install_remove(const struct sw_install_opts *o, struct sw_err *err);

@@ -25,7 +25,7 @@ struct sw_expose_config {
 };
 
 /*
- * Runs until a signal or a failure that trying again cannot mend. SW_EINVAL: bad use. The defaults
+ * Runs until a signal or a failure that a retry cannot fix. SW_EINVAL: bad use. The defaults
  * that depend on the target are filled into cfg; texts in the arena.
  */
 SW_NODISCARD int sw_expose_run(struct sw_expose_config *cfg, struct sw_arena *arena,

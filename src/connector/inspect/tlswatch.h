@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches a tunnel's first bytes go by and tells whether a TLS handshake in them succeeded. It
+ * Watches a tunnel's first bytes go by and finds whether a TLS handshake in them succeeded. It
  * opens nothing: headers of records, alerts in the clear and the size of the client's first
  * encrypted record are enough (an alert is smaller than every other message). No memory, no I/O.
  */

@@ -75,7 +75,8 @@ struct sw_connector_conf {
     struct sw_slice gateway_class;      /* of the Gateways made for HTTPProxies ["spanwire"] */
     struct sw_slice gateway_controller; /* of that class, where it is missing */
     struct sw_slice target_domain;      /* of canonical names ["connect.localhost"] */
-    struct sw_slice issuer; /* who issues certificates; a change issues all anew. Empty: nobody */
+    struct sw_slice
+        issuer; /* who issues certificates; a change issues all anew. Empty: no issuer */
     const struct sw_slice *cert_domains; /* it signs names at and below these, and no others */
     size_t n_cert_domains;
     uint16_t port_offset; /* of data planes' ports below 1024 */

@@ -113,7 +113,7 @@ enum { HP_HOSTS_MAX = 17, HP_RULES_MAX = 16 };
 
 enum hp_name {
     HP_NAME_OURS,
-    HP_NAME_UNRECORDED, /* nobody has it: the claim on it is being written */
+    HP_NAME_UNRECORDED, /* no holder yet: the claim is being written */
     HP_NAME_IN_USE,
 };
 

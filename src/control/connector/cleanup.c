@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The end of an HTTPProxy. Its finalizer holds it until everything that was made for it is on its
- * way out, so that nothing serves a name that belongs to nobody. What is still there is read from
- * the API each time: a controller that comes back half way goes on from where things are.
+ * way out, so that nothing serves a name without an owner. What is still there is read from
+ * the API each time: a controller that restarts half way resumes there.
  */
 #include "control/connector/build_int.h"
 

@@ -34,8 +34,8 @@ static bool is_hex(struct sw_slice s)
 }
 
 /*
- * A holder begins with the first digits of its NodeID. While it holds the Lease nobody else may
- * put another key in its place.
+ * A holder begins with the first digits of its NodeID. While it holds the Lease no other device may
+ * replace the key.
  */
 static bool held_by_other(struct sw_slice holder, struct sw_slice id)
 {
@@ -77,7 +77,7 @@ static const char *const owned[] = {"Accepted", "Ready", "KeyProved", "IrohDNSPu
 
 struct key_verdict {
     bool usable;
-    struct cond proved; /* type NULL: nobody asks for a proof */
+    struct cond proved; /* type NULL: no proof is required */
 };
 
 static struct sw_slice short_key(const struct sw_kube_obj *o)
@@ -116,7 +116,7 @@ static struct key_verdict judge_proved(const struct state *s, const struct sw_ku
     return r;
 }
 
-/* It did not, and the owner of the key, if there is one, is not for everybody to know. */
+/* It did not, and the owner of the key, if there is one, is not disclosed to other tenants. */
 static struct key_verdict judge_unproved(const struct state *s, const struct sw_kube_obj *o,
                                          const struct sw_kube_obj *class, enum sw_keyproof p)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a fabric with connectors has from the start: the classes everybody refers to, a namespace
- * for what gateways say of themselves, and roles that let devices and gateways do their work and no
- * more. Made where missing; what is there is left as it is, but for roles: rules of older releases
- * go, new ones come, those of users stay (kube/schema/bundled.h).
+ * What a fabric with connectors has from the start: the default classes, a namespace for the
+ * ConfigMaps of gateways, and roles that let devices and gateways do their work and no more. Made
+ * where missing; what is there is left as it is, but for roles: rules of older releases go, new
+ * ones come, those of users stay (kube/schema/bundled.h).
  */
 #include "control/connector/build_int.h"
 #include "control/roles.h"

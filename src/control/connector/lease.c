@@ -29,7 +29,7 @@ void cn_want_lease(const struct sw_connector_conf *conf, const struct sw_kube_ob
 /*
  * When a Lease was renewed. renewTime is the device's word, and its clock may be wrong; the API
  * notes by its own, to the second, when the field was written. Where both agree the finer one
- * counts; where nobody noted anything, the device's.
+ * counts; without a note of the API, the device's.
  */
 static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *ret)
 {
@@ -53,7 +53,7 @@ static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *
 }
 
 /*
- * Until when a renewal counts. While no control plane ran, or none reached the API, nobody could
+ * Until when a renewal counts. While no control plane ran, or none reached the API, no device could
  * renew: a Lease that ran out in that time counts for one more duration from the return on. Only if
  * the stored condition Ready is True, though: the control plane that looked last found the device
  * alive. One that was dead before turned it False then, and stays dead; one that gave its Lease

@@ -92,7 +92,7 @@ static bool has_failed(const struct hp *h, const struct hp_host *host)
     return false;
 }
 
-/* The CA's root says the same, to everybody who trusts it. */
+/* The name constraints of the CA's root have the same effect for every client that trusts it. */
 static bool signable(const struct hp *h, struct sw_slice name)
 {
     for (size_t i = 0; i < h->conf->n_cert_domains; i++) {

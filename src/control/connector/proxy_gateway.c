@@ -40,7 +40,7 @@ static const struct speech of_https = {"https", "HTTPS", 443};
 static const struct speech of_tls = {"tls", "TLS", 443};
 static const struct speech of_tcp = {"tcp", "TCP", 0};
 
-/* host NULL: for everybody. */
+/* host NULL: all hosts. */
 static void add_listener(struct hp *h, struct sw_json *list, const struct hp_host *host,
                          const struct speech *s)
 {
@@ -79,7 +79,7 @@ static void add_listeners(struct hp *h, struct sw_json *list, const struct hp_ho
         add_listener(h, list, host, &of_https);
 }
 
-/* A Gateway has to have a listener; nobody asks for this name. */
+/* A Gateway has to have a listener; no client requests this name. */
 static struct hp_host nobody(struct hp *h)
 {
     return (struct hp_host){.name =

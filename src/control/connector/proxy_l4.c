@@ -2,8 +2,8 @@
 /*
  * HTTPProxies whose annotation spanwire.dev/layer4 asks for bytes instead of requests: a public
  * port of their own ("TCP", "TCP/20022"), or their names by TLS passthrough ("TLS"). A port is one
- * of those that the control plane gives to devices, and belongs to whom a recorded claim names; it
- * is given to nobody while a Gateway of others has it. See doc/decisions/0020.
+ * of those that the control plane gives to devices, and belongs to the holder of the recorded
+ * claim; it is not assigned while a Gateway of another namespace has it. See doc/decisions/0020.
  */
 #include "base/hash.h"
 #include "control/connector/build_int.h"
@@ -171,7 +171,7 @@ static uint16_t choose(const struct ports *p, const struct sw_kube_obj *o)
     return 0;
 }
 
-/* Somebody else has it. */
+/* Another HTTPProxy has it. */
 static bool is_taken(const struct ports *p, const struct sw_kube_obj *by, uint16_t port)
 {
     struct sw_slice value = value_of(p->a, port);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names that no claim on record speaks of and that are not free all the same: those that
+ * Names without a recorded claim that are not free all the same: those that
  * Gateways, routes and Ingresses of other namespaces serve or cover, and the fabric's own.
  *
- * Every class counts: a name that another controller serves is no less somebody's. What stands for
+ * Every class counts: a name that another controller serves is taken, too. What stands for
  * all names, or for a whole top-level domain, counts only by the names that are routed there.
  */
 #include "control/connector/build_int.h"
@@ -141,7 +141,7 @@ bool hp_served_elsewhere(const struct hp_names *names, struct sw_arena *a, struc
 
 /* ---- the fabric's own ---- */
 
-/* What a fabric, or somebody who trusts its domain, would look for by these names. */
+/* Names by which clients expect services of the fabric itself. */
 static bool reserved_label(struct sw_slice label)
 {
     static const char *const labels[] = {"api", "control", "dns", "gateway", "ns", "relay", "www"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What data planes are told of a connector, and of backends behind one. */
+/* What data planes get of a connector, and of backends behind one. */
 #pragma once
 
 #include <stdint.h>

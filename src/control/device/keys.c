@@ -122,7 +122,7 @@ void sw_connector_key_claim(const struct sw_connector_keys *k, const struct sw_k
     SW_ARENA_AUTO tmp = {0};
 
     *ret_asks = o && (o->obj == connector || (!o->proved && may_do_without(k, connector)));
-    /* While its class is gone nobody knows what it asks for: what it has claimed stays its own. */
+    /* While its class is gone its requirements are unknown: what it has claimed stays its own. */
     if (!o && key_of(connector->json).n &&
         !sw_view_find(k->v, k->kinds.classes, sw_slice("", 0), class))
         *ret_asks = is_claimed(k, connector, &tmp);

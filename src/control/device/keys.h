@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which Connector a NodeID belongs to, in the whole fabric: one, or none. A key belongs to the
- * Connector whose device signed for it last (quic/id/keyproof.h). Where nobody did, and only among
+ * Connector whose device signed for it last (quic/id/keyproof.h). Where none did, and only among
  * Connectors of classes that do without (SW_KEYPROOF_OFF), to the one with the recorded claim
- * (control/claims.h), else the oldest. What a status says of itself decides nothing here: whoever
- * may write one could say anything. Pure.
+ * (control/claims.h), else the oldest. What a status says of itself decides nothing here: its
+ * writer could claim any key. Pure.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct sw_connector_keys {
 void sw_connector_keys_init(struct sw_connector_keys *k, const struct sw_view *v,
                             const struct sw_connector_kinds *kinds, struct sw_arena *a);
 void sw_connector_keys_done(struct sw_connector_keys *k);
-/* The owner of the key that a Connector names; NULL: it names none, or nobody owns it. */
+/* The owner of the key that a Connector names; NULL: it names none, or the key has no owner. */
 const struct sw_kube_obj *sw_connector_key_owner(const struct sw_connector_keys *k,
                                                  const struct sw_kube_obj *connector);
 /* The Connector by itself has a valid proof of its key; another may have a later one. */
@@ -45,8 +45,8 @@ bool sw_connector_class_unproved(const struct sw_kube_obj *connector_class);
 struct sw_slice sw_connector_online(const struct sw_connector_keys *k,
                                     const struct sw_kube_obj *connector);
 /*
- * For claims: *ret_asks when the Connector may claim the key it names: it is its own, or nobody
- * proved it and nobody has to. *ret_unproved when it may not for want of a proof.
+ * For claims: *ret_asks when the Connector may claim the key it names: it is its own, or no proof
+ * exists and none is required. *ret_unproved when it may not for want of a proof.
  */
 void sw_connector_key_claim(const struct sw_connector_keys *k, const struct sw_kube_obj *connector,
                             bool *ret_asks, bool *ret_unproved);

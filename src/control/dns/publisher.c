@@ -50,7 +50,7 @@ struct sw_dns_publisher {
 
 /* ---- the pure part ---- */
 
-/* A class that is not there speaks for nobody; the condition Accepted tells of that. */
+/* A class that does not exist covers no Connector; the condition Accepted says so. */
 static bool is_foreign(const struct sw_view *v, const struct sw_json *connector)
 {
     struct sw_slice class =
@@ -152,7 +152,7 @@ static void make_set(struct sw_arena *a, const struct sw_dns_publisher *p, const
 
     *ret = (struct sw_dns_rrset){.type = SW_DNS_TXT, .ttl = p->o.ttl_s, .rdata = rdata};
     if (sw_dns_name_join(r->name, &p->o.origin, &ret->name, NULL) != SW_OK)
-        return; /* the origin is too long: said at the start */
+        return; /* the origin is too long: logged at the start */
     while (rest.p && ret->n < 1 + SW_QUIC_ADDRS_MAX)
         rdata[ret->n++] = sw_dns_txt_rdata(a, sw_slice_cut(&rest, '\n'));
 }

@@ -19,7 +19,7 @@ struct sw_dns_publisher_opts {
     void (*publish)(void *arg, const struct sw_dns_rrset *sets, size_t n);
     void *arg;
     bool threaded;
-    bool record; /* claims on keys: nobody else does. Several replicas may. */
+    bool record; /* claims on keys: no other controller does. Several replicas may. */
 };
 
 /* Client and loop are borrowed and must outlive it. NULL with SW_EINVAL. */

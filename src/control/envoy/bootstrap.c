@@ -12,8 +12,9 @@
 #define TYPE "\"@type\":\"type.googleapis.com/envoy."
 
 /*
- * Envoy refuses regular expressions of more than 100 instructions unless told otherwise, and with
- * one of them every route of the port; what is too large is refused in the route's status instead.
+ * Envoy refuses regular expressions of more than 100 instructions unless configured otherwise, and
+ * with one of them every route of the port; what is too large is refused in the route's status
+ * instead.
  */
 static const char skeleton[] =
     "{\"node\":{},"

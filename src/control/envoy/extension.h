@@ -32,7 +32,7 @@ struct sw_extension_rule {
 
 /* Everything is borrowed and must outlive the server. */
 struct sw_extension {
-    struct sw_model_xds_conf conf; /* where the proxy of tunnels is, and how it is spoken to */
+    struct sw_model_xds_conf conf; /* address and protocol of the proxy of tunnels */
     /*
      * Whom and what a custom backend means: the object as Envoy Gateway sent it. True with the
      * target ("host:port") and the connector's id, in the arena. False: the cluster stays as it

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HTTPProxies behind an Envoy Gateway. It makes a cluster "httproute/<ns>/<name>/rule/<i>" for each
- * rule; those of connectors become tunnels under the same name, and while a connector is away the
- * routes to it answer by themselves. Nothing is added under a new name, so nothing can collide with
- * what another tenant has; the same input gives the same output, however often it passes.
+ * rule; those of connectors become tunnels under the same name, and while a connector is offline
+ * the routes to it answer by themselves. Nothing is added under a new name, so nothing can collide
+ * with what another tenant has; the same input gives the same output, however often it passes.
  *
  * No route for CONNECT is added: it would give raw TCP to the public, past every filter.
  */

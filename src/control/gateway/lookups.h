@@ -36,10 +36,10 @@ struct sw_lookups_opts {
     void *arg;
 };
 
-/* How lookups go on. */
+/* Progress of the lookups. */
 enum sw_lookups_mode {
     SW_LOOKUPS_OFF,   /* not at all; sets keep what they have */
-    SW_LOOKUPS_QUIET, /* nobody is known to use the sets: denials are neither logged nor counted
+    SW_LOOKUPS_QUIET, /* no user of the sets is known: denials are neither logged nor counted
                        */
     SW_LOOKUPS_ON,
 };

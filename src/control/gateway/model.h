@@ -2,10 +2,10 @@
 /*
  * What a gateway serves, in terms that belong to no data plane: sockets, filter chains, virtual
  * hosts, routes, clusters, secrets, endpoints. Made from objects by build.h, turned into xDS by
- * xds_*.c. Everything lives in one arena, is sorted where order carries no meaning, and never
+ * xds/xds.h. Everything lives in one arena, is sorted where order carries no meaning, and never
  * changes once made: equal objects give equal models.
  *
- * Slices are empty (n == 0) where nothing was said. Arrays come as pointer and count.
+ * Slices are empty (n == 0) where the object has no value. Arrays come as pointer and count.
  */
 #pragma once
 
@@ -75,7 +75,7 @@ struct sw_model_cluster {
     /* With 'tunnel', of datagrams: there is no set, the listener says what to ask for and whom. */
     struct sw_slice udp_host;
     uint16_t udp_port;
-    struct sw_slice udp_id; /* the connector's public key; empty: it is away */
+    struct sw_slice udp_id; /* the connector's public key; empty: it is offline */
 };
 
 /* Datagrams through a connector. */
@@ -222,7 +222,7 @@ struct sw_model_session {
     struct sw_slice path; /* of the cookie */
 };
 
-/* A service that is asked before a request goes on. No answer from it means no. */
+/* A service that authorises a request before it is forwarded. No answer is a refusal. */
 struct sw_model_auth {
     const struct sw_model_cluster *cluster; /* never NULL */
     bool grpc;                      /* Envoy's Authorization service; otherwise plain HTTP */
@@ -353,7 +353,7 @@ struct sw_model_listener {
     struct sw_slice name; /* "<tcp|udp>/<address>/<port>" with the port below */
     struct sw_slice bind; /* address to bind */
     uint16_t bind_port;
-    uint16_t port; /* that clients are told; differs for privileged ports */
+    uint16_t port; /* for clients; differs for privileged ports */
     bool udp;
     bool inspect_tls;                           /* some chain needs the server name */
     const struct sw_model_chain *const *chains; /* by name; server names do not repeat */

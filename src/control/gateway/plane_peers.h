@@ -14,7 +14,8 @@
 
 struct sw_plane_peers;
 
-/* identity: unique for this process; empty: made up. changed: another replica said something new.
+/* identity: unique for this process; empty: made up. changed: another replica has published
+ * something new.
  */
 struct sw_plane_peers *sw_plane_peers_new(struct sw_kube_client *c, struct sw_slice ns,
                                           struct sw_slice identity, void (*changed)(void *arg),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows what data planes make of their listeners, here and at other replicas, and tells the
- * controller, whose statuses say it. What was served counts as served for a while after a data
- * plane disconnected or the control plane started. Listeners refused by data planes that do not try
- * again themselves (Envoy) are sent to them again from time to time.
+ * Follows what data planes make of their listeners, here and at other replicas, and reports it to
+ * the controller, which writes it to statuses. What was served counts as served for a while after a
+ * data plane disconnected or the control plane started. Listeners refused by data planes that do
+ * not try again themselves (Envoy) are sent to them again from time to time.
  */
 #pragma once
 
@@ -31,9 +31,9 @@ struct sw_plane_watch_opts {
 };
 
 struct sw_plane_watch *sw_plane_watch_new(const struct sw_plane_watch_opts *o);
-/* The server said that something changed. NULL is fine. */
+/* Called by the server after a change. NULL is fine. */
 void sw_plane_watch_changed(struct sw_plane_watch *w);
-/* This replica ends, and tells the others. NULL is fine. */
+/* This replica ends, and publishes that to the others. NULL is fine. */
 void sw_plane_watch_leave(struct sw_plane_watch *w);
 /* After the server was freed, before the controller and the client. NULL is fine. */
 void sw_plane_watch_free(struct sw_plane_watch *w);

@@ -2,7 +2,7 @@
 /*
  * What data planes made of their listeners, by the names of the sockets: those they serve and those
  * they could not bind. As text it is an input of the build, and what replicas of the control plane
- * tell each other. No I/O here.
+ * exchange. No I/O here.
  */
 #pragma once
 

@@ -67,7 +67,7 @@ enum lk_state {
     LK_CONFLICT,
 };
 
-/* Wants it. LK_CONFLICT: somebody else's has the name, see *ret_why. */
+/* Wants it. LK_CONFLICT: an object of another owner has the name, see *ret_why. */
 enum lk_state lk_want_service(struct lk *l, const struct lk_service *s, const char **ret_why);
 /* Services and EndpointSlices that no Import wants any more. */
 void lk_sweep(struct lk *l);

@@ -20,7 +20,7 @@ static bool is_imports(struct lk *l, const struct sw_kube_obj *svc, struct sw_sl
 
 /*
  * An ExternalName leads wherever its writer says, unless that is the Service of its namespace's
- * Import. Labels say nothing about it: they are anybody's to write.
+ * Import. Labels prove nothing: any tenant can write them.
  */
 static const char *bad_external(struct lk *l, const struct sw_kube_obj *svc)
 {
@@ -89,7 +89,7 @@ static struct target judge(struct lk *l, const struct sw_kube_obj *o)
     return t;
 }
 
-/* ---- addresses of Services, where nobody else resolves their names ---- */
+/* ---- addresses of Services, where no cluster DNS resolves their names ---- */
 
 static const struct sw_json *service_port(const struct sw_json *ports, uint16_t number)
 {

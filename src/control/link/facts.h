@@ -88,7 +88,7 @@ struct sw_link_peer {
     const struct sw_link_gateway *gateways;
     size_t n;
     enum sw_link_form form;
-    struct sw_attrs labels; /* of its status, keys as they are: what the last heartbeat said */
+    struct sw_attrs labels; /* of its status, keys as they are: from the last heartbeat */
 };
 
 struct sw_link_facts;

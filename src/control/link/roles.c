@@ -30,7 +30,7 @@ static const char secret_rules[] =
     "'verbs':['get','create','update','patch']}"
     "]";
 
-/* Who may use links in a namespace, to be bound there. Nobody has a right on statuses. */
+/* The right to use links in a namespace, to be bound there. No role has a right on statuses. */
 #define TENANT "'exports','imports','accesspolicies'"
 static const char edit_rules[] = "[" LINKS TENANT "],'verbs':[" WRITE "]}]";
 static const char view_rules[] = "[" LINKS TENANT "],'verbs':[" READ "]}]";

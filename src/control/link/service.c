@@ -134,7 +134,7 @@ enum lk_state lk_want_service(struct lk *l, const struct lk_service *s, const ch
     return LK_UNDER_WAY;
 }
 
-/* The labels are anybody's to write: only what we would have given this name is ours to delete. */
+/* Any tenant can write the labels: only what we would have given this name is ours to delete. */
 static bool is_ours(struct lk *l, const struct sw_kube_obj *o)
 {
     struct sw_slice name = cn_meta_of(o, "labels", SW_LINK_IMPORT_NAME);

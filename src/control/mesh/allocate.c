@@ -36,7 +36,7 @@ static struct sw_slice key_of(const struct sw_ip *ip)
     return sw_slice(ip->b, sw_ip_len(ip));
 }
 
-/* False when somebody has it. */
+/* False when it is taken. */
 static bool take(struct allocator *al, const struct sw_ip *ip)
 {
     struct sw_slice key = key_of(ip);

@@ -2,7 +2,7 @@
 /*
  * Addresses for the hosts of ServiceEntries that name none: one of either family for each, the
  * lowest that is free. What an entry has it keeps while it needs it; of two entries with one
- * address the older keeps it, and an address that somebody wrote into a spec is nobody else's.
+ * address the older keeps it, and an address that a spec names is not allocated.
  */
 #pragma once
 

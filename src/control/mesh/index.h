@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mesh's nodes are told of workloads and services: objects of the API go in one at a time,
- * changed istio.workload.Address resources come out. Each object leaves a compact record; a change
- * recomputes only the resources that depend on it, and the result equals what an index filled from
- * nothing with the same objects gives, byte for byte, in whatever order they came.
+ * The index from which nodes of a mesh get workloads and services: objects of the API go in one at
+ * a time, changed istio.workload.Address resources come out. Each object leaves a compact record; a
+ * change recomputes only the resources that depend on it, and the result equals what an index
+ * filled from nothing with the same objects gives, byte for byte, in whatever order they came.
  *
  * No I/O, no clock, no threads. Objects are read during the call and not kept.
  */

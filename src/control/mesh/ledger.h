@@ -17,6 +17,6 @@ void mesh_outs_put(struct sw_mesh_index *ix, mesh_outs *outs, const struct sw_me
 bool mesh_outs_has(const mesh_outs *outs, struct sw_slice name);
 void mesh_outs_retire(struct sw_mesh_index *ix, mesh_outs *outs);
 
-/* Removes what nobody took over. */
+/* Removes what was not taken over. */
 void mesh_gone_flush(struct sw_mesh_index *ix);
 void mesh_gone_done(struct sw_mesh_index *ix);

@@ -2,7 +2,7 @@
 /*
  * Streams that clients reset before an answer, by source address, on all workers. A connection that
  * resets in bulk is ended by its codec; an attacker that spreads the resets over many connections
- * uses up the allowance of its address. From then on every connection of the address that goes on
+ * uses up the allowance of its address. From then on every connection of the address that keeps
  * resetting is ended after a few. The address itself is not refused: honest clients behind the same
  * NAT or CDN are served. A /64 counts as one address.
  */

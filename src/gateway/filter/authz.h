@@ -61,8 +61,8 @@ SW_NODISCARD int sw_gw_build_authz_route(struct sw_gw_build *b, const struct Sw_
                                          struct sw_gw_per_filter *p);
 
 /*
- * Sends the check. SW_EAGAIN: the answer comes later, and sw_gw_route_go_on with it; SW_GW_REPLIED:
- * the request was refused. route may be NULL.
+ * Sends the check. SW_EPENDING: the answer comes later, and sw_gw_route_continue with it;
+ * SW_GW_REPLIED: the request was refused. route may be NULL.
  */
 SW_NODISCARD int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
                                      const struct sw_gw_authz *route);

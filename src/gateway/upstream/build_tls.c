@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transport sockets of a cluster: internal_upstream, and transport_socket_matches, where members of
- * one cluster are spoken to differently. */
+ * one cluster use different transports. */
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>

@@ -49,9 +49,9 @@ bool sw_join_id_ok(struct sw_slice id);
 SW_NODISCARD int sw_join_code_write(const struct sw_join_code *c, struct sw_buf *out,
                                     struct sw_err *err);
 /*
- * Spaces and line ends around it are passed over. SW_EINVAL with a message that tells a code that
- * is cut off from one that was mistyped, and from one of a newer version. The message never
- * quotes it.
+ * Spaces and line ends around it are passed over. SW_EINVAL with a message that distinguishes a
+ * code that is cut off, one that was mistyped and one of a newer version. The message never quotes
+ * it.
  */
 SW_NODISCARD int sw_join_code_read(struct sw_slice text, struct sw_join_code *ret,
                                    struct sw_err *err);

@@ -101,7 +101,7 @@ static void on_del(void *arg, struct sw_kube_obj *o)
 
 static const struct sw_informer_cbs cbs = {.add = on_add, .update = on_update, .del = on_del};
 
-/* ---- codes that nobody used ---- */
+/* ---- unused codes ---- */
 
 static void on_swept(void *arg, struct sw_kube_reply *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All records of an API: codes that wait and machines that joined, kept current by an informer.
- * Codes that nobody used are deleted an hour after they expired.
+ * Unused codes are deleted an hour after they expired.
  */
 #pragma once
 
@@ -36,13 +36,13 @@ struct sw_joins *sw_joins_new(struct sw_kube_client *client, const struct sw_joi
 void sw_joins_free(struct sw_joins *x);
 /* False until all records were read once. */
 bool sw_joins_synced(const struct sw_joins *x);
-/* NULL: there is none. Until the loop goes on. */
+/* NULL: there is none. Until the loop continues. */
 const struct sw_join *sw_joins_find(const struct sw_joins *x, struct sw_slice id);
 /* Has a site joined as the peer of this name? */
 bool sw_joins_has_peer(const struct sw_joins *x, struct sw_slice name);
 /*
- * Whose token it is. SW_OK with *ret, until the loop goes on; SW_ENOENT: it does not claim to be a
- * machine's; SW_EDENIED with the reason; SW_ETIME: records were not read yet.
+ * Whose token it is. SW_OK with *ret, until the loop continues; SW_ENOENT: it does not claim to be
+ * a machine's; SW_EDENIED with the reason; SW_ETIME: records were not read yet.
  */
 SW_NODISCARD int sw_joins_check(const struct sw_joins *x, struct sw_slice token,
                                 const struct sw_join **ret, struct sw_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bodies of Redeem and Renew: bytes of anybody, bounded and checked before they are used. */
+/* The bodies of Redeem and Renew: bytes from unauthenticated clients, bounded and checked before
+ * they are used. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spanwire.join.v1.Join on the mesh's port. Roots tells the roots, so that a machine can compare
- * them with its code before it says anything. Redeem takes a code, once; Renew and Leave are for
- * machines that joined. Refusals tell the caller what it can do about it, and the log all.
+ * spanwire.join.v1.Join on the mesh's port. Roots returns the roots, so that a machine can compare
+ * them with its code before it sends its secret. Redeem takes a code, once; Renew and Leave are for
+ * machines that joined. Refusals name what the caller can do about it; the log has all.
  */
 #pragma once
 

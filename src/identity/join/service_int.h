@@ -25,7 +25,7 @@ struct join_call {
     struct sw_grpc_call *grpc;
     enum join_method method;
     struct sw_timer deadline;
-    struct sw_timer again;     /* somebody else changed the record: looked at again */
+    struct sw_timer again;     /* the record was changed meanwhile: read again */
     struct sw_kube_call *kube; /* under way */
     struct sw_addr addr;
     char *token; /* of a machine; wiped at the end; NULL: none */

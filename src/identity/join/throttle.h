@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bounds guessing: how many refusals an address may cause, and all together. Only refusals count,
- * so whoever floods locks nobody out but itself. IPv6 addresses count by their /64.
+ * so a flooding client locks out only itself. IPv6 addresses count by their /64.
  */
 #pragma once
 

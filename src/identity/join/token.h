@@ -2,7 +2,7 @@
 /*
  * What a joined machine shows: a token it signs itself with the key that its record holds the
  * public half of. Good for ten minutes, for one trust domain. Nothing has to be renewed, and what
- * counts is the record: without it the key is nobody's.
+ * counts is the record: without it the key is void.
  */
 #pragma once
 

@@ -37,7 +37,7 @@ static void drop(struct sw_json *spec, const char *key)
     (void)sw_json_remove(spec, sw_slice_str(key));
 }
 
-/* ---- what the client left out and we know ---- */
+/* ---- what the client left out and the stored object has ---- */
 
 static void carry_allocated(struct svc_settle *s)
 {

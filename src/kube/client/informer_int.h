@@ -55,7 +55,7 @@ void inf_store_clear(struct sw_informer *i);
 bool inf_older(struct sw_slice a, struct sw_slice b);
 
 void inf_fresh_clear(struct sw_informer *i);
-/* Takes over the reference. An object we know already in this state is not kept twice. */
+/* Takes over the reference. An object already known in this state is not kept twice. */
 void inf_fresh_put(struct sw_informer *i, struct sw_kube_obj *o);
 void inf_fresh_del(struct sw_informer *i, struct sw_slice key);
 /* What was read becomes the store; handlers get the difference. */

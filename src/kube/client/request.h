@@ -67,14 +67,14 @@ struct sw_kube_req {
 
     uint64_t timeout_ns; /* retries included; 0: 60 s */
     bool once;           /* no retries at all */
-    bool may_lack;       /* the caller goes on without the right: its lack is not reported */
+    bool may_lack;       /* the caller continues without the right: its lack is not reported */
 };
 
 /* What came of it. */
 struct sw_kube_reply {
     /*
-     * SW_OK for 2xx. SW_ENOENT 404, SW_EDENIED 401 and 403, SW_EINVAL the other 4xx, SW_ECLOSED 5xx
-     * (code is set for all these); without a code what the connection met (see http/client.h).
+     * SW_OK for 2xx. SW_ENOENT 404, SW_EDENIED 401 and 403, SW_EINVAL the other 4xx, SW_EUNAVAIL
+     * 5xx (code is set for all these); without a code what the connection met (see http/client.h).
      */
     int rc;
     int code;               /* HTTP status, 0: no answer */

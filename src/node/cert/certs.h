@@ -2,7 +2,7 @@
 /*
  * Certificates of the local workloads. Lives on the main loop: asks an issuer for every identity
  * that is wanted, the urgent ones first and a few at a time, again at half of each lifetime, and
- * forgets those nobody wants any more. A certificate that cannot be renewed is used until it
+ * drops those that are not wanted any more. A certificate that cannot be renewed is used until it
  * expires. A CRL applies to all of them.
  */
 #pragma once

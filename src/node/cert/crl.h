@@ -24,8 +24,8 @@ struct sw_crl_opts {
 };
 
 /*
- * NULL with err when the file does not parse (going on without it would fail open) or its directory
- * cannot be watched. Does not call apply.
+ * NULL with err when the file does not parse (continuing without it would fail open) or its
+ * directory cannot be watched. Does not call apply.
  */
 SW_NODISCARD struct sw_crl *sw_crl_new(struct sw_loop *l, const struct sw_crl_opts *o,
                                        struct sw_err *err);

@@ -45,7 +45,7 @@ void sw_dnsp_respond(const struct sw_dnsp_request *req, uint8_t *out, struct sw_
 /*
  * An answer of the resolver for the client that asked 'msg': passed on as it is, but for the id and
  * the AA flag of queries; one longer than the limit becomes the question with TC set. Returns the
- * length, 0 when it cannot be told.
+ * length, 0 when it is unknown.
  */
 size_t sw_dnsp_pass_on(const struct sw_dnsp_reply *asked, struct sw_slice msg,
                        struct sw_slice answer, uint8_t *out);

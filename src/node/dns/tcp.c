@@ -23,7 +23,7 @@ static bool on_message(struct sw_dns_tcp *t, struct sw_slice msg)
     return dnsp_handle(&src, msg);
 }
 
-/* Queries under way go on without it. */
+/* Queries under way continue without it. */
 static void on_close(struct sw_dns_tcp *t, bool idle)
 {
     struct dns_conn *c = conn_of(t);

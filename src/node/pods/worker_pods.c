@@ -300,7 +300,7 @@ static void take_pod_gone(struct sw_crew_thread *t, void *arg)
         end_connections(w, p, why);
         sw_inbound_close_all(w, p, why);
         sw_pool_close_owner(w->pool, p);
-        /* Later: sessions and connections tell their end from the loop, and name the pod then. */
+        /* Later: sessions and connections report their end from the loop, and name the pod then. */
         sw_timer_start(w->loop, &w->bury, BURY_S * SW_NS_PER_S, on_bury);
     }
     (void)sw_pod_unref(o->pod);

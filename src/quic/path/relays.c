@@ -42,7 +42,7 @@ static void on_state(void *arg, bool up, const char *why)
     sw_qseen_by_start(r);
     if (r->home && q->cfg.relay_state)
         q->cfg.relay_state(q->cfg.arg, up);
-    /* A dial that waits for it goes on without waiting for its timer. */
+    /* A dial that waits for it continues without waiting for its timer. */
     SW_LIST_FOREACH (it, &q->conns) {
         struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
 

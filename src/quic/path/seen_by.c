@@ -2,7 +2,7 @@
 /*
  * How relays see us: one question (QUIC address discovery) per relay we are connected to and
  * address family, from the socket that everything else uses. Kept open, it keeps the NAT's mapping
- * and tells of changes.
+ * and reports changes.
  */
 #include "base/log.h"
 #include "base/mem.h"

@@ -112,7 +112,7 @@ static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret
     return 0;
 }
 
-/* ---- what ngtcp2 tells ---- */
+/* ---- callbacks of ngtcp2 ---- */
 
 static void on_rand(uint8_t *p, size_t n, const ngtcp2_rand_ctx *ctx)
 {

@@ -174,7 +174,7 @@ struct new_cid {
     uint64_t prior;
 };
 
-/* False: the packet must not go on. */
+/* False: the packet must not continue. */
 static bool screen_one(struct sw_qids *s, const struct new_cid *f, uint8_t *p, size_t n)
 {
     bool seen = was_seen(s, f->seq);

@@ -25,7 +25,7 @@ enum {
 /*
  * The two top bits are clear, as in no packet of QUIC but those whose fixed bit was greased (RFC
  * 9287), which ngtcp2 does between two of its kind. So length and sum decide what is a probe, and
- * what is none goes on to QUIC.
+ * what is none continues to QUIC.
  */
 enum sw_probe_kind {
     SW_PROBE_ASK = 0x10,  /* which address do you see me at? */

@@ -44,7 +44,7 @@ struct sw_tls_cert_info {
 /*
  * Checks and packs. chain and key both empty make a credential that can only be used by clients
  * and only to verify. Refuses: no roots, key and leaf that do not belong together, a leaf without
- * a SPIFFE identity, a CRL that does not parse or whose signature is wrong for a root we know.
+ * a SPIFFE identity, a CRL that does not parse or whose signature is wrong for a known root.
  *
  * Returns a reference owned by the caller, or NULL with SW_EINVAL or SW_ELIMIT in err.
  */

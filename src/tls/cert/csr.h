@@ -9,8 +9,8 @@
 
 /*
  * A new P-256 key and a request for a certificate with this SPIFFE identity: empty subject, one
- * critical URI SAN, signed with ECDSA and SHA-256. Appends PEM to both; the key is PKCS#8, and
- * callers overwrite it after use.
+ * critical URI SAN, signed with ECDSA and SHA-256. Appends PEM to both; the key is as sw_pkcs8_pem
+ * writes it, and callers overwrite it after use.
  *
  * Returns SW_OK, SW_EINVAL (not a SPIFFE identity) or SW_ELIMIT (a buffer is full).
  */

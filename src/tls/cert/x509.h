@@ -24,7 +24,7 @@ SW_NODISCARD int sw_x509_spiffe_uris(struct gnutls_x509_crt_int *crt, struct sw_
                                      struct sw_err *err);
 
 /*
- * How many URI SANs have the scheme "spiffe", in a form we know or not. A certificate has one
+ * How many URI SANs have the scheme "spiffe", in a known form or not. A certificate has one
  * identity (SPIFFE X.509-SVID, 2): with two, one rule could look at the first and another at the
  * second.
  */

@@ -300,8 +300,8 @@ static struct sw_json *ref_to(struct sw_arena *a, const struct sw_kube_obj *gw)
 }
 
 /*
- * Gateways that take routes nobody told them about, for routes that want that. Those a route does
- * not fit are passed over in silence: it never named them.
+ * Gateways without a reference from the route, for routes that attach to all. Those that a route
+ * does not fit are skipped without a condition: it never named them.
  */
 static size_t attach_defaults(struct builder *b, struct route *r, struct route_parent *parents,
                               size_t n)
@@ -338,7 +338,7 @@ static void build_route(struct builder *b, struct kept *k)
         struct parent *p = route_names_parent(b, ref, r->obj->ns);
 
         if (!p)
-            continue; /* somebody else's */
+            continue; /* of another controller */
         (void)compiled_for(b, r, p->gw);
         parents[n++] = (struct route_parent){ref, attach_to_parent(b, p, r, ref), p->number};
     }

@@ -56,7 +56,7 @@ enum sw_model_ep_kind {
 };
 extern const struct sw_control_kind sw_gateway_endpoint_kinds[SW_MODEL_EP_KINDS];
 
-/* What clients are told, and where the data plane binds for it. */
+/* The address for clients, and where the data plane binds for it. */
 struct sw_model_address {
     struct sw_slice address; /* an IP address; a DNS name in lower case with 'hostname' */
     bool hostname;

@@ -14,7 +14,7 @@
 #include "control/gateway/build/build_int.h"
 #include "control/runtime_int.h"
 
-/* Clusters nobody names any more stay until the cache is emptied; that is when. */
+/* Unreferenced clusters stay until the cache is emptied; that is when. */
 enum { COMPILED_MAX = 20000, CERTS_MIN = 64, CERTS_MAX = 65536 };
 
 /* Two hashes of a pair of certificate and key that was found good; zero: a free place. */
@@ -129,7 +129,7 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
     return true;
 }
 
-/* Of Connectors it only matters who is there, who is away, and what they can do. */
+/* Of Connectors only presence, readiness and capabilities matter. */
 static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 {
     size_t n = sw_view_count(x, SW_MODEL_CONNECTOR);

@@ -6,7 +6,7 @@
  * the API's own precedence decides, and nothing here does.
  *
  * A wildcard covers what is below it. What stands for all names, or for a whole top-level domain,
- * owns none of them: else nobody could serve anything beside it.
+ * owns none of them: else no other namespace could serve anything beside it.
  */
 #include "control/claims.h"
 #include "control/gateway/build/build_int.h"
@@ -69,7 +69,7 @@ const char *name_claimed(struct builder *b, struct sw_slice host, const struct p
     return NULL;
 }
 
-/* ---- who is told ---- */
+/* ---- notices ---- */
 
 void name_refused(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host)

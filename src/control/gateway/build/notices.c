@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Objects that refer to something that does not exist at all, so that no controller writes their
- * status: a route without its Gateway looks as if nobody cared. They get Events instead. What
- * exists and is somebody else's is not mentioned.
+ * status: a route without its Gateway would have no sign of it. They get Events instead. What
+ * exists and belongs to another controller is not mentioned.
  */
 #include "control/gateway/build/build_int.h"
 

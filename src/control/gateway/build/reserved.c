@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ports of the fabric itself where data planes share its machine. A listener of anybody's Gateway
- * that names one would take it as soon as its owner restarts, and keep it: the API would not come
- * back.
+ * Ports of the fabric itself where data planes share its machine. A listener of any tenant's
+ * Gateway that names one would take it as soon as its owner restarts, and keep it: the API would
+ * not come back.
  */
 #include "control/gateway/build/build_int.h"
 

@@ -291,7 +291,7 @@ static void set_strict_dns(struct enc *e, const struct sw_model_cluster *c, Sw__
     to->load_assignment = la;
 }
 
-/* A name: its addresses are an endpoint set; our own gateway is told the name (xds/limits.h). */
+/* A name: its addresses are an endpoint set; our own gateway gets the name (xds/limits.h). */
 static void encode_dns_cluster(struct enc *e, const struct sw_model_cluster *c)
 {
     struct sw_slice target =

@@ -44,7 +44,7 @@ struct sw_model_xds_conf {
     struct sw_slice connect_proxy;
     uint16_t connect_proxy_port;
     bool connect_proxy_h2; /* HTTP/2 with prior knowledge; otherwise HTTP/1.1 */
-    bool clients_resolve;  /* clusters of host names are STRICT_DNS: nobody checks the addresses */
+    bool clients_resolve;  /* clusters of host names are STRICT_DNS: addresses are not checked */
 };
 
 /* One resource, encoded. */

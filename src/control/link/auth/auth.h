@@ -88,10 +88,10 @@ typedef void (*sw_link_egress_cb)(void *arg, const struct sw_link_answer *answer
 struct sw_link_egress *sw_link_auth_egress(struct sw_link_auth *a,
                                            const struct sw_link_egress_req *req,
                                            sw_link_egress_cb done, void *arg);
-/* Nobody waits for it any more. NULL is fine. */
+/* The caller does not wait for it any more. NULL is fine. */
 void sw_link_egress_cancel(struct sw_link_egress *e);
 
-/* The other decisions need nobody else. done is called once, from inside. */
+/* The other decisions are made locally. done is called once, from inside. */
 void sw_link_auth_token(struct sw_link_auth *a, struct sw_slice body,
                         const struct sw_link_caller *who, sw_link_egress_cb done, void *arg);
 /* authorization: the field's value; p == NULL: there was none. */

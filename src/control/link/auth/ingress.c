@@ -72,7 +72,7 @@ static int read_body(struct sw_arena *a, struct sw_slice body, struct wanted *re
 
 /*
  * The certificate identifies the peer. Attributes that claim another name are refused;
- * attributes without a name get it. No attributes at all stay none: nobody vouches for the client.
+ * attributes without a name get it. No attributes at all stay none: the client is unknown.
  */
 static int bind_name(struct sw_arena *a, const struct sw_link_caller *who, struct sw_attrs *src,
                      struct sw_err *err)

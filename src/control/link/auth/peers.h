@@ -45,7 +45,7 @@ SW_NODISCARD struct sw_link_peers *sw_link_peers_new(struct sw_loop *l,
 void sw_link_peers_free(struct sw_link_peers *p);
 /* Peers as they are now: new ones are probed at once, those that are gone are forgotten. */
 void sw_link_peers_set(struct sw_link_peers *p, const struct sw_link_facts *f);
-/* What to show to them and whom to believe; NULL: nobody can be asked. */
+/* Own credential and trusted roots; NULL: no peer can be asked. */
 void sw_link_peers_set_cred(struct sw_link_peers *p, struct sw_tls_cred *cred);
 
 bool sw_link_peers_reachable(const struct sw_link_peers *p, struct sw_slice name);

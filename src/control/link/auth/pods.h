@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients by address: attributes of the pods behind them. Host-network addresses are nobody's. */
+/* Clients by address: attributes of the pods behind them. Host-network addresses belong to no pod.
+ */
 #pragma once
 
 #include "base/json.h"

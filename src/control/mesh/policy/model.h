@@ -13,7 +13,7 @@ struct sw_mesh_policy_conf {
     struct sw_slice trust_domain; /* of waypoints [cluster.local] */
     struct sw_slice revision;     /* of the objects that are read; empty: all */
     bool dry_run;                 /* policies annotated as dry-run are sent, marked as such */
-    bool allow_waypoints;         /* workloads behind a waypoint accept nobody else by default */
+    bool allow_waypoints; /* workloads behind a waypoint accept only the waypoint by default */
 };
 
 struct sw_mesh_label {

@@ -89,7 +89,7 @@ bool mesh_peer_wins(const struct mesh_peer *x, const struct mesh_peer *y)
 
 /* ---- deciding ---- */
 
-/* Whether plaintext is refused on ports that nothing is said about. */
+/* Whether plaintext is refused on ports without a mode of their own. */
 static bool base_strict(const struct mesh_peer *mesh, const struct mesh_peer *space,
                         const struct mesh_peer *workload)
 {

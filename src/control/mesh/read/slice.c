@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* EndpointSlices: names of pods, and addresses that are nobody's pod. */
+/* EndpointSlices: names of pods, and addresses that belong to no pod. */
 #include <string.h>
 
 #include "base/buf.h"

@@ -18,7 +18,7 @@
 #include "control/mesh/policy/model.h"
 
 enum {
-    SW_MESH_LABELS_MAX = 256,      /* of one object; the API allows more bytes than anybody uses */
+    SW_MESH_LABELS_MAX = 256,      /* of one object; the API allows more bytes than are in use */
     SW_MESH_LABEL_MAX = UINT16_MAX /* bytes of a key or a value */
 };
 
