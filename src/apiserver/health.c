@@ -7,6 +7,7 @@
 #include "apiserver/docs/docs.h"
 #include "apiserver/health.h"
 #include "apiserver/pages.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "tls/crypto/jws.h"
 
@@ -228,15 +229,6 @@ static void root(struct api_req *r)
     api_reply(r, 200, v);
 }
 
-static bool one_of(struct sw_slice s, const char *const *list)
-{
-    for (; *list; list++) {
-        if (sw_slice_eq_str(s, *list))
-            return true;
-    }
-    return false;
-}
-
 void api_non_resource(struct api_req *r)
 {
     static const char *const healths[] = {"healthz", "livez", "readyz"};
@@ -252,7 +244,7 @@ void api_non_resource(struct api_req *r)
         return;
     }
     if (!sw_slice_eq_str(r->method, "GET") && !sw_slice_eq_str(r->method, "HEAD")) {
-        if (r->path_segments.n && one_of(r->path_segments.rest[0], read_only))
+        if (r->path_segments.n && sw_word_in(r->path_segments.rest[0], read_only))
             api_fail_details(r, 405, "MethodNotAllowed",
                              "the server does not allow this method on the requested resource",
                              sw_json_new_object(r->arena));

@@ -12,6 +12,7 @@ enum {
     ARENA_FIRST = 1024,
     ARENA_MOST = 256 * 1024,
     ARENA_ALIGN = 16,
+    ARENA_TIGHT = 8, /* what the records of a tight arena need */
 };
 
 struct sw_arena_chunk {
@@ -45,13 +46,31 @@ void sw_arena_reserve(struct sw_arena *a, size_t n)
         add_chunk(a, n);
 }
 
+size_t sw_arena_used(const struct sw_arena *a)
+{
+    size_t n = 0;
+
+    if (a->chunk)
+        n = a->chunk->size - (size_t)(a->end - a->at);
+
+    for (const struct sw_arena_chunk *c = a->chunk ? a->chunk->next : NULL; c; c = c->next)
+        n += c->size;
+    return n;
+}
+
+struct sw_arena sw_arena_over(void *p, size_t n)
+{
+    return (struct sw_arena){.at = p, .end = (char *)p + n, .tight = true};
+}
+
 void *sw_arena_alloc(struct sw_arena *a, size_t n)
 {
+    size_t align = a->tight ? ARENA_TIGHT : ARENA_ALIGN;
     char *p;
 
     if (n > SIZE_MAX / 2)
         abort();
-    n = (n + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+    n = (n + align - 1) & ~(align - 1);
     if (!a->at || (size_t)(a->end - a->at) < n)
         grow(a, n);
     p = a->at;
@@ -68,9 +87,34 @@ void *sw_arena_array(struct sw_arena *a, size_t count, size_t size)
     return sw_arena_alloc(a, n);
 }
 
+void *sw_arena_grow(struct sw_arena *a, void *p, size_t n, size_t *cap, size_t size)
+{
+    void *fresh;
+
+    if (n < *cap)
+        return p;
+    *cap = *cap ? *cap * 2 : 4;
+    fresh = sw_arena_array(a, *cap, size);
+    if (n)
+        memcpy(fresh, p, n * size);
+    return fresh;
+}
+
+char *sw_arena_text(struct sw_arena *a, size_t n)
+{
+    if (!a->tight)
+        return sw_arena_alloc(a, n);
+    if (n > SIZE_MAX / 2)
+        abort();
+    if (!a->at || (size_t)(a->end - a->at) < n)
+        grow(a, n);
+    a->end -= n;
+    return a->end;
+}
+
 char *sw_arena_dup(struct sw_arena *a, struct sw_slice s)
 {
-    char *p = sw_arena_alloc(a, s.n + 1);
+    char *p = sw_arena_text(a, s.n + 1);
 
     if (s.n)
         memcpy(p, s.p, s.n);
@@ -93,7 +137,7 @@ char *sw_arena_printf(struct sw_arena *a, const char *fmt, ...)
     va_end(ap);
     if (n < 0)
         abort();
-    p = sw_arena_alloc(a, (size_t)n + 1);
+    p = sw_arena_text(a, (size_t)n + 1);
     va_start(ap, fmt);
     (void)vsnprintf(p, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -115,7 +159,9 @@ void sw_arena_reset(struct sw_arena *a, size_t keep)
         sw_free(old);
     }
     memset(c->data, 0, (size_t)(a->at - c->data));
+    memset(a->end, 0, (size_t)(c->data + c->size - a->end));
     a->at = c->data;
+    a->end = c->data + c->size;
     a->total = sizeof(*c) + c->size;
 }
 
@@ -129,5 +175,5 @@ void sw_arena_clear(struct sw_arena *a)
         sw_free(c);
         c = next;
     }
-    *a = (struct sw_arena){0};
+    *a = (struct sw_arena){.tight = a->tight};
 }

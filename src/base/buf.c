@@ -23,6 +23,23 @@ void sw_buf_done(struct sw_buf *b)
     *b = (struct sw_buf){.max = b->max};
 }
 
+/* Content that starts at the front moves with its pages when it is large: nothing is copied. */
+static void grow(struct sw_buf *b, size_t len, size_t want)
+{
+    char *fresh;
+
+    if (b->off == 0) {
+        b->p = sw_realloc(b->p, want);
+    } else {
+        fresh = sw_malloc(want);
+        if (len)
+            memcpy(fresh, b->p + b->off, len);
+        sw_free(b->p);
+        b->p = fresh;
+    }
+    b->cap = want;
+}
+
 char *sw_buf_reserve(struct sw_buf *b, size_t n)
 {
     size_t len = b->n - b->off;
@@ -35,18 +52,10 @@ char *sw_buf_reserve(struct sw_buf *b, size_t n)
     if (b->off && len + n <= b->cap) {
         memmove(b->p, b->p + b->off, len);
     } else {
-        char *fresh;
-
         want = sw_max(BUF_MIN_CAP, b->cap);
         while (want < len + n)
             want *= 2;
-        want = sw_min(want, b->max);
-        fresh = sw_malloc(want);
-        if (len)
-            memcpy(fresh, b->p + b->off, len);
-        sw_free(b->p);
-        b->p = fresh;
-        b->cap = want;
+        grow(b, len, sw_min(want, b->max));
     }
     b->off = 0;
     b->n = len;

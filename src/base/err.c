@@ -99,6 +99,14 @@ const char *sw_rc_name(int rc)
         return "timeout";
     case SW_ECLOSED:
         return "closed";
+    case SW_EPENDING:
+        return "pending";
+    case SW_EREFUSED:
+        return "refused";
+    case SW_ECANCELED:
+        return "cancelled";
+    case SW_EUNAVAIL:
+        return "unavailable";
     default:
         return "unknown";
     }

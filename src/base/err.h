@@ -9,16 +9,20 @@
 
 enum sw_rc {
     SW_OK = 0,
-    SW_EAGAIN = -1,  /* nothing lost: call again when the loop reports readiness */
-    SW_EOF = -2,     /* peer finished cleanly */
-    SW_EPROTO = -3,  /* peer broke the protocol */
-    SW_ELIMIT = -4,  /* a configured bound was reached */
-    SW_EDENIED = -5, /* refused by policy or identity */
-    SW_EINVAL = -6,  /* caller or configuration is wrong */
-    SW_ESYS = -7,    /* a system call failed: see err->sys_errno */
-    SW_ENOENT = -8,  /* the thing named does not exist */
-    SW_ETIME = -9,   /* a deadline passed */
-    SW_ECLOSED = -10 /* reset, cancelled or already closed */
+    SW_EAGAIN = -1,     /* nothing lost: call again when the loop reports readiness */
+    SW_EOF = -2,        /* peer finished cleanly */
+    SW_EPROTO = -3,     /* peer broke the protocol */
+    SW_ELIMIT = -4,     /* a configured bound was reached */
+    SW_EDENIED = -5,    /* refused by policy or identity */
+    SW_EINVAL = -6,     /* caller or configuration is wrong */
+    SW_ESYS = -7,       /* a system call failed: see err->sys_errno */
+    SW_ENOENT = -8,     /* the thing named does not exist */
+    SW_ETIME = -9,      /* a deadline passed */
+    SW_ECLOSED = -10,   /* reset by either side, or closed before */
+    SW_EPENDING = -11,  /* not known yet: a callback follows when it is */
+    SW_EREFUSED = -12,  /* the peer refused before it looked: safe to try elsewhere */
+    SW_ECANCELED = -13, /* its owner ended it before there was a result */
+    SW_EUNAVAIL = -14   /* the service is not there, or cannot answer now */
 };
 
 struct sw_err {

@@ -29,11 +29,14 @@ static inline void sip_round(struct sip *s)
     s->c = rotl(s->c, 32);
 }
 
-uint64_t sw_siphash13(uint64_t k0, uint64_t k1, const void *p, size_t n)
+static inline struct sip sip_new(uint64_t k0, uint64_t k1)
 {
-    struct sip s = {k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU, k0 ^ 0x6c7967656e657261U,
-                    k1 ^ 0x7465646279746573U};
-    const unsigned char *in = p;
+    return (struct sip){k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU,
+                        k0 ^ 0x6c7967656e657261U, k1 ^ 0x7465646279746573U};
+}
+
+static inline struct sip sip_input(struct sip s, const unsigned char *in, size_t n)
+{
     uint64_t last = (uint64_t)n << 56;
     uint64_t m;
     size_t i = 0;
@@ -49,11 +52,35 @@ uint64_t sw_siphash13(uint64_t k0, uint64_t k1, const void *p, size_t n)
     s.d ^= last;
     sip_round(&s);
     s.a ^= last;
+    return s;
+}
+
+static inline uint64_t sip_output(struct sip *s)
+{
+    sip_round(s);
+    sip_round(s);
+    sip_round(s);
+    return s->a ^ s->b ^ s->c ^ s->d;
+}
+
+uint64_t sw_siphash13(uint64_t k0, uint64_t k1, const void *p, size_t n)
+{
+    struct sip s = sip_input(sip_new(k0, k1), p, n);
+
     s.c ^= 0xff;
-    sip_round(&s);
-    sip_round(&s);
-    sip_round(&s);
-    return s.a ^ s.b ^ s.c ^ s.d;
+    return sip_output(&s);
+}
+
+void sw_siphash13_128(uint64_t k0, uint64_t k1, const void *p, size_t n, uint64_t ret[2])
+{
+    struct sip s = sip_new(k0, k1);
+
+    s.b ^= 0xee;
+    s = sip_input(s, p, n);
+    s.c ^= 0xee;
+    ret[0] = sip_output(&s);
+    s.b ^= 0xdd;
+    ret[1] = sip_output(&s);
 }
 
 static uint64_t process_key[2];

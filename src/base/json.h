@@ -137,6 +137,10 @@ static inline bool sw_json_str_eq(const struct sw_json *v, const char *s)
 }
 
 /* True only for the value true. */
+/* The first item of an array whose member has this text (empty: or none); NULL: there is none. */
+struct sw_json *sw_json_find_item(const struct sw_json *list, const char *key,
+                                  struct sw_slice text);
+
 static inline bool sw_json_true(const struct sw_json *v)
 {
     return sw_json_is(v, SW_JSON_BOOL) && v->boolean;
@@ -281,9 +285,13 @@ void sw_jw_string(struct sw_jw *w, struct sw_slice s);
 void sw_jw_str(struct sw_jw *w, const char *s);
 void sw_jw_value(struct sw_jw *w, const struct sw_json *v);
 /* A member with its value. */
+void sw_jw_put_null(struct sw_jw *w, const char *key);
 void sw_jw_put_bool(struct sw_jw *w, const char *key, bool b);
 void sw_jw_put_u64(struct sw_jw *w, const char *key, uint64_t n);
 void sw_jw_put_str(struct sw_jw *w, const char *key, const char *s);
 void sw_jw_put_string(struct sw_jw *w, const char *key, struct sw_slice s);
+/* Begins a member that is an object or an array: sw_jw_object_end, sw_jw_array_end. */
+void sw_jw_put_object(struct sw_jw *w, const char *key);
+void sw_jw_put_array(struct sw_jw *w, const char *key);
 /* A value already serialised; copied as it is, not checked. */
 void sw_jw_raw(struct sw_jw *w, struct sw_slice json);

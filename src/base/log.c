@@ -87,7 +87,7 @@ static void write_all(int fd, const char *p, size_t n)
     }
 }
 
-static void say_dropped_locked(void)
+static void log_dropped_locked(void)
 {
     if (logger.dropped == logger.dropped_said)
         return;
@@ -117,7 +117,7 @@ static void *writer_main(void *arg)
         batch = logger.queue;
         sw_buf_init(&logger.queue, QUEUE_MAX);
         if (logger.dropped != logger.dropped_said)
-            say_dropped_locked();
+            log_dropped_locked();
         (void)pthread_mutex_unlock(&logger.lock);
         write_all(logger.fd, sw_buf_data(&batch), sw_buf_len(&batch));
         (void)pthread_mutex_lock(&logger.lock);

@@ -52,12 +52,12 @@ static void place(struct sw_map *m, struct sw_map_slot entry)
     m->n++;
 }
 
-static void rehash(struct sw_map *m)
+static void rehash(struct sw_map *m, size_t slots)
 {
     struct sw_map old = *m;
     size_t cap = MAP_MIN;
 
-    while (cap < (old.n + 1) * 2)
+    while (cap < slots)
         cap *= 2;
     *m = (struct sw_map){.slots = SW_NEW_ARRAY(struct sw_map_slot, cap), .cap = cap};
     for (size_t i = 0; i < old.cap; i++) {
@@ -65,6 +65,12 @@ static void rehash(struct sw_map *m)
             place(m, old.slots[i]);
     }
     sw_free(old.slots);
+}
+
+void sw_map_reserve(struct sw_map *m, size_t n)
+{
+    if (n > m->n && n + n / 2 > m->cap)
+        rehash(m, n + n / 2); /* a table is full at three quarters */
 }
 
 void *sw_map_put(struct sw_map *m, struct sw_slice key, void *value)
@@ -80,7 +86,7 @@ void *sw_map_put(struct sw_map *m, struct sw_slice key, void *value)
         return old;
     }
     if (m->cap == 0 || (m->used + 1) * 4 > m->cap * 3)
-        rehash(m);
+        rehash(m, (m->n + 1) * 2);
     place(m, (struct sw_map_slot){.hash = h, .key = key, .value = value});
     return NULL;
 }

@@ -25,6 +25,8 @@ struct sw_map {
 
 /* A zeroed struct is an empty map. */
 void sw_map_done(struct sw_map *m);
+/* Makes room for n entries in all, for a caller that knows how many will come. */
+void sw_map_reserve(struct sw_map *m, size_t n);
 void *sw_map_get(const struct sw_map *m, struct sw_slice key);
 /* Inserts or replaces (key pointer included); returns the value that was there, or NULL. */
 void *sw_map_put(struct sw_map *m, struct sw_slice key, void *value);

@@ -36,3 +36,20 @@ void sw_trim_heap(void)
 {
     (void)malloc_trim(0);
 }
+
+void sw_trim_on_free(void)
+{
+    /* Naming either stops both from growing with the largest block that was ever freed. */
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 << 10);
+}
+
+void sw_trim_pages(void *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t to = ((uintptr_t)p + n) & ~(page - 1);
+
+    if (from < to)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED); /* best effort */
+}

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
+#include <stdint.h>
+#include <string.h>
+
 #include "base/slice.h"
 
 size_t sw_utf8_len(const char *at, size_t n)
@@ -33,9 +36,23 @@ size_t sw_utf8_len(const char *at, size_t n)
     return len;
 }
 
-bool sw_utf8_valid(struct sw_slice a)
+/* Bytes of ASCII at the start, eight at a time: what remains of them is left to the caller. */
+static size_t skip_ascii(const char *p, size_t n)
 {
     size_t i = 0;
+    uint64_t w;
+
+    for (; i + sizeof(w) <= n; i += sizeof(w)) {
+        memcpy(&w, p + i, sizeof(w));
+        if (w & 0x8080808080808080U)
+            break;
+    }
+    return i;
+}
+
+bool sw_utf8_valid(struct sw_slice a)
+{
+    size_t i = a.n ? skip_ascii(a.p, a.n) : 0;
 
     while (i < a.n) {
         size_t k = sw_utf8_len(a.p + i, a.n - i);

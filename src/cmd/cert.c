@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "identity/material.h"
@@ -109,7 +110,7 @@ static const struct sw_opts_cmd rotate_cmd = {
     .usage = "--dir DIR [--now]",
     .summary =
         "Makes a second root that follows the one of a mesh's CA: `spanwire control` trusts\n"
-        "both, signs with the new one when everybody has it, and then forgets the old one.",
+        "both, signs with the new one when every proxy has it, and then forgets the old one.",
     .opts = rotate_table,
     .n = SW_ARRAY_LEN(rotate_table),
 };
@@ -165,7 +166,7 @@ static int run_issue(const struct settings *s, const struct sw_opts_rest *rest, 
                               .backdate_s = s->backdate_ns / SW_NS_PER_S,
                               .foreign_trust_domain = s->foreign};
     SW_BUF_AUTO chain = {.max = SW_TLS_PEM_MAX};
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     struct sw_ca *ca = NULL;
     int rc = check_prefix(s, err);
 
@@ -176,8 +177,6 @@ static int run_issue(const struct settings *s, const struct sw_opts_rest *rest, 
     }
     if (rc == SW_OK)
         rc = write_issued(s->out, sw_buf_slice(&chain), sw_buf_slice(&key), err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     sw_ca_free(ca);
     return rc;
 }
@@ -241,7 +240,7 @@ static int run_show(const struct settings *s, const struct sw_opts_rest *rest, s
     if (rest->n_args == 0)
         return sw_err_set(err, SW_EINVAL, "which file?");
     for (size_t i = 0; i < rest->n_args; i++) {
-        SW_BUF_AUTO content = {.max = SW_TLS_PEM_MAX};
+        SW_BUF_SECRET content = {.max = SW_TLS_PEM_MAX};
         SW_BUF_AUTO text = {.max = SHOW_MAX};
         int rc = sw_pemfile_read(rest->args[i], &content, err);
 
@@ -250,8 +249,6 @@ static int run_show(const struct settings *s, const struct sw_opts_rest *rest, s
             if (rc != SW_OK)
                 (void)sw_err_prefix(err, "'%.80s'", rest->args[i]);
         }
-        if (content.p)
-            explicit_bzero(content.p, content.cap);
         if (rc != SW_OK)
             return rc;
         (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
@@ -280,7 +277,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
     struct sw_opts_rest rest = {0};
     struct settings s = {0};
     struct sw_err err = {0};
-    int rc = sw_opts_parse(v->cmd, &s, &arena, argc, argv, &rest, &err);
+    int rc = sw_opts_parse(v->cmd, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(v->cmd);

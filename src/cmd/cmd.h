@@ -22,6 +22,7 @@ int sw_cmd_expose(int argc, char **argv);
 int sw_cmd_fabric(int argc, char **argv);
 int sw_cmd_join(int argc, char **argv);
 int sw_cmd_token(int argc, char **argv);
+int sw_cmd_uninstall(int argc, char **argv);
 
 /* Options of `cni redirect VERB` and of `control`, for the manual pages. */
 extern const struct sw_opts_cmd sw_control_options;
@@ -35,8 +36,18 @@ extern const struct sw_opts_cmd sw_expose_options;
 extern const struct sw_opts_cmd sw_fabric_options;
 extern const struct sw_opts_cmd sw_join_options;
 extern const struct sw_opts_cmd sw_token_options;
+extern const struct sw_opts_cmd sw_uninstall_options;
 
 /* Prints "spanwire: MESSAGE" on standard error; returns 1, the exit status of every failure. */
 int sw_cmd_fail(const struct sw_err *err);
+/*
+ * Prints a cell of a table, at most 256 bytes, and a space; others choose such texts, so control
+ * characters become '?': nothing in them may speak to the terminal.
+ */
+void sw_cmd_print_cell(struct sw_slice text, int width);
 /* Prints the help text of a command on standard output; returns 0. */
 int sw_cmd_help(const struct sw_opts_cmd *cmd);
+/* Starts the log on standard error. SW_EINVAL: the filter is none. format: enum sw_log_format. */
+SW_NODISCARD int sw_cmd_start_log(const char *filter, int format, struct sw_err *err);
+/* Ends the log of a command and reports its result: rc, and help for SW_EOF. The exit status. */
+int sw_cmd_end(const struct sw_opts_cmd *cmd, int rc, const struct sw_err *err);

@@ -3,10 +3,8 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cni/agent/agent.h"
@@ -140,7 +138,8 @@ static int redirect(int argc, char **argv)
     struct settings s = {0};
     struct sw_opts_rest rest;
     struct sw_err err;
-    int rc = sw_opts_parse(&sw_cni_redirect_options, &s, &arena, argc, argv, &rest, &err);
+    int rc = sw_opts_parse(&sw_cni_redirect_options, &s, &arena, (struct sw_args){argc, argv},
+                           &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_cni_redirect_options);
@@ -162,18 +161,13 @@ static int agent(int argc, char **argv,
     int status;
 
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(c.log_level), true, &err);
+        rc = sw_cmd_start_log(c.log_level, c.log_format, &err);
     if (rc == SW_OK) {
-        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log_format);
         rc = run_it(&c, &err);
-        sw_log_stop();
         if (rc != SW_OK)
             (void)sw_err_prefix(&err, "cni %s", argv[0]);
     }
-    if (rc == SW_EOF)
-        status = sw_cmd_help(&sw_agent_options);
-    else
-        status = rc == SW_OK ? 0 : sw_cmd_fail(&err);
+    status = sw_cmd_end(&sw_agent_options, rc, &err);
     sw_agent_config_done(&c);
     return status;
 }

@@ -29,6 +29,12 @@ static const struct sw_opt table[] = {
              "up]."},
     {"standalone", NULL, SW_OPT_BOOL, offsetof(struct options, c.standalone), .def = "false",
      .help = "Use no API at all: gateways, destinations and relay are those of the options."},
+    {"inspect", NULL, SW_OPT_BOOL, offsetof(struct options, c.inspect), .def = "false",
+     .help =
+         "Keep the last requests with headers and the beginning of their bodies, in memory, and "
+         "show them on a page of --admin-addr whose URL is printed."},
+    {"inspect-secrets", NULL, SW_OPT_BOOL, offsetof(struct options, c.inspect_secrets),
+     .def = "false", .help = "Show the values of headers that carry secrets there, too."},
     SW_CONNECTOR_OPTS_NET(struct options, c),
     SW_CONNECTOR_OPTS_POLICY(struct options, c),
     SW_CONNECTOR_OPTS_RUN(struct options, c, "127.0.0.1:15060", "10s", "info"),
@@ -64,16 +70,13 @@ static int bad_use(const struct sw_err *err)
 static int run(const struct options *o)
 {
     struct sw_err err = {0};
+    int rc;
 
-    if (sw_log_filter(sw_slice_str(o->c.log_level), true, &err) != SW_OK)
+    if (sw_cmd_start_log(o->c.log_level, o->c.log_format, &err) != SW_OK)
         return bad_use(&err);
-    sw_log_start(STDERR_FILENO, (enum sw_log_format)o->c.log_format);
-    if (sw_connector_run(&o->c, &err) != SW_OK) {
-        sw_log_stop();
-        return sw_cmd_fail(&err);
-    }
+    rc = sw_connector_run(&o->c, &err);
     sw_log_stop();
-    return 0;
+    return rc == SW_OK ? 0 : sw_cmd_fail(&err);
 }
 
 /* The words of the command line that belong to `run`; those of install itself are left out. */
@@ -191,7 +194,8 @@ int sw_cmd_connector(int argc, char **argv)
                          "connector: one of run, install, uninstall and role is needed");
         return bad_use(&err);
     }
-    rc = sw_opts_parse(&sw_connector_options, &o, &arena, argc - 1, argv + 1, NULL, &err);
+    rc = sw_opts_parse(&sw_connector_options, &o, &arena, (struct sw_args){argc - 1, argv + 1},
+                       NULL, &err);
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_connector_options);
     if (rc != SW_OK)

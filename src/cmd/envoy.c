@@ -208,7 +208,8 @@ int sw_cmd_envoy(int argc, char **argv)
     struct settings s = {0};
     struct sw_opts_rest rest;
     struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_envoy_options, &s, &arena, argc, argv, &rest, &err);
+    int rc =
+        sw_opts_parse(&sw_envoy_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_envoy_options);

@@ -2,8 +2,6 @@
 /* `spanwire expose PORT|URL`: a service of this machine gets a public name. */
 #include "connector/expose/expose.h"
 
-#include <unistd.h>
-
 #include "base/log.h"
 #include "cmd/cmd.h"
 
@@ -73,7 +71,8 @@ int sw_cmd_expose(int argc, char **argv)
     struct sw_expose_config c = {0};
     struct sw_opts_rest rest = {0};
     struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_expose_options, &c, &arena, argc, argv, &rest, &err);
+    int rc =
+        sw_opts_parse(&sw_expose_options, &c, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_expose_options);
@@ -81,11 +80,10 @@ int sw_cmd_expose(int argc, char **argv)
         rc = sw_err_set(&err, SW_EINVAL,
                         "expose: what? A port, HOST:PORT or URL (http, https, tcp) is needed");
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(c.c.log_level), true, &err);
+        rc = sw_cmd_start_log(c.c.log_level, c.c.log_format, &err);
     if (rc != SW_OK)
         return bad_use(&err);
     c.target = rest.args[0];
-    sw_log_start(STDERR_FILENO, (enum sw_log_format)c.c.log_format);
     rc = sw_expose_run(&c, &arena, &err);
     sw_log_stop();
     if (rc == SW_OK)

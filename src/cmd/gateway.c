@@ -6,9 +6,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cmd/cmd.h"
@@ -130,16 +128,10 @@ int sw_cmd_gateway(int argc, char **argv)
     if (rc == SW_OK && args.n_sidecar > 1)
         rc = sw_sidecar_config_read(&b.c, args.n_sidecar, args.sidecar, &err);
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(c.log_level), true, &err);
-    if (rc == SW_OK) {
-        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log_format);
+        rc = sw_cmd_start_log(c.process.log_level, c.process.log_format, &err);
+    if (rc == SW_OK)
         rc = run(&c, args.n_sidecar > 1 ? &b : NULL, &err);
-        sw_log_stop();
-    }
-    if (rc == SW_EOF)
-        status = sw_cmd_help(&sw_gateway_options);
-    else
-        status = rc == SW_OK ? 0 : sw_cmd_fail(&err);
+    status = sw_cmd_end(&sw_gateway_options, rc, &err);
     sw_gateway_config_done(&c);
     sw_sidecar_config_done(&b.c);
     (void)sem_destroy(&b.settled);

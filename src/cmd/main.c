@@ -66,6 +66,8 @@ static const struct command {
      SW_SANDBOX_NONE},
     {"status", "list data planes and what they accepted of their configuration", sw_cmd_status,
      &sw_status_options, 1, SW_SANDBOX_NONE},
+    {"uninstall", "take an installation off a cluster, before its objects are deleted",
+     sw_cmd_uninstall, &sw_uninstall_options, 8, SW_SANDBOX_ROLE},
     {"version", "print the version and those of the libraries", cmd_version, NULL, 0,
      SW_SANDBOX_NONE},
     {"help", "explain a command: spanwire help COMMAND", cmd_help, NULL, 0, SW_SANDBOX_NONE},

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every command says the same way. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "cmd/cmd.h"
 
 enum { HELP_MAX = 1 << 16 };
@@ -13,6 +15,16 @@ int sw_cmd_fail(const struct sw_err *err)
     return 1;
 }
 
+void sw_cmd_print_cell(struct sw_slice text, int width)
+{
+    char shown[256];
+    size_t n = sw_min(text.n, sizeof(shown));
+
+    for (size_t i = 0; i < n; i++)
+        shown[i] = (char)((unsigned char)text.p[i] < ' ' || text.p[i] == 0x7f ? '?' : text.p[i]);
+    printf("%-*.*s ", width, (int)n, shown);
+}
+
 int sw_cmd_help(const struct sw_opts_cmd *cmd)
 {
     SW_BUF_AUTO text = {.max = HELP_MAX};
@@ -21,4 +33,21 @@ int sw_cmd_help(const struct sw_opts_cmd *cmd)
         return 1;
     (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
     return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int sw_cmd_start_log(const char *filter, int format, struct sw_err *err)
+{
+    int rc = sw_log_filter(sw_slice_str(filter), true, err);
+
+    if (rc == SW_OK)
+        sw_log_start(STDERR_FILENO, (enum sw_log_format)format);
+    return rc;
+}
+
+int sw_cmd_end(const struct sw_opts_cmd *cmd, int rc, const struct sw_err *err)
+{
+    sw_log_stop();
+    if (rc == SW_EOF)
+        return sw_cmd_help(cmd);
+    return rc == SW_OK ? 0 : sw_cmd_fail(err);
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <unistd.h>
-
-#include "base/log.h"
-#include "cmd/cmd.h"
 #include "relay/relay.h"
+#include "cmd/cmd.h"
 
 int sw_cmd_relay(int argc, char **argv)
 {
@@ -13,16 +10,10 @@ int sw_cmd_relay(int argc, char **argv)
     int status;
 
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(c.log_level), true, &err);
-    if (rc == SW_OK) {
-        sw_log_start(STDERR_FILENO, (enum sw_log_format)c.log_format);
+        rc = sw_cmd_start_log(c.process.log_level, c.process.log_format, &err);
+    if (rc == SW_OK)
         rc = sw_relay_run(&c, &err);
-        sw_log_stop();
-    }
-    if (rc == SW_EOF)
-        status = sw_cmd_help(&sw_relay_options);
-    else
-        status = rc == SW_OK ? 0 : sw_cmd_fail(&err);
+    status = sw_cmd_end(&sw_relay_options, rc, &err);
     sw_relay_config_done(&c);
     return status;
 }

@@ -81,7 +81,8 @@ int sw_cmd_store(int argc, char **argv)
     struct settings s = {0};
     struct sw_opts_rest rest;
     struct sw_err err;
-    int rc = sw_opts_parse(&sw_store_options, &s, &arena, argc, argv, &rest, &err);
+    int rc =
+        sw_opts_parse(&sw_store_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_store_options);

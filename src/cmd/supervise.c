@@ -60,7 +60,7 @@ struct sw_supervisor {
     size_t next; /* of the first start */
     bool up;
     bool stopping;
-    bool hurry;
+    bool kill_now;
     struct sw_err why;
     struct sw_defer finished;
 };
@@ -408,7 +408,7 @@ static void stop_next(struct sw_supervisor *s)
         probe_stop(c);
         if (!c->pid)
             continue;
-        (void)kill(c->pid, s->hurry ? SIGKILL : SIGTERM);
+        (void)kill(c->pid, s->kill_now ? SIGKILL : SIGTERM);
         sw_timer_start(s->loop, &c->deadline, s->o.stop_timeout_ns, on_overdue);
         return;
     }
@@ -417,9 +417,9 @@ static void stop_next(struct sw_supervisor *s)
 
 void sw_supervisor_stop(struct sw_supervisor *s)
 {
-    if (s->stopping && s->hurry)
+    if (s->stopping && s->kill_now)
         return;
-    s->hurry = s->stopping;
+    s->kill_now = s->stopping;
     s->stopping = true;
     for (size_t i = 0; i < s->o.n; i++)
         sw_timer_stop(s->loop, &s->children[i].deadline);

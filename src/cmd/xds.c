@@ -156,7 +156,7 @@ int sw_cmd_xds(int argc, char **argv)
     struct sw_opts_rest rest;
     struct sw_err err = {0};
     size_t errors = 0;
-    int rc = sw_opts_parse(&sw_xds_options, &s, &arena, argc, argv, &rest, &err);
+    int rc = sw_opts_parse(&sw_xds_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_xds_options);

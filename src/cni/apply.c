@@ -18,7 +18,7 @@
 
 enum { OUTPUT_MAX = 4096, ROUTES_MAX = 8 };
 
-/* The first line a tool said, for a message. */
+/* The first line of a tool's output, for a message. */
 static struct sw_slice first_line(const struct sw_buf *said)
 {
     struct sw_slice rest = sw_buf_slice(said);
@@ -49,7 +49,7 @@ int sw_redirect_run(int netns_fd, struct sw_slice script, struct sw_err *err)
 /* Runs one ip command; *ret_done is false when it found nothing to do. */
 static int run_ip(int netns_fd, const char *const *argv, bool *ret_done, struct sw_err *err)
 {
-    static const char *const harmless[] = {
+    static const char *const ignored_failures[] = {
         "File exists",             /* add: it is there already */
         "No such file",            /* del: no such rule */
         "No such process",         /* del: no such route */
@@ -63,8 +63,8 @@ static int run_ip(int netns_fd, const char *const *argv, bool *ret_done, struct 
     if (rc != SW_OK)
         return rc;
     *ret_done = status == 0;
-    for (size_t i = 0; status != 0 && i < SW_ARRAY_LEN(harmless); i++) {
-        if (said(&out, harmless[i]))
+    for (size_t i = 0; status != 0 && i < SW_ARRAY_LEN(ignored_failures); i++) {
+        if (said(&out, ignored_failures[i]))
             return SW_OK;
     }
     if (status != 0)

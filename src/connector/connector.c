@@ -2,6 +2,7 @@
 #include "connector/connector.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -22,9 +23,7 @@ enum { LOCAL_MAX = 128 };
 #define DRAIN_LOOK (20 * SW_NS_PER_MS)
 #define SILENCE    (3 * SW_NS_PER_S) /* without an answer for so long: API unreachable */
 
-const char *const sw_connector_log_formats[] = {"plain", "json", NULL};
-
-/* ---- what we tell about ourselves ---- */
+/* ---- what is published about the device ---- */
 
 void connector_publish(struct sw_connector *c)
 {
@@ -33,18 +32,23 @@ void connector_publish(struct sw_connector *c)
                            .tcp = true,
                            .udp = c->config->udp};
     struct sw_addr given[SW_QUIC_ADDRS_MAX + SW_QUIC_MAPPED_MAX];
-    size_t n_given = c->local.n_given + sw_quic_mapped(c->quic, given + c->local.n_given);
     struct sw_addr bound[2];
-    size_t n_bound = sw_quic_bound(c->quic, bound);
     struct sw_ip local[LOCAL_MAX + 2];
-    size_t n_local = sw_addrs_local(local, LOCAL_MAX);
+    struct sw_addr_sources known = {
+        .given = given,
+        .n_given = c->local.n_given + sw_quic_mapped(c->quic, given + c->local.n_given),
+        .bound = bound,
+        .n_bound = sw_quic_bound(c->quic, bound),
+        .local = local,
+        .n_local = sw_addrs_local(local, LOCAL_MAX),
+    };
 
     for (size_t i = 0; i < SW_ARRAY_LEN(c->local.observed); i++) {
         if (c->local.observed[i].family)
-            local[n_local++] = c->local.observed[i];
+            local[known.n_local++] = c->local.observed[i];
     }
     memcpy(given, c->local.given, c->local.n_given * sizeof(*given));
-    sw_addr_list_build(&d.addrs, given, n_given, bound, n_bound, local, n_local);
+    sw_addr_list_build(&known, &d.addrs);
     if (!sw_addr_list_equal(&d.addrs, &c->local.addrs)) {
         c->local.addrs = d.addrs;
         sw_log_info("connector", "reachable at %zu addresses%s%s", d.addrs.n,
@@ -147,11 +151,11 @@ void connector_relay_refused(void *arg, const char *reason)
 }
 
 /* Of the API or of the last run. What cannot be used leaves us with the relay we have. */
-static void set_told_relay(struct sw_connector *c, struct sw_slice url)
+static void set_published_relay(struct sw_connector *c, struct sw_slice url)
 {
     struct sw_err err = {0};
 
-    if (url.n == 0 || sw_told_relay_ok(url, sw_slice_str(c->server), &err)) {
+    if (url.n == 0 || sw_published_relay_ok(url, sw_slice_str(c->server), &err)) {
         set_relay(c, url);
         return;
     }
@@ -171,7 +175,7 @@ static void on_network(void *arg, bool slept)
     connector_publish(c);
     if (c->local.observe)
         sw_observe_ask(c->local.observe);
-    sw_reg_poke(c->reg, slept);
+    sw_reg_network_changed(c->reg, slept);
     if (c->hooks.network)
         c->hooks.network(c->hooks.arg);
 }
@@ -220,7 +224,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
         set_places(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_ADDRS)));
         if (!c->config->relay)
-            set_told_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
+            set_published_relay(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_RELAY)));
     }
     if (c->hooks.connector)
         c->hooks.connector(c->hooks.arg, o);
@@ -326,13 +330,15 @@ static void begin(struct sw_connector *c)
     c->local.watch = sw_addr_watch_new(c->loop, on_network, c, NULL);
     connector_use_known(c);
     if (c->config->open)
-        sw_log_warn("connector", "--open: everybody who knows the NodeID may connect");
+        sw_log_warn(
+            "connector",
+            "access control disabled (--open): every client that knows the NodeID may connect");
     sw_log_info("connector", "NodeID %s, status page http://%s/", c->id,
                 sw_addr_text(&admin, text));
     if (c->config->relay)
         set_relay(c, sw_slice_str(c->config->relay));
     else if (c->known.relay.n)
-        set_told_relay(c, c->known.relay);
+        set_published_relay(c, c->known.relay);
     if (!c->home.url)
         connector_publish(c);
     sw_memo_done(&c->known);
@@ -394,6 +400,7 @@ void sw_connector_free(struct sw_connector *c)
     sw_timer_stop(c->loop, &c->drain.timer);
     sw_timer_stop(c->loop, &c->admit.nobody);
     sw_timer_stop(c->loop, &c->published.timer);
+    sw_timer_stop(c->loop, &c->published.again);
     sw_timer_stop(c->loop, &c->api.silence);
     connector_remember_now(c);
     sw_addr_watch_free(c->local.watch);
@@ -554,6 +561,19 @@ static void on_run_fatal(void *arg, const struct sw_err *err)
     sw_loop_stop(p->loop);
 }
 
+/* On standard output like expose's: the log may go to others, and the token is the owner's. */
+static void print_inspector(const struct sw_connector *c)
+{
+    struct sw_addr admin = sw_connector_admin(c);
+    char at[SW_ADDR_TEXT];
+
+    if (!c->inspect.token[0])
+        return;
+    (void)printf("Requests in detail: http://%s/requests?token=%s\n", sw_addr_text(&admin, at),
+                 c->inspect.token);
+    (void)fflush(stdout);
+}
+
 int sw_connector_run(const struct sw_connector_config *cfg, struct sw_err *err)
 {
     static const int signos[] = {SIGTERM, SIGINT};
@@ -572,6 +592,7 @@ int sw_connector_run(const struct sw_connector_config *cfg, struct sw_err *err)
         p.c = sw_connector_new(p.loop, cfg, &hooks, err);
     rc = p.c ? SW_OK : err->rc;
     if (rc == SW_OK) {
+        print_inspector(p.c);
         sw_loop_run(p.loop);
         rc = p.rc;
     }

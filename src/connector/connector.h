@@ -15,6 +15,7 @@
 #include "io/loop.h"
 #include "opts/admin.h"
 #include "opts/opts.h"
+#include "opts/process.h"
 #include "opts/upstream.h"
 #include "quic/quic.h"
 
@@ -57,8 +58,6 @@ struct sw_connector_config {
     const char *log_level;
     int log_format;
 };
-
-extern const char *const sw_connector_log_formats[];
 
 /* The rows of an option table for a struct T whose member M is a struct sw_connector_config. */
 /* clang-format off */
@@ -106,7 +105,7 @@ extern const char *const sw_connector_log_formats[];
      .help = "NodeID of a gateway to admit beside those the control plane names; may be " \
              "repeated."}, \
     {"open", NULL, SW_OPT_BOOL, offsetof(T, M.open), .def = "false", \
-     .help = "Admit everybody who knows the NodeID. What can be reached stays limited."}, \
+     .help = "Admit every client that knows the NodeID. What can be reached stays limited."}, \
     {"udp", NULL, SW_OPT_BOOL, offsetof(T, M.udp), .def = "true", \
      .help = "Serve UDP (capability ConnectUDP)."}, \
     {"max-connections", NULL, SW_OPT_U32, offsetof(T, M.max_conns), .def = "256", .min = 1, \
@@ -133,7 +132,7 @@ extern const char *const sw_connector_log_formats[];
      .arg = "FILTER", \
      .help = "error, warn, info, debug or trace; per scope as in 'info,quic=debug'."}, \
     {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, offsetof(T, M.log_format), .def = "plain", \
-     .choices = sw_connector_log_formats, .help = "Form of the log lines."}
+     .choices = sw_log_formats, .help = "Form of the log lines."}
 /* clang-format on */
 
 /* Events for the program that runs the device. Any may be NULL. */

@@ -97,7 +97,8 @@ struct sw_connector {
         size_t n;
         uint32_t seq; /* of what is published */
         struct sw_timer timer;
-        uint64_t told_ns; /* loop */
+        struct sw_timer again; /* to the next look at what was published */
+        uint64_t told_ns;      /* loop */
     } published;
 
     struct sw_list conns;
@@ -105,7 +106,7 @@ struct sw_connector {
 
     struct {
         struct sw_quic_stats told; /* what the metrics know */
-        uint64_t told_overflows;
+        uint64_t overflows_logged;
         struct sw_metrics *metrics;
         struct sw_metrics_shard *shard;
     } meter;
@@ -147,6 +148,8 @@ void connector_publish(struct sw_connector *c);
 /* paths.c */
 /* A gateway is connected, or reached another way. */
 void connector_path_seen(struct sw_connector *c, const struct sw_qconn *q);
+/* Other gateways are admitted: paths of those that are not any more are forgotten, soon. */
+void connector_review_paths(struct sw_connector *c);
 void connector_relay_refused(void *arg, const char *reason);
 
 /* serve.c */

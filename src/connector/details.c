@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/details.h"
 
+#include <string.h>
+
 #include "base/time.h"
 
 static void put(struct sw_arena *a, struct sw_json *o, const char *key, const char *value)
@@ -33,6 +35,30 @@ struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_detail
     return out;
 }
 
+#define RTT_FAR_US  UINT64_C(20000)
+#define RTT_NEAR_US UINT64_C(1000)
+
+bool sw_details_path_changed(const struct sw_details_path *p, uint64_t rtt_us, const char *note)
+{
+    uint64_t low = sw_min(p->rtt_us, rtt_us);
+    uint64_t high = sw_max(p->rtt_us, rtt_us);
+    uint64_t moved = high - low;
+
+    return moved > RTT_FAR_US || (high / 2 >= low && moved >= RTT_NEAR_US) ||
+           strcmp(p->note ? p->note : "", note) != 0;
+}
+
+size_t sw_details_paths_keep(struct sw_details_path *paths, size_t n,
+                             bool (*keep)(void *arg, const struct sw_nodeid *gateway), void *arg)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (keep(arg, &paths[i].gateway))
+            paths[left++] = paths[i];
+    return left;
+}
+
 static struct sw_json *paths_of(struct sw_arena *a, const struct sw_details *d)
 {
     struct sw_json *out = sw_json_new_array(a);
@@ -48,6 +74,8 @@ static struct sw_json *paths_of(struct sw_arena *a, const struct sw_details *d)
         put(a, one, "type", p->address.ip.family ? "Direct" : "Relay");
         if (p->address.ip.family)
             put(a, one, "address", sw_addr_text(&p->address, at));
+        else if (p->note && p->note[0])
+            put(a, one, "note", p->note);
         sw_json_put(a, one, "roundTripMicroseconds", sw_json_new_u64(a, p->rtt_us));
         put(a, one, "since", sw_rfc3339(p->since_ns, 0, since));
         sw_json_push(a, out, one);
@@ -117,11 +145,11 @@ struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
         if (!d->relay.n && sw_json_walk(seen, "publicKey", "homeRelay", NULL))
             sw_json_put(a, key, "homeRelay", sw_json_new_null(a));
         sw_json_put(a, patch, "connectionDetails", connection);
-    } else if (d->tell_paths) {
+    } else if (d->write_paths) {
         connection = sw_json_new_object(a);
         sw_json_put(a, patch, "connectionDetails", connection);
     }
-    if (d->tell_paths)
+    if (d->write_paths)
         sw_json_put(a, connection, "paths", paths_of(a, d));
     if (!sw_json_equal(old, capabilities, SW_JSON_EQ_VALUE))
         sw_json_put(a, patch, "capabilities", capabilities);

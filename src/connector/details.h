@@ -21,6 +21,7 @@ struct sw_details_path {
     struct sw_addr address; /* the gateway's; family 0: by relay */
     uint64_t rtt_us;
     uint64_t since_ns; /* wall */
+    const char *note;  /* static: why it stays on a relay, of sw_qconn_path_note; NULL: unknown */
 };
 
 struct sw_details {
@@ -32,9 +33,18 @@ struct sw_details {
     struct sw_details_path paths[SW_DETAILS_PATHS];
     size_t n_paths;
     uint32_t paths_seq; /* another one: they are news */
-    bool tell_paths;    /* to the patch: write them. An API may drop what it does not know */
+    bool write_paths;   /* to the patch: write them. An API may drop what it does not know */
 };
 
+/*
+ * Is a measurement of the same path worth another write? Round trips that differ by a factor of two
+ * (and by a millisecond: less is the machine's own noise) or by more than 20 ms, and another note.
+ */
+bool sw_details_path_changed(const struct sw_details_path *p, uint64_t rtt_us, const char *note);
+/* Drops the paths whose gateway 'keep' refuses, in place and in order; returns how many are left.
+ */
+size_t sw_details_paths_keep(struct sw_details_path *paths, size_t n,
+                             bool (*keep)(void *arg, const struct sw_nodeid *gateway), void *arg);
 /* status.connectionDetails, without the paths. */
 struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d);
 /* status.capabilities; a condition equal to the one in 'seen' (may be NULL) keeps its time. */

@@ -14,7 +14,7 @@
 #define AWAY_MAX    (3 * SW_NS_PER_S)
 #define LOOK_NS     SW_NS_PER_S /* while another process holds the Lease */
 #define CALL_NS     (5 * SW_NS_PER_S)
-#define HURRY_NS    (2 * SW_NS_PER_S) /* the connection may have died with the old address */
+#define URGENT_NS   (2 * SW_NS_PER_S) /* the connection may have died with the old address */
 #define RELEASES    5 /* calls to give it back: three, with a look before the second and third */
 
 static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
@@ -34,16 +34,16 @@ struct sw_hold {
     char *identity;
     struct sw_timer timer;
     struct sw_kube_call *call; /* at most one */
-    char *rv;                  /* of the state we know; NULL: look first */
+    char *rv;                  /* of the known state; NULL: look first */
     uint32_t duration_s;
     uint64_t live_until_ns; /* loop time */
     unsigned failures;      /* in a row */
     char *other;            /* a foreign holder's renewTime when we first saw it; NULL: none */
     uint64_t other_ns;      /* when that was */
     struct sw_api_clock clock;
-    uint64_t sent_ns; /* of the call under way */
-    bool said_wrong;  /* the log knows that our clock is off */
-    bool hurry;       /* the network changed */
+    uint64_t sent_ns;  /* of the call under way */
+    bool logged_wrong; /* the log knows that our clock is off */
+    bool urgent;       /* the network changed */
     bool stopped;
     unsigned releases; /* calls that were made to give it back */
     void (*released)(void *arg);
@@ -84,10 +84,10 @@ static void note_clock(struct sw_hold *h, const struct sw_kube_reply *r)
 
     sw_api_clock_note(&h->clock, r->date_s, h->sent_ns, now);
     there = sw_api_clock_now(&h->clock, now, wall);
-    if ((there != wall) == h->said_wrong)
+    if ((there != wall) == h->logged_wrong)
         return;
-    h->said_wrong = there != wall;
-    if (!h->said_wrong)
+    h->logged_wrong = there != wall;
+    if (!h->logged_wrong)
         sw_log_info("connector", "this machine's clock agrees with the API's again");
     else
         sw_log_warn(
@@ -166,7 +166,7 @@ static void set_text(char **at, struct sw_slice s)
 
 static void failed(struct sw_hold *h, struct sw_kube_reply *r)
 {
-    set_text(&h->rv, sw_slice(NULL, 0)); /* what we know may be old: look first */
+    set_text(&h->rv, sw_slice(NULL, 0)); /* the known state may be old: look first */
     h->o.renewed(h->o.arg, false, r->code, r->message);
     if (r->code == 404) {
         h->o.gone(h->o.arg);
@@ -199,7 +199,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
     if (!answered(h, r))
         return;
     h->failures = 0;
-    h->hurry = false;
+    h->urgent = false;
     h->duration_s = sw_hold_duration_s(r->object);
     h->live_until_ns = sw_loop_now(h->loop) + h->duration_s * SW_NS_PER_S;
     set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
@@ -209,7 +209,7 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
 
 static uint64_t call_ns(const struct sw_hold *h)
 {
-    return h->hurry ? HURRY_NS : CALL_NS;
+    return h->urgent ? URGENT_NS : CALL_NS;
 }
 
 /* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
@@ -345,12 +345,12 @@ void sw_hold_free(struct sw_hold *h)
     sw_free(h);
 }
 
-void sw_hold_poke(struct sw_hold *h, bool slept)
+void sw_hold_network_changed(struct sw_hold *h, bool slept)
 {
     if (slept)
         h->live_until_ns = 0;
     h->failures = 0;
-    h->hurry = true;
+    h->urgent = true;
     if (h->stopped)
         return;
     /* One under way may wait for a connection that is dead. */
@@ -366,11 +366,17 @@ void sw_hold_again(struct sw_hold *h)
         sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 
+void sw_hold_renew_now(struct sw_hold *h)
+{
+    if (sw_timer_running(&h->timer) && !h->stopped)
+        sw_timer_start(h->loop, &h->timer, 0, on_timer);
+}
+
 static void give_back(struct sw_hold *h);
 
 /*
- * The renewal that was cancelled may have arrived: then what we know of the Lease is old, and it is
- * ours all the same.
+ * The renewal that was cancelled may have arrived: then the known state of the Lease is old, and it
+ * is ours all the same.
  */
 static void on_released(void *arg, struct sw_kube_reply *r)
 {

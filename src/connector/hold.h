@@ -36,7 +36,7 @@ struct sw_hold_opts {
     struct sw_slice identity; /* the same after a restart of the same installation */
     /* The result of every attempt: code as in sw_kube_reply, 0 without an answer. */
     void (*renewed)(void *arg, bool ok, int code, struct sw_slice message);
-    /* The Lease does not exist (any more): nothing is tried until sw_hold_poke. */
+    /* The Lease does not exist (any more): nothing is tried until sw_hold_network_changed. */
     void (*gone)(void *arg);
     /* Another process holds the Lease and may be alive: we wait for it to expire or be renewed. */
     void (*foreign)(void *arg);
@@ -50,9 +50,11 @@ SW_NODISCARD struct sw_hold *sw_hold_new(struct sw_kube_client *c, const struct 
 /* NULL is fine. */
 void sw_hold_free(struct sw_hold *h);
 /* Renew now: after sleep, during which it may have run out, or when the network is back. */
-void sw_hold_poke(struct sw_hold *h, bool slept);
+void sw_hold_network_changed(struct sw_hold *h, bool slept);
 /* The API works, it seems: a renewal that waits after a failure is tried now. */
 void sw_hold_again(struct sw_hold *h);
+/* The API is reachable again: a renewal that waits for its timer is sent now, due or not. */
+void sw_hold_renew_now(struct sw_hold *h);
 /* Stops and clears the holder, so that others need not wait; done comes from the loop. */
 void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg);
 /* Confirmed and not expired since. */

@@ -37,16 +37,14 @@ static void put_lists(struct sw_jw *w, const struct sw_memo *m, size_t first_all
 {
     SW_ARENA_AUTO a = {0};
 
-    sw_jw_name(w, "gateways");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "gateways");
     for (size_t i = 0; i < m->gateways.ids.n; i++) {
         char hex[SW_NODEID_HEX];
 
         sw_jw_str(w, sw_nodeid_hex(&m->gateways.ids.p[i], hex));
     }
     sw_jw_array_end(w);
-    sw_jw_name(w, "destinations");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "destinations");
     for (size_t i = first_allow; i < m->allow.entries.n; i++) {
         const struct sw_allow_entry *e = &m->allow.entries.p[i];
 
@@ -56,8 +54,7 @@ static void put_lists(struct sw_jw *w, const struct sw_memo *m, size_t first_all
         sw_jw_array_end(w);
     }
     sw_jw_array_end(w);
-    sw_jw_name(w, "ports");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "ports");
     for (size_t i = 0; i < m->n_ports; i++)
         sw_jw_u64(w, m->ports[i]);
     sw_jw_array_end(w);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How each gateway reached the device last, for the Connector's status. Only a change of path is
- * reported: connections come and go with requests, and the API does not need those.
+ * How each gateway reached the device last, for the Connector's status. A change of path is
+ * reported at once, of the round trip or of the note within a minute: connections come and go with
+ * requests, and the API does not need those.
  */
 #include <string.h>
 
@@ -10,6 +11,8 @@
 
 #define SETTLE_NS (2 * SW_NS_PER_S)  /* a connection that begins on a relay moves soon */
 #define GAP_NS    (10 * SW_NS_PER_S) /* between two writes */
+#define PROBED_NS (15 * SW_NS_PER_S) /* until a round of probes found why a path stays relayed */
+#define AGAIN_NS  (60 * SW_NS_PER_S) /* between looks for round trips that changed */
 
 static struct sw_details_path *find_path(struct sw_connector *c, const struct sw_nodeid *id)
 {
@@ -32,25 +35,97 @@ static struct sw_details_path *place(struct sw_connector *c)
     return oldest;
 }
 
-static void measure(struct sw_connector *c)
+/* The newest connection of that path; NULL: it is closed, or goes another way by now. */
+static const struct sw_qconn *conn_of(const struct sw_connector *c, const struct sw_details_path *p)
 {
+    const struct sw_qconn *found = NULL;
+
     SW_LIST_FOREACH (it, &c->conns) {
         const struct sw_qconn *q = SW_CONTAINER_OF(it, struct conn, link)->q;
-        struct sw_details_path *p = find_path(c, sw_qconn_peer(q));
+        struct sw_addr at = sw_qconn_addr(q);
 
-        if (p)
-            p->rtt_us = sw_qconn_rtt_ns(q) / SW_NS_PER_US;
+        if (sw_nodeid_eq(sw_qconn_peer(q), &p->gateway) && sw_addr_eq(&at, &p->address))
+            found = q;
     }
+    return found;
+}
+
+static void measure(struct sw_connector *c)
+{
+    for (size_t i = 0; i < c->published.n; i++) {
+        struct sw_details_path *p = &c->published.paths[i];
+        const struct sw_qconn *q = conn_of(c, p);
+
+        if (!q)
+            continue;
+        p->rtt_us = sw_qconn_rtt_ns(q) / SW_NS_PER_US;
+        p->note = sw_qconn_path_note(q);
+    }
+}
+
+static bool any_changed(const struct sw_connector *c)
+{
+    for (size_t i = 0; i < c->published.n; i++) {
+        const struct sw_details_path *p = &c->published.paths[i];
+        const struct sw_qconn *q = conn_of(c, p);
+
+        if (q &&
+            sw_details_path_changed(p, sw_qconn_rtt_ns(q) / SW_NS_PER_US, sw_qconn_path_note(q)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_current(void *arg, const struct sw_nodeid *gateway)
+{
+    const struct sw_connector *c = arg;
+
+    if (c->config->open || sw_peers_has(&c->admit.peers, gateway))
+        return true;
+    SW_LIST_FOREACH (it, &c->conns) {
+        if (sw_nodeid_eq(sw_qconn_peer(SW_CONTAINER_OF(it, struct conn, link)->q), gateway))
+            return true;
+    }
+    return false;
+}
+
+static void publish(struct sw_connector *c)
+{
+    measure(c);
+    c->published.told_ns = sw_loop_now(c->loop);
+    c->published.seq++;
+    connector_publish(c);
+}
+
+static void on_again(struct sw_timer *t)
+{
+    struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, published.again);
+    size_t before = c->published.n;
+
+    c->published.n = sw_details_paths_keep(c->published.paths, c->published.n, is_current, c);
+    if (sw_timer_running(&c->published.timer)) /* about to be written anyway */
+        return;
+    if (c->published.n != before || any_changed(c))
+        publish(c);
+    if (c->published.n)
+        sw_timer_start(c->loop, &c->published.again, AGAIN_NS, on_again);
+}
+
+void connector_review_paths(struct sw_connector *c)
+{
+    if (c->published.n)
+        sw_timer_start(c->loop, &c->published.again, SETTLE_NS, on_again);
 }
 
 static void on_settled(struct sw_timer *t)
 {
     struct sw_connector *c = SW_CONTAINER_OF(t, struct sw_connector, published.timer);
+    bool relayed = false;
 
-    measure(c);
-    c->published.told_ns = sw_loop_now(c->loop);
-    c->published.seq++;
-    connector_publish(c);
+    publish(c);
+    for (size_t i = 0; i < c->published.n; i++)
+        relayed |= !c->published.paths[i].address.ip.family;
+    sw_timer_start(c->loop, &c->published.again, relayed ? PROBED_NS : AGAIN_NS, on_again);
 }
 
 void connector_path_seen(struct sw_connector *c, const struct sw_qconn *q)

@@ -78,11 +78,11 @@ static const char *why_not(const struct sw_connector *c)
     const struct sw_memo *m = &c->known;
 
     if (!sw_nodeid_eq(&m->id, sw_rawkey_id(c->key)))
-        return "it was said to another key";
+        return "saved for another device key";
     if (!sw_slice_eq_str(m->server, c->server))
-        return "another API said it";
+        return "saved from another API server";
     if (!sw_slice_eq_str(m->ns, c->ns))
-        return "it was said in another namespace";
+        return "saved for another namespace";
     return NULL;
 }
 
@@ -110,7 +110,7 @@ void connector_use_known(struct sw_connector *c)
     if (m->connector.n) {
         c->name = sw_slice_dup(m->connector);
         sw_log_info("connector",
-                    "API not reached yet, using the saved state of Connector '%s': %zu gateways, "
+                    "API unreachable, using the saved state of Connector '%s': %zu gateways, "
                     "%zu destinations",
                     c->name, m->gateways.ids.n, m->allow.entries.n);
     }

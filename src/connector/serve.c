@@ -30,7 +30,7 @@ bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice al
         return true;
     count(c, SW_METRIC_REFUSALS, c->drain.draining ? "draining" : "unknown_gateway");
     sw_log_begin(&line, SW_LOG_WARN, "connector", "connection refused");
-    sw_log_cstr(&line, "reason", c->drain.draining ? "draining" : "not a gateway we know");
+    sw_log_cstr(&line, "reason", c->drain.draining ? "draining" : "unknown gateway");
     sw_log_cstr(&line, "peer", sw_nodeid_hex(peer, hex));
     sw_log_str(&line, "alpn", alpn);
     sw_log_end(&line);
@@ -98,10 +98,10 @@ static void on_conn_path(void *arg, struct sw_qconn *q)
     char text[SW_ADDR_TEXT];
 
     connector_path_seen(arg, q);
-    sw_log_info("connector", "gateway %s is reached %s %s now",
+    sw_log_info("connector", "path to gateway %s changed to %s%s%s",
                 sw_nodeid_short(sw_qconn_peer(q), peer),
-                sw_qconn_path(q) == SW_QPATH_RELAY ? "through the" : "directly at",
-                at.ip.family ? sw_addr_text(&at, text) : "relay");
+                sw_qconn_path(q) == SW_QPATH_RELAY ? "relay" : "direct", at.ip.family ? " " : "",
+                at.ip.family ? sw_addr_text(&at, text) : "");
 }
 
 static void on_nobody(struct sw_timer *t)
@@ -150,6 +150,7 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
     sw_peers_done(&c->admit.peers);
     c->admit.peers = now;
     sw_log_info("connector", "%zu gateways are admitted", now.ids.n);
+    connector_review_paths(c);
     if (c->config->open)
         return;
     SW_LIST_FOREACH (it, &c->conns) {

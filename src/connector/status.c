@@ -8,7 +8,7 @@
 
 enum { PAGE_MAX = 4 << 20, LISTED_MAX = 200 };
 
-static void tell_quic(struct sw_connector *c, const char *event, uint64_t now, uint64_t told)
+static void write_quic(struct sw_connector *c, const char *event, uint64_t now, uint64_t told)
 {
     sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_QUIC, event), now - told);
 }
@@ -21,18 +21,18 @@ static void scrape_quic(struct sw_connector *c)
     if (!c->quic || !c->serve)
         return;
     sw_quic_stats(c->quic, &now);
-    tell_quic(c, "accepted", now.accepted, c->meter.told.accepted);
-    tell_quic(c, "failed", now.failed, c->meter.told.failed);
-    tell_quic(c, "refused", now.refused, c->meter.told.refused);
-    tell_quic(c, "retry", now.retries, c->meter.told.retries);
-    tell_quic(c, "stream_reset", now.resets, c->meter.told.resets);
-    tell_quic(c, "dropped", now.rx_dropped, c->meter.told.rx_dropped);
-    tell_quic(c, "path_slower", now.renewals, c->meter.told.renewals);
-    tell_quic(c, "held_back", now.held_back, c->meter.told.held_back);
-    tell_quic(c, "probe_sent", now.probes_sent, c->meter.told.probes_sent);
-    tell_quic(c, "probe_received", now.probes_received, c->meter.told.probes_received);
-    tell_quic(c, "probe_dropped", now.probes_dropped, c->meter.told.probes_dropped);
-    tell_quic(c, "direct_failed", now.direct_failed, c->meter.told.direct_failed);
+    write_quic(c, "accepted", now.accepted, c->meter.told.accepted);
+    write_quic(c, "failed", now.failed, c->meter.told.failed);
+    write_quic(c, "refused", now.refused, c->meter.told.refused);
+    write_quic(c, "retry", now.retries, c->meter.told.retries);
+    write_quic(c, "stream_reset", now.resets, c->meter.told.resets);
+    write_quic(c, "dropped", now.rx_dropped, c->meter.told.rx_dropped);
+    write_quic(c, "path_slower", now.renewals, c->meter.told.renewals);
+    write_quic(c, "held_back", now.held_back, c->meter.told.held_back);
+    write_quic(c, "probe_sent", now.probes_sent, c->meter.told.probes_sent);
+    write_quic(c, "probe_received", now.probes_received, c->meter.told.probes_received);
+    write_quic(c, "probe_dropped", now.probes_dropped, c->meter.told.probes_dropped);
+    write_quic(c, "direct_failed", now.direct_failed, c->meter.told.direct_failed);
     sw_metric_set(sw_metric_get(c->meter.shard, SW_METRIC_QUIC_BUFFERED, NULL),
                   (int64_t)now.buffered);
     sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_QUIC_RTT, "direct"),
@@ -42,8 +42,8 @@ static void scrape_quic(struct sw_connector *c)
     c->meter.told = now;
     sw_qserve_stats(c->serve, &serve);
     sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "too_many_streams"),
-                  serve.overflows - c->meter.told_overflows);
-    c->meter.told_overflows = serve.overflows;
+                  serve.overflows - c->meter.overflows_logged);
+    c->meter.overflows_logged = serve.overflows;
 }
 
 void connector_scrape(void *arg)
@@ -74,8 +74,7 @@ static void put_time(struct sw_jw *w, const char *key, uint64_t wall_ns)
 
 static void put_api(struct sw_jw *w, const struct sw_connector *c)
 {
-    sw_jw_name(w, "api");
-    sw_jw_object(w);
+    sw_jw_put_object(w, "api");
     sw_jw_put_bool(w, "up", c->api.up);
     sw_jw_put_str(w, "step", sw_reg_step(c->reg));
     sw_jw_put_u64(w, "code", (uint64_t)c->api.code);
@@ -88,8 +87,7 @@ static void put_conns(struct sw_jw *w, const struct sw_connector *c)
 {
     size_t left = LISTED_MAX;
 
-    sw_jw_name(w, "connections");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "connections");
     SW_LIST_FOREACH (it, &c->conns) {
         struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
         struct sw_addr at = sw_qconn_addr(k->q);
@@ -117,8 +115,7 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
 {
     SW_ARENA_AUTO a = {0};
 
-    sw_jw_name(w, "addresses");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "addresses");
     for (size_t i = 0; i < c->local.addrs.n; i++) {
         char text[SW_ADDR_TEXT];
 
@@ -127,16 +124,14 @@ static void put_lists(struct sw_jw *w, const struct sw_connector *c)
     sw_jw_array_end(w);
     sw_jw_put_bool(w, "symmetricNat",
                    sw_quic_mapping_varies(c->quic, 4) || sw_quic_mapping_varies(c->quic, 6));
-    sw_jw_name(w, "gateways");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "gateways");
     for (size_t i = 0; i < sw_min(c->admit.peers.ids.n, LISTED_MAX); i++) {
         char hex[SW_NODEID_HEX];
 
         sw_jw_str(w, sw_nodeid_hex(&c->admit.peers.ids.p[i], hex));
     }
     sw_jw_array_end(w);
-    sw_jw_name(w, "destinations");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "destinations");
     for (size_t i = 0; i < sw_min(c->admit.allow.entries.n, LISTED_MAX); i++) {
         sw_jw_object(w);
         sw_jw_put_str(w, "to", sw_allow_text(&a, &c->admit.allow.entries.p[i]));
@@ -151,8 +146,7 @@ static void put_totals(struct sw_jw *w, const struct sw_connector *c)
     struct sw_qserve_stats s = {0};
 
     sw_qserve_stats(c->serve, &s);
-    sw_jw_name(w, "exchanges");
-    sw_jw_object(w);
+    sw_jw_put_object(w, "exchanges");
     sw_jw_put_u64(w, "active", s.streams);
     sw_jw_put_u64(w, "accepted", s.accepted);
     sw_jw_put_u64(w, "denied", s.denied);
@@ -296,7 +290,7 @@ static int put_requests(struct sw_buf *b, const struct sw_connector *c)
         if (rc == SW_OK)
             rc = put_cell(b, sw_slice_str(r->host));
         if (rc == SW_OK)
-            rc = put_cell(b, sw_slice_str(r->path));
+            rc = put_cell(b, sw_slice_str(r->note ? r->note : r->path));
         if (rc == SW_OK)
             rc = sw_buf_printf(b, "<td>%u</td><td>%.1f ms</td></tr>\n", r->status,
                                (double)r->duration_ns / 1e6);

@@ -128,7 +128,7 @@ void connector_ended(void *arg, const struct sw_qserve_record *r)
     log_exchange(r);
     if (e && e->peek) {
         sw_peek_end(e->peek, sw_loop_now(c->loop));
-        told = sw_peek_told(e->peek) > 0;
+        told = sw_peek_reported(e->peek) > 0;
     }
     if (!told) {
         struct sw_inspect_request q = {.wall_ns = sw_wall_ns(),
@@ -144,6 +144,8 @@ void connector_ended(void *arg, const struct sw_qserve_record *r)
         name_request(&q, r);
         if (e)
             judge_tls(e, &q);
+        if (e && e->peek && sw_peek_http2(e->peek))
+            q.note = "HTTP/2, not inspected";
         connector_add_request(c, &q);
     }
     if (e) {

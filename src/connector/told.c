@@ -3,7 +3,7 @@
 
 #include "quic/wire/relay_url.h"
 
-bool sw_told_relay_ok(struct sw_slice url, struct sw_slice api, struct sw_err *err)
+bool sw_published_relay_ok(struct sw_slice url, struct sw_slice api, struct sw_err *err)
 {
     ptrdiff_t colon = sw_slice_rfind(api, ':');
     struct sw_relay_url u;

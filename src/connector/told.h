@@ -13,4 +13,4 @@
  * pass on those of another one; so then it must be on this machine, or on the machine of the API
  * ("host:port", empty: unknown), which we trust already. False: err says why.
  */
-bool sw_told_relay_ok(struct sw_slice url, struct sw_slice api, struct sw_err *err);
+bool sw_published_relay_ok(struct sw_slice url, struct sw_slice api, struct sw_err *err);

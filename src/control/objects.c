@@ -43,6 +43,14 @@ int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y)
     return d ? d : sw_slice_cmp(x->key, y->key);
 }
 
+int cn_oldest_first(const void *x, const void *y)
+{
+    const struct sw_kube_obj *const *p = x;
+    const struct sw_kube_obj *const *q = y;
+
+    return by_age(*p, *q);
+}
+
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key)
 {
     return sw_json_str(sw_json_walk(o->json, "metadata", what, key, NULL));
@@ -55,13 +63,7 @@ bool cn_deleting(const struct sw_kube_obj *o)
 
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
 {
-    for (size_t i = 0; i < sw_json_len(conditions); i++) {
-        const struct sw_json *c = sw_json_at(conditions, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return c;
-    }
-    return NULL;
+    return sw_json_find_item(conditions, "type", sw_slice_str(type));
 }
 
 bool cn_is_true(const struct sw_json *conditions, const char *type)
@@ -94,6 +96,29 @@ struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind,
         sw_json_put_str(a, meta, "namespace", ns);
     sw_json_put(a, obj, "metadata", meta);
     return obj;
+}
+
+struct sw_json *cn_put_object(struct sw_arena *a, struct sw_json *to, const char *key)
+{
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_put(a, to, key, o);
+    return o;
+}
+
+struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *key)
+{
+    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_push(a, list, o);
+    sw_json_put(a, to, key, list);
+    return o;
+}
+
+void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text)
+{
+    sw_json_put(a, to, key, sw_json_new_str(a, text));
 }
 
 void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,

@@ -20,6 +20,8 @@ struct sw_slice created_of(const struct sw_kube_obj *o);
 int64_t generation_of(const struct sw_kube_obj *o);
 /* Oldest first, then namespace/name. */
 int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y);
+/* The same for qsort() of pointers to objects. */
+int cn_oldest_first(const void *x, const void *y);
 
 /* metadata.<what>.<key>; p == NULL when it is not there. */
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
@@ -37,5 +39,9 @@ struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind,
 /* metadata.<what>.<key> = value, made where missing ("labels", "annotations"). */
 void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
              struct sw_slice value);
+/* A new object as member 'key', or as the only item of a list that is it. */
+struct sw_json *cn_put_object(struct sw_arena *a, struct sw_json *to, const char *key);
+struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *key);
+void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text);
 /* printf as a slice in the arena. */
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);

@@ -437,9 +437,9 @@ static void on_lost(void *arg)
 
 static int make_parts(struct sw_control *c, struct sw_err *err)
 {
-    struct sw_lease_opts lo = {.ns = c->o.lease_ns,
-                               .name = c->o.lease_name,
-                               .identity = c->o.identity,
+    struct sw_lease_opts lo = {.ns = c->o.election.ns,
+                               .name = c->o.election.name,
+                               .identity = c->o.election.identity,
                                .led = on_led,
                                .lost = on_lost,
                                .arg = c};
@@ -458,7 +458,7 @@ static int make_parts(struct sw_control *c, struct sw_err *err)
         c->kinds[i] = (struct control_kind){.control = c, .def = def};
         c->kinds[i].informer = sw_informer_new(c->client, &io, &informer_cbs, &c->kinds[i]);
     }
-    if (c->o.lease_name.n) {
+    if (c->o.election.name.n) {
         c->lease = sw_lease_new(c->client, &lo, err);
         if (!c->lease)
             return SW_EINVAL;
@@ -479,6 +479,14 @@ static const char *identity_of(const struct sw_control_opts *o)
     if (gethostname(host, sizeof(host) - 1) != 0)
         return o->name;
     return host;
+}
+
+struct sw_control_election sw_control_election(const char *ns, const char *name,
+                                               const char *identity)
+{
+    return (struct sw_control_election){.ns = sw_slice_str(ns ? ns : ""),
+                                        .name = sw_slice_str(ns ? name : ""),
+                                        .identity = sw_slice_str(identity ? identity : "")};
 }
 
 struct sw_control *sw_control_new(struct sw_kube_client *client, const struct sw_control_opts *o,

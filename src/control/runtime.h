@@ -135,6 +135,17 @@ struct sw_change {
     struct sw_slice bytes;
 };
 
+/* Of one leader among replicas, by a Lease. An empty name: we are alone and lead. */
+struct sw_control_election {
+    struct sw_slice ns;
+    struct sw_slice name;
+    struct sw_slice identity;
+};
+
+/* Without ns there is no election; identity may be NULL. All borrowed. */
+struct sw_control_election sw_control_election(const char *ns, const char *name,
+                                               const char *identity);
+
 struct sw_control_opts {
     const char *name; /* field manager and log scope; a literal */
     const struct sw_control_kind *kinds;
@@ -153,10 +164,7 @@ struct sw_control_opts {
     bool threaded; /* build on a thread of its own */
     bool events;   /* write Events: notices, conditions that change, elections */
     bool timed;    /* views know the time, and outputs may expire */
-    /* Leader election; an empty name: we are alone and lead. */
-    struct sw_slice lease_ns;
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    struct sw_control_election election;
     uint64_t max_gap_ns; /* longest pause between two builds under load [1 s] */
     size_t max_writes;   /* under way at once [16] */
 };

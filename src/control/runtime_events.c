@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kubernetes Events of a controller: what its build notices, conditions that turn bad or good with
- * a status it writes, and its elections. The leader's only, but for the elections. Something bad is
- * told when it is still so after a while: objects that are created together come one after the
- * other, and nobody wants an Event about that.
+ * a status it writes, and its elections. The leader's only, but for the elections. A fault is
+ * reported when it lasts: objects that are created together arrive one after the other, which is no
+ * fault.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "control/runtime_int.h"
+#include "kube/fields.h"
 
 static const uint64_t grace_ns = 2 * SW_NS_PER_S;
 
@@ -62,12 +63,14 @@ static void tell(struct sw_control *c, const struct trouble *t, enum sw_event_ty
     const struct sw_kube_gvr *gvr = c->o.kinds[t->kind].gvr;
     const struct sw_kube_obj *o = sw_informer_get(c->kinds[t->kind].informer, sw_slice_str(t->key));
     char version[200];
+    struct sw_event_about about = {.api_version = version, .kind = gvr->kind};
 
     if (!o)
         return;
+    about.object = o->json;
     (void)snprintf(version, sizeof(version), "%s%s%s", gvr->group, gvr->group[0] ? "/" : "",
                    gvr->version);
-    sw_recorder_event(c->recorder, o->json, version, gvr->kind, type, t->reason, "%s", t->text);
+    sw_recorder_event(c->recorder, &about, type, t->reason, "%s", t->text);
 }
 
 static void await_due(struct sw_control *c);
@@ -150,7 +153,7 @@ void sw_out_notice(struct sw_output *out, size_t kind, const struct sw_kube_obj 
     (void)sw_map_put(&out->notices, n->id, n);
 }
 
-/* Notices that the newest output has no more are over: the same may be told again later. */
+/* Notices that the newest output has no more are over: the same may be reported again later. */
 static void sweep(struct sw_control *c)
 {
     SW_MAP_FOREACH (it, &c->troubles) {
@@ -189,13 +192,6 @@ struct part {
     const char *where; /* "", "listener 'http': " */
 };
 
-static struct sw_slice str_of(const struct sw_json *v, const char *name)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, name));
-
-    return s.p ? s : sw_slice("", 0);
-}
-
 /* Types that are bad when they are true (Gateway API). */
 static bool negative(struct sw_slice type)
 {
@@ -213,35 +209,27 @@ enum verdict { VERDICT_NONE, VERDICT_GOOD, VERDICT_BAD };
 /* What is under way is neither. */
 static enum verdict judge(const struct sw_json *condition)
 {
-    struct sw_slice status = str_of(condition, "status");
+    struct sw_slice status = sw_field_text(condition, "status");
     bool yes = sw_slice_eq_str(status, "True");
 
     if ((!yes && !sw_slice_eq_str(status, "False")) ||
-        sw_slice_eq_str(str_of(condition, "reason"), "Pending"))
+        sw_slice_eq_str(sw_field_text(condition, "reason"), "Pending"))
         return VERDICT_NONE;
-    return yes != negative(str_of(condition, "type")) ? VERDICT_GOOD : VERDICT_BAD;
-}
-
-static const struct sw_json *condition_of(const struct sw_json *list, struct sw_slice type)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(str_of(sw_json_at(list, i), "type"), type))
-            return sw_json_at(list, i);
-    }
-    return NULL;
+    return yes != negative(sw_field_text(condition, "type")) ? VERDICT_GOOD : VERDICT_BAD;
 }
 
 static void look_at_condition(const struct part *p, const struct sw_json *have,
                               const struct sw_json *want)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_slice type = str_of(want, "type");
-    struct sw_slice reason = str_of(want, "reason");
+    struct sw_slice type = sw_field_text(want, "type");
+    struct sw_slice reason = sw_field_text(want, "reason");
     enum verdict now = judge(want);
     struct trouble like = {.kind = p->kind};
     struct trouble *waits;
 
-    if (now == VERDICT_NONE || (now == judge(have) && sw_slice_eq(reason, str_of(have, "reason"))))
+    if (now == VERDICT_NONE ||
+        (now == judge(have) && sw_slice_eq(reason, sw_field_text(have, "reason"))))
         return;
     like.id = sw_arena_printf(&a, "%zu|%.*s|%s|%.*s", p->kind, SW_SLICE_ARG(p->key), p->where,
                               SW_SLICE_ARG(type));
@@ -250,8 +238,8 @@ static void look_at_condition(const struct part *p, const struct sw_json *have,
     like.type = sw_arena_dup(&a, type);
     like.reason = sw_arena_dup(&a, reason.n ? reason : type);
     like.text = sw_arena_printf(&a, "%s%.*s is %.*s: %.*s", p->where, SW_SLICE_ARG(type),
-                                SW_SLICE_ARG(str_of(want, "status")),
-                                SW_SLICE_ARG(sw_slice_head(str_of(want, "message"), 800)));
+                                SW_SLICE_ARG(sw_field_text(want, "status")),
+                                SW_SLICE_ARG(sw_slice_head(sw_field_text(want, "message"), 800)));
     if (now == VERDICT_BAD) {
         add(p->c, &like);
         return;
@@ -272,7 +260,7 @@ static void look_at_part(const struct part *p, const struct sw_json *have,
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *c = sw_json_at(list, i);
 
-        look_at_condition(p, condition_of(old, str_of(c, "type")), c);
+        look_at_condition(p, sw_json_find_item(old, "type", sw_field_text(c, "type")), c);
     }
 }
 
@@ -290,11 +278,11 @@ static const struct {
 static const char *name_of(struct sw_arena *a, const struct sw_json *element, size_t which)
 {
     const struct sw_json *by = sw_json_find(element, lists[which].by);
-    struct sw_slice section = str_of(by, "sectionName");
+    struct sw_slice section = sw_field_text(by, "sectionName");
     struct sw_slice name = sw_json_str(by);
 
     if (!name.p)
-        name = str_of(by, "name");
+        name = sw_field_text(by, "name");
     return sw_arena_printf(a, "%s '%.*s%s%.*s': ", lists[which].word, SW_SLICE_ARG(name),
                            section.n ? "/" : "", SW_SLICE_ARG(section));
 }
@@ -307,7 +295,7 @@ static const struct sw_json *same_element(const struct sw_json *list, const stru
 
         if (sw_json_equal(sw_json_find(e, lists[which].by), sw_json_find(like, lists[which].by),
                           SW_JSON_EQ_VALUE) &&
-            sw_slice_eq(str_of(e, "controllerName"), str_of(like, "controllerName")))
+            sw_slice_eq(sw_field_text(e, "controllerName"), sw_field_text(like, "controllerName")))
             return e;
     }
     return NULL;
@@ -347,11 +335,13 @@ void control_events_election(struct sw_control *c, const char *what)
         return;
     lease = sw_json_new_object(&a);
     meta = sw_json_new_object(&a);
-    sw_json_put_str(&a, meta, "namespace", c->o.lease_ns);
-    sw_json_put_str(&a, meta, "name", c->o.lease_name);
+    sw_json_put_str(&a, meta, "namespace", c->o.election.ns);
+    sw_json_put_str(&a, meta, "name", c->o.election.name);
     if (sw_lease_uid(c->lease).n)
         sw_json_put_str(&a, meta, "uid", sw_lease_uid(c->lease));
     sw_json_put(&a, lease, "metadata", meta);
-    sw_recorder_event(c->recorder, lease, "coordination.k8s.io/v1", "Lease", SW_EVENT_NORMAL,
-                      "LeaderElection", "%.*s %s", SW_SLICE_ARG(sw_lease_identity(c->lease)), what);
+    sw_recorder_event(c->recorder,
+                      &(struct sw_event_about){lease, "coordination.k8s.io/v1", "Lease"},
+                      SW_EVENT_NORMAL, "LeaderElection", "%.*s %s",
+                      SW_SLICE_ARG(sw_lease_identity(c->lease)), what);
 }

@@ -106,7 +106,7 @@ struct control_kind {
 /* A build on its way; outlives the runtime when that is freed meanwhile. */
 struct build_job {
     struct sw_msg msg;
-    struct sw_control *control; /* NULL: nobody wants the result any more */
+    struct sw_control *control; /* NULL: the result is not wanted any more */
     struct sw_loop *loop;
     struct sw_view *view;
     struct sw_output *out;
@@ -131,7 +131,7 @@ struct write_state {
     uint64_t pending_hash;
     uint64_t event_hash; /* of what Events were considered for */
     uint64_t spent_ns;   /* writes are paid for until then: see may_write */
-    bool told;           /* that it is written too often */
+    bool logged;         /* that it is written too often */
 };
 
 struct sw_control {
@@ -166,7 +166,7 @@ struct sw_control {
     struct sw_control_stats stats;
     struct sw_recorder *recorder; /* NULL: no Events */
     struct sw_map troubles;       /* id -> struct trouble, see runtime_events.c */
-    struct sw_list pending;       /* those that were not told yet */
+    struct sw_list pending;       /* those not reported yet */
     struct sw_timer grace;        /* until the first of them is due */
     void (*stopped)(void *arg);
     void *stopped_arg;
@@ -180,7 +180,7 @@ void control_events_status(struct sw_control *c, const struct out_write *w,
                            const struct sw_kube_obj *o);
 /* "became leader", "stopped leading" */
 void control_events_election(struct sw_control *c, const char *what);
-/* Not leading any more: another replica tells. */
+/* Not leading any more: another replica reports. */
 void control_events_clear(struct sw_control *c);
 
 /* runtime_write.c */

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "control/objects.h"
 #include "control/runtime_int.h"
 #include "kube/client/health.h"
 
@@ -109,11 +110,6 @@ static bool has_finalizer(const struct sw_kube_obj *o, const struct sw_json *nam
     return false;
 }
 
-static bool is_going(const struct sw_kube_obj *o)
-{
-    return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
-}
-
 /* True when the API already is as wanted. */
 static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
 {
@@ -125,11 +121,11 @@ static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
         return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
                json_within(w->json, sw_json_find(o->json, "status"));
     case OUT_DELETE:
-        return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) || is_going(o);
+        return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) || cn_deleting(o);
     case OUT_FINALIZER:
         /* What is on its way out takes no new ones. */
         return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
-               has_finalizer(o, w->json) != w->drop || (!w->drop && is_going(o));
+               has_finalizer(o, w->json) != w->drop || (!w->drop && cn_deleting(o));
     }
     return true;
 }
@@ -162,7 +158,7 @@ static bool awaits_echo(const struct sw_control *c, const struct write_state *s,
 
 /*
  * Two controllers that want different things of an object and do not know of each other put it
- * right in turn, as fast as the API can: that must not take the API away from everybody else.
+ * right in turn, as fast as the API can: that must not use up the API for other clients.
  */
 static bool may_write(struct sw_control *c, struct write_state *s)
 {
@@ -172,7 +168,7 @@ static bool may_write(struct sw_control *c, struct write_state *s)
 
     if (s->spent_ns <= now) {
         s->spent_ns = now;
-        s->told = false;
+        s->logged = false;
     }
     if (s->spent_ns - now <= ahead) {
         s->spent_ns += write_cost_ns;
@@ -180,16 +176,18 @@ static bool may_write(struct sw_control *c, struct write_state *s)
     }
     sw_workqueue_add_after(c->queue, s->id, s->spent_ns - now - ahead);
     c->stats.held_back++;
-    if (s->told)
+    if (s->logged)
         return false;
-    s->told = true;
-    sw_log_begin(&l, SW_LOG_WARN, c->o.name, "written too often: does somebody else write it too?");
+    s->logged = true;
+    sw_log_begin(
+        &l, SW_LOG_WARN, c->o.name,
+        "write rate limit reached: another writer may change the object; next write delayed");
     sw_log_str(&l, "object", s->id);
     sw_log_end(&l);
     return false;
 }
 
-/* Nobody wants it any more, and how often it was written need not be remembered. */
+/* It is not wanted any more, and how often it was written need not be remembered. */
 static bool forgettable(const struct sw_control *c, const struct write_state *s)
 {
     return !s->call && s->spent_ns <= sw_loop_now(c->loop);
@@ -301,20 +299,34 @@ static struct sw_kube_call *send(struct sw_control *c, const struct out_write *w
     SW_ARENA_AUTO a = {0};
 
     if (!o && w->op != OUT_APPLY)
-        return NULL; /* nothing is wanted of what is not there: satisfied() said so */
+        return NULL; /* nothing is wanted of what is not there: satisfied() returned that */
     switch (w->op) {
     case OUT_APPLY:
-        return sw_kube_apply(c->client, gvr, as_served(&a, gvr, json), NULL, c->o.name, true,
-                             on_written, s);
+        return sw_kube_apply(
+            c->client,
+            &(struct sw_kube_apply){
+                .gvr = gvr, .obj = as_served(&a, gvr, json), .manager = c->o.name, .force = true},
+            on_written, s);
     case OUT_STATUS:
         if (s->event_hash != s->pending_hash)
             control_events_status(c, w, o);
         s->event_hash = s->pending_hash;
         if (c->o.stamp)
             json = c->o.stamp(&a, json, sw_wall_ns());
-        return sw_kube_patch_status(c->client, gvr, o->json, json, manager_of(c, w), on_written, s);
+        return sw_kube_patch_status(
+            c->client,
+            &(struct sw_kube_status_patch){
+                .gvr = gvr, .seen = o->json, .status = json, .manager = manager_of(c, w)},
+            on_written, s);
     case OUT_DELETE:
-        return sw_kube_delete(c->client, gvr, o->ns, o->name, "Background", w->uid, on_written, s);
+        return sw_kube_do(c->client,
+                          &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                                .gvr = gvr,
+                                                .ns = o->ns,
+                                                .name = o->name,
+                                                .propagation = "Background",
+                                                .if_uid = w->uid},
+                          on_written, s);
     case OUT_FINALIZER:
         return patch_finalizers(c, w, o, s);
     }
@@ -329,7 +341,7 @@ static bool look(struct sw_control *c, struct sw_slice id)
     const struct sw_kube_obj *o;
     uint64_t hash;
 
-    if (!w) { /* nobody wants it any more */
+    if (!w) { /* not wanted any more */
         sw_workqueue_forget(c->queue, id);
         if (s && forgettable(c, s)) {
             (void)sw_map_del(&c->states, id);
@@ -379,7 +391,7 @@ void control_writes_renew(struct sw_control *c)
         if (!satisfied(w, object_of(c, w)))
             sw_workqueue_add(c->queue, w->id);
     }
-    /* States of what nobody wants any more. */
+    /* States of what is not wanted any more. */
     SW_MAP_FOREACH (it, &c->states) {
         struct write_state *s = it->value;
 

@@ -90,7 +90,7 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
     struct sw_slice pem = sw_view_input(v);
 
     if (!pem.n)
-        return; /* an empty bundle would cut everybody off: say nothing instead */
+        return; /* an empty bundle would cut all clients off: publish nothing instead */
     for (size_t i = 0; i < sw_view_count(v, NAMESPACES); i++) {
         const struct sw_kube_obj *ns = sw_view_at(v, NAMESPACES, i);
 
@@ -110,9 +110,7 @@ struct sw_trust *sw_trust_new(struct sw_kube_client *c, const struct sw_trust_op
                                        .build = build,
                                        .build_arg = t,
                                        .threaded = o->threaded,
-                                       .lease_ns = o->lease_ns,
-                                       .lease_name = o->lease_name,
-                                       .identity = o->identity};
+                                       .election = o->election};
 
     t->form = f;
     t->control = sw_control_new(c, &co, err);

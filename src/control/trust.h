@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trust controller: every namespace gets a ConfigMap with the fabric's root certificates, so
- * that workloads can verify what they talk to without asking anybody; or with the revocation lists
- * of a mesh. Namespaces on their way out are left alone; a ConfigMap somebody changed or deleted is
- * put right again.
+ * that workloads can verify their peers without a request to another service; or with the
+ * revocation lists of a mesh. Namespaces on their way out are left alone; a ConfigMap that was
+ * changed or deleted is restored.
  */
 #pragma once
 
 #include "base/slice.h"
+#include "control/runtime.h"
 #include "kube/client/client.h"
 
 struct sw_trust;
@@ -23,9 +24,7 @@ struct sw_trust_opts {
     enum sw_trust_what what;
     struct sw_slice pem; /* may be changed later */
     bool threaded;
-    struct sw_slice lease_ns; /* leader election; an empty lease_name: none */
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    struct sw_control_election election;
 };
 
 #define SW_TRUST_CONFIGMAP "spanwire-ca-root-cert"

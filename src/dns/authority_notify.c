@@ -59,7 +59,7 @@ static void on_answer(struct sw_watch *w, unsigned events)
         if (buf[3] & 15)
             sw_log_warn("dns", "secondary %s answers NOTIFY with %s", sw_addr_text(&n->to, text),
                         sw_dns_rcode_text(buf[3] & 15));
-        finish(n, buf[3] & 15 ? "refused" : "heard");
+        finish(n, buf[3] & 15 ? "refused" : "acknowledged");
         return;
     }
 }
@@ -73,7 +73,7 @@ static void on_timer(struct sw_timer *t)
         send_notify(n);
         return;
     }
-    sw_log_warn("dns", "secondary %s does not answer NOTIFY; it will find the change by itself",
+    sw_log_warn("dns", "secondary %s does not answer NOTIFY; it polls by SOA refresh",
                 sw_addr_text(&n->to, text));
     finish(n, "lost");
 }

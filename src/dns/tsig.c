@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/secret.h"
 
 enum { KEY_TEXT_MAX = 4096, SECRET_MAX = 512 };
 
@@ -39,7 +40,7 @@ static struct sw_slice value_of(struct sw_slice text, const char *word)
 static int make_key(struct sw_arena *a, struct sw_slice name, struct sw_slice secret,
                     struct sw_dns_key *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO raw = {0};
+    SW_BUF_SECRET raw = {0};
     struct sw_dns_key k = {0};
     int rc = sw_dns_name_parse(name, &k.name, err);
 
@@ -52,7 +53,6 @@ static int make_key(struct sw_arena *a, struct sw_slice name, struct sw_slice se
                           "the secret of the key is not base64, too short or "
                           "too long");
     k.secret = sw_arena_slice(a, sw_buf_slice(&raw));
-    explicit_bzero(raw.p, raw.cap);
     *ret = k;
     return SW_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "http/client_int.h"
 #include "tls/cert/cred.h"
@@ -105,9 +106,7 @@ static void call_free(struct sw_http_call *call)
     sw_list_unlink(&call->link);
     sw_defer_cancel(&call->reap);
     sw_buf_done(&call->head);
-    if (call->body.p)
-        explicit_bzero(call->body.p, call->body.cap);
-    sw_buf_done(&call->body);
+    sw_buf_done_secret(&call->body);
     sw_free(call);
 }
 
@@ -124,15 +123,15 @@ void sw_http_client_free(struct sw_http_client *c)
     if (!c)
         return;
     c->closing = true;
-    (void)sw_err_set(&err, SW_ECLOSED, "client closed");
+    (void)sw_err_set(&err, SW_ECANCELED, "client closed");
     SW_LIST_FOREACH (it, &c->conns) {
         struct hc_conn *conn = SW_CONTAINER_OF(it, struct hc_conn, link);
 
         if (conn->call)
-            hc_call_finish(conn->call, SW_ECLOSED, &err);
+            hc_call_finish(conn->call, SW_ECANCELED, &err);
     }
     while (!sw_list_empty(&c->waiting))
-        hc_call_finish(SW_CONTAINER_OF(c->waiting.next, struct sw_http_call, link), SW_ECLOSED,
+        hc_call_finish(SW_CONTAINER_OF(c->waiting.next, struct sw_http_call, link), SW_ECANCELED,
                        &err);
     while ((m = sw_list_pop_front(&c->zombies)))
         call_free(SW_CONTAINER_OF(m, struct sw_http_call, link));
@@ -181,8 +180,7 @@ static void on_call_timer(struct sw_timer *t)
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_ETIME,
-                     call->in_body ? "response from '%s' came to a halt"
-                                   : "no response from '%s' in time",
+                     call->in_body ? "response from '%s' stalled" : "no response from '%s' in time",
                      call->client->authority);
     hc_call_finish(call, SW_ETIME, &err);
 }
@@ -203,7 +201,7 @@ struct sw_http_call *sw_http_call_start(struct sw_http_client *c, const struct s
     struct sw_http_call *call;
 
     if (c->closing) {
-        (void)sw_err_set(err, SW_ECLOSED, "client closed");
+        (void)sw_err_set(err, SW_ECANCELED, "client closed");
         return NULL;
     }
     if (c->n_waiting >= c->o.max_waiting) {
@@ -284,9 +282,8 @@ void hc_call_answered(struct hc_conn *c)
     static const struct sw_err none;
 
     call_detach(call);
-    if (!call->keep_alive || c->cred_gen != c->client->cred_gen || c->surplus ||
-        hc_conn_unsent(c, call))
-        hc_conn_close(c); /* unsolicited bytes, or an answer before the request was out */
+    if (!call->keep_alive || c->cred_gen != c->client->cred_gen || hc_conn_unsent(c, call))
+        hc_conn_close(c); /* the last: an answer before the request was out */
     else
         hc_conn_rest(c);
     hc_dispatch_later(call->client);

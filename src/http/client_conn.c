@@ -394,12 +394,10 @@ static size_t parse(struct hc_conn *c, struct sw_slice in, bool eof)
 
         rc = sw_h1_next(c->h1, sw_slice_from(in, at), &used, &ev, &err);
         at += used;
-        if (rc == SW_OK) {
-            c->surplus = at < in.n;
+        if (rc == SW_OK)
             rc = on_event(c, ev, &err);
-        } else if (rc == SW_EAGAIN && eof) {
+        else if (rc == SW_EAGAIN && eof)
             rc = parse_end(c, &err);
-        }
     }
     if (rc != SW_OK && rc != SW_EAGAIN && c->state != HC_DEAD)
         broken(c, rc, &err);
@@ -412,7 +410,7 @@ static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
 
     c->got_bytes = true;
     if (!c->call)
-        hc_conn_close(c); /* unsolicited: no request is under way */
+        hc_conn_close(c); /* unsolicited: behind an answer, or while idle */
     return parse(c, in, false);
 }
 

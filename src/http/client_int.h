@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "http/client.h"
 #include "io/addr.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 #include "io/resolver.h"
 
 enum hc_state {
@@ -33,7 +33,6 @@ struct hc_conn {
     bool dialled;   /* io is in use: its on_free will come */
     bool reused;    /* carried a call before */
     bool got_bytes; /* of the answer to the current call */
-    bool surplus;   /* bytes follow what was parsed */
 };
 
 struct sw_http_call {
@@ -94,7 +93,7 @@ void hc_conn_use(struct hc_conn *c, struct sw_http_call *call);
 void hc_conn_close(struct hc_conn *c);
 /* Its call was answered: waits for the next one. */
 void hc_conn_rest(struct hc_conn *c);
-/* Stops reading the answer, and goes on. */
+/* Stops reading the answer, and continues. */
 void hc_conn_pause(struct hc_conn *c, bool pause);
 /* A part of the request did not leave yet. */
 bool hc_conn_unsent(const struct hc_conn *c, const struct sw_http_call *call);

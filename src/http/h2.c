@@ -182,7 +182,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     h->head_bytes += name_len + value_len + HEADER_OVERHEAD;
     if (h->head_bytes > h->config.max_header_list || h->fields.n >= HEADERS_MAX)
         h->head.too_large = true;
-    /* One that never ends costs work and no memory: no reason to go on. */
+    /* One that never ends costs work and no memory: no reason to continue. */
     if (h->head_bytes > (size_t)HEAD_FACTOR * h->config.max_header_list && !h->fault)
         return punish(h, "header block without end");
     if (h->head.too_large)
@@ -270,17 +270,21 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
             h->settings_seen = true;
             if (h->ops->on_control)
                 h->ops->on_control(h);
-            h->ops->on_settings(h);
+            if (h->ops->on_settings)
+                h->ops->on_settings(h);
         }
         break;
     case NGHTTP2_WINDOW_UPDATE:
-        h->ops->on_window(h, id, id ? stream_of(h, id) : NULL);
+        if (h->ops->on_window)
+            h->ops->on_window(h, id, id ? stream_of(h, id) : NULL);
         break;
     case NGHTTP2_PING:
-        if (frame->hd.flags & NGHTTP2_FLAG_ACK)
-            h->ops->on_pong(h);
-        else if (h->ops->on_control)
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK) {
+            if (h->ops->on_pong)
+                h->ops->on_pong(h);
+        } else if (h->ops->on_control) {
             h->ops->on_control(h);
+        }
         break;
     case NGHTTP2_GOAWAY:
         h->ops->on_goaway(h, frame->goaway.last_stream_id, frame->goaway.error_code);

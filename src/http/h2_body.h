@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "http/h2.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 
 enum { SW_H2_UNSENT_MAX = 128 * 1024 };
 

@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 
-enum { DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS tell */ };
+enum { DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS arrive */ };
 
 /* Usually few and short fields: on the stack in nghttp2's shape; longer lists on the heap. */
 enum { SEND_FIELDS_MAX = 32 };
@@ -148,13 +148,13 @@ void sw_h2_consume_stream(struct sw_h2 *h, int32_t id, size_t n)
  */
 void sw_h2_consume_connection(struct sw_h2 *h, size_t n)
 {
-    int32_t untold = nghttp2_session_get_effective_recv_data_length(h->ng);
+    int32_t unacknowledged = nghttp2_session_get_effective_recv_data_length(h->ng);
     size_t credit;
 
     h->unpassed -= sw_min(n, h->unpassed);
-    if (untold <= 0 || (size_t)untold <= h->unpassed)
+    if (unacknowledged <= 0 || (size_t)unacknowledged <= h->unpassed)
         return;
-    credit = (size_t)untold - h->unpassed;
+    credit = (size_t)unacknowledged - h->unpassed;
     if (credit >= sw_h2_receive_window(h))
         (void)nghttp2_submit_window_update(h->ng, NGHTTP2_FLAG_NONE, 0, (int32_t)credit);
 }

@@ -86,15 +86,14 @@ void sw_h2conn_free(struct sw_h2conn *c)
 }
 
 /* Sends what the engine has left to say, GOAWAY for one, and lingers. */
-static void bye(struct sw_h2conn *c)
+static void close_lingering(struct sw_h2conn *c)
 {
     struct sw_err err = {0};
 
-    c->state = H2C_BYE;
+    c->state = H2C_LINGERING;
     sw_timer_stop(c->loop, &c->timer);
     (void)!sw_h2_flush(c->h2, &err);
-    c->io.stall_ms = SW_CONN_LINGER_MS;
-    sw_conn_close_flushed(&c->io);
+    sw_conn_close_within_linger(&c->io);
 }
 
 /* --- writing --- */
@@ -137,7 +136,7 @@ static void conn_step(struct sw_h2conn *c)
     if (c->broken || (rc != SW_OK && rc != SW_EAGAIN))
         die(c, SW_ECLOSED, "connection was lost");
     else if (over(c))
-        bye(c);
+        close_lingering(c);
 }
 
 static void on_again(struct sw_defer *d)
@@ -191,7 +190,7 @@ static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
     c->in_step = false;
     if (rc != SW_OK && !c->broken) {
         set_why(c, rc, err.msg);
-        bye(c);
+        close_lingering(c);
     }
     return in.n;
 }
@@ -315,7 +314,7 @@ static int start_io(struct sw_h2conn *c, int fd, struct sw_err *err)
     }
     o.filter = sw_tls_filter(tls);
     rc = sw_conn_init(&c->io, c->loop, fd, &o, err);
-    c->io.lazy = true;
+    c->io.deferred_output = true;
     c->io.stall_ms = (uint32_t)(c->o.write_timeout_ns / SW_NS_PER_MS);
     return rc;
 }

@@ -6,12 +6,12 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "http/h2conn.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 
 enum h2c_state {
     H2C_OPENING, /* connect and handshake */
     H2C_OPEN,
-    H2C_BYE, /* io lingers */
+    H2C_LINGERING, /* io lingers */
     H2C_DEAD,
 };
 
@@ -56,16 +56,16 @@ struct sw_h2stream {
 };
 
 /* --- h2conn.c --- */
-/* Goes on from the loop, unless a step is under way (which will see to it). */
+/* Continues from the loop, unless a step is under way (which will see to it). */
 void h2conn_wake(struct sw_h2conn *c);
 void h2conn_wake_now(struct sw_h2conn *c);
 void h2conn_arm(struct sw_h2conn *c);
 
 /* --- h2stream.c --- */
 struct sw_h2 *h2stream_engine(struct sw_h2conn *c);
-/* Tells the owner and frees. */
+/* Reports to the owner and frees. */
 void h2stream_gone(struct sw_h2stream *s, uint32_t code);
 /* There is room for frames again. */
 void h2stream_resume_stuck(struct sw_h2conn *c);
-/* Tells the owners of queues that emptied. */
+/* Reports emptied queues to their owners. */
 void h2stream_drained(struct sw_h2conn *c);

@@ -70,8 +70,10 @@ static void dial_next(struct sw_h2origin *r, const char *why)
                                                          .leaf_ok = r->o.leaf_ok,
                                                          .leaf_arg = r->o.leaf_arg,
                                                          .insecure_skip = r->o.insecure_skip,
+                                                         .stream_window = r->o.stream_window,
                                                          .max_queue = r->o.max_queue,
                                                          .open_timeout_ns = r->o.connect_timeout_ns,
+                                                         .pong_ns = r->o.pong_ns,
                                                          .ops = &conn_ops,
                                                          .arg = r},
                                 &err);

@@ -21,7 +21,7 @@ struct sw_h2serve {
     struct sw_accept_group accept;
     struct sw_list peers;
     size_t n_peers;
-    bool full_said;
+    bool full_logged;
     bool stopping;
     struct sw_timer stop_timer;
     struct sw_defer stop_defer;
@@ -73,7 +73,7 @@ static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
     (void)c;
     sw_log_debug(s->o.conn.scope, "connection ended: %s", err->msg);
     peer_gone(p);
-    s->full_said = false;
+    s->full_logged = false;
     maybe_stopped(s);
 }
 
@@ -102,11 +102,11 @@ static bool has_room(struct sw_h2serve *s)
     if (s->n_peers < s->o.max_conns)
         return true;
     made = make_room(s);
-    if (!s->full_said)
+    if (!s->full_logged)
         sw_log_warn(s->o.conn.scope, "more than %zu connections: %s", s->o.max_conns,
                     made ? "closing those without a stream, the oldest first"
                          : "new ones are closed");
-    s->full_said = true;
+    s->full_logged = true;
     return made;
 }
 

@@ -157,18 +157,6 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     sw_h2_body_emit(&c->io, &s->out, head, n);
 }
 
-static void ignore_window(struct sw_h2 *h, int32_t id, void *stream)
-{
-    (void)h;
-    (void)id;
-    (void)stream;
-}
-
-static void ignore(struct sw_h2 *h)
-{
-    (void)h;
-}
-
 static void on_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
 {
     struct sw_h2conn *c = sw_h2_owner(h);
@@ -176,7 +164,7 @@ static void on_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
     (void)last_id; /* streams beyond it are closed by the engine */
     c->goaway = true;
     if (code != SW_H2_NO_ERROR && c->why.rc == 0)
-        (void)sw_err_set(&c->why, SW_ECLOSED, "peer said GOAWAY with code %u", (unsigned)code);
+        (void)sw_err_set(&c->why, SW_ECLOSED, "peer sent GOAWAY with code %u", (unsigned)code);
 }
 
 static const struct sw_h2_ops engine_ops = {
@@ -185,10 +173,7 @@ static const struct sw_h2_ops engine_ops = {
     .on_trailers = on_trailers,
     .on_end = on_end,
     .on_close = on_close,
-    .on_window = ignore_window,
-    .on_settings = ignore,
     .on_goaway = on_goaway,
-    .on_pong = ignore,
     .emit = emit,
     .pull = pull,
     .trailers = give_trailers,

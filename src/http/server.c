@@ -48,7 +48,7 @@ static void conn_destroy(struct conn *c)
     sw_free(c);
 }
 
-/* The socket is finished with. Tells a handler that still works on an answer. */
+/* The socket is finished with. Notifies a handler that still works on an answer. */
 static void conn_close(struct conn *c)
 {
     struct sw_http_server *s = c->server;
@@ -329,10 +329,10 @@ static bool make_room(struct sw_http_server *s)
             return true;
         }
     }
-    if (!s->full_said)
+    if (!s->full_logged)
         sw_log_warn(s->opts.scope, "more than %zu connections: new ones are closed",
                     s->opts.max_conns);
-    s->full_said = true;
+    s->full_logged = true;
     return false;
 }
 

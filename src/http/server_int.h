@@ -5,7 +5,7 @@
 #include "base/list.h"
 #include "http/server.h"
 #include "io/accept.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 
 struct sw_http_resp {
     struct sw_buf fields; /* added by the handler */
@@ -31,7 +31,7 @@ struct conn {
     struct sw_http_server *server; /* borrowed */
     enum conn_state state;
     struct sw_timer timer; /* for the request, or the response, as a whole */
-    struct sw_defer again; /* go on, or free */
+    struct sw_defer again; /* continue, or free */
     struct sw_h1 *h1;
     struct sw_buf out;     /* heads and streamed bytes, not given to io yet */
     struct sw_buf payload; /* body of the response, behind out */
@@ -58,7 +58,7 @@ struct sw_http_server {
     size_t nconns;
     size_t out_total;
     bool stopping;
-    bool full_said;
+    bool full_logged;
     struct sw_timer stop_timer;
     struct sw_defer stop_defer;
     void (*on_done)(struct sw_http_server *s, void *arg);
@@ -72,7 +72,7 @@ static inline struct conn *conn_of(struct sw_http_resp *r)
 
 /* The queues changed: keeps the server's total right. */
 void conn_account(struct conn *c);
-/* Something to write or to do next: goes on, from the loop when called from outside. */
+/* Something to write or to do next: continues, from the loop when called from outside. */
 void conn_wake(struct conn *c);
 /* Queues a complete answer and moves to CONN_FLUSH. Takes body's storage. */
 void conn_respond(struct conn *c, int status, const char *content_type, struct sw_buf *body);

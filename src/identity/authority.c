@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "base/vec.h"
 #include "identity/ca_secret.h"
@@ -195,7 +196,7 @@ static void on_files(void *arg)
 
 /* --- Secrets --- */
 
-/* Nobody has a CA, or somebody deleted our own: it is written (again). */
+/* There is no CA, or our own was deleted: it is written (again). */
 static void write_missing(struct sw_authority *a)
 {
     struct sw_ca_material m;
@@ -387,20 +388,18 @@ struct sw_slice sw_authority_crl(const struct sw_authority *a)
     return a->now->material.part[SW_CA_CRL];
 }
 
-int sw_authority_sign(const struct sw_authority *a, struct sw_slice id, uint64_t ttl_s,
+int sw_authority_sign(const struct sw_authority *a, const struct sw_ca_leaf *leaf,
                       struct sw_slice csr, struct sw_buf *ret_cert, struct sw_ca_signed *ret,
                       struct sw_err *err)
 {
-    const struct sw_ca_leaf leaf = {.id = id, .ttl_s = ttl_s};
-
-    return sw_ca_sign(a->now->ca, &leaf, csr, ret_cert, ret, err);
+    return sw_ca_sign(a->now->ca, leaf, csr, ret_cert, ret, err);
 }
 
 struct sw_tls_cred *sw_authority_cred(const struct sw_authority *a, const char *const *names,
                                       struct sw_err *err)
 {
     SW_BUF_AUTO chain = {.max = SW_CA_PEM_MAX};
-    SW_BUF_AUTO key = {.max = SW_CA_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_CA_PEM_MAX};
     struct sw_tls_cred *cred = NULL;
     int rc = sw_ca_issue_web(
         a->now->ca,
@@ -415,7 +414,5 @@ struct sw_tls_cred *sw_authority_cred(const struct sw_authority *a, const char *
                                                          .roots = a->now->bundle,
                                                          .any_identity = true},
                                err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return cred;
 }

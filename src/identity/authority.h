@@ -3,8 +3,8 @@
  * The certificate authority of a mesh, in a directory or in a Secret (identity/material.h): a root
  * of our own, made when there is none and followed by another before it ends
  * (identity/rotation.h), or one plugged in below another. What changes is read again: a new root
- * bundle must contain the old one or be contained in it, so that no peer is left with roots that
- * nobody else trusts.
+ * bundle must contain the old one or be contained in it, so that no peer is left with roots that no
+ * other one trusts.
  */
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "io/loop.h"
 
 struct sw_authority;
+struct sw_ca_leaf;
 struct sw_ca_signed;
 struct sw_kube_client;
 struct sw_metrics_shard;
@@ -51,7 +52,7 @@ struct sw_slice sw_authority_roots(const struct sw_authority *a);
 struct sw_slice sw_authority_crl(const struct sw_authority *a);
 
 /* As sw_ca_sign. */
-SW_NODISCARD int sw_authority_sign(const struct sw_authority *a, struct sw_slice id, uint64_t ttl_s,
+SW_NODISCARD int sw_authority_sign(const struct sw_authority *a, const struct sw_ca_leaf *leaf,
                                    struct sw_slice csr, struct sw_buf *ret_cert,
                                    struct sw_ca_signed *ret, struct sw_err *err);
 /* A server's credential with these names (ends with NULL), which trusts the roots. NULL with err.

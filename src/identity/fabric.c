@@ -6,6 +6,7 @@
 
 #include "base/dirs.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "kube/names.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/csr.h"
@@ -17,12 +18,6 @@
 static char *path_of(const char *dir, const char *name)
 {
     return sw_asprintf("%s/%s", dir, name);
-}
-
-static void wipe(struct sw_buf *b)
-{
-    if (b->p)
-        explicit_bzero(b->p, b->cap);
 }
 
 bool sw_fabric_name_ok(struct sw_slice name)
@@ -69,13 +64,12 @@ static int read_file(const char *dir, const char *name, struct sw_buf *out, stru
 struct sw_ca *sw_fabric_load(const char *dir, struct sw_err *err)
 {
     SW_BUF_AUTO cert = {.max = SW_TLS_PEM_MAX};
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     struct sw_ca *ca = NULL;
 
     if (read_file(dir, SW_FABRIC_CA, &cert, err) == SW_OK &&
         read_file(dir, SW_FABRIC_CA_KEY, &key, err) == SW_OK)
         ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
-    wipe(&key);
     return ca;
 }
 
@@ -95,14 +89,13 @@ static int write_peer(const struct sw_ca *ca, const char *dir, const char *name,
     const char *sans[] = {name, NULL};
     const struct sw_ca_web web = {.cn = name, .sans = sans, .both = true, .ttl_s = ttl_s};
     SW_BUF_AUTO chain = {.max = SW_TLS_PEM_MAX};
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     int rc = sw_ca_issue_web(ca, &web, &chain, &key, err);
 
     if (rc == SW_OK)
         rc = write_file(dir, SW_FABRIC_KEY, sw_buf_slice(&key), err);
     if (rc == SW_OK)
         rc = write_file(dir, SW_FABRIC_CERT, sw_buf_slice(&chain), err);
-    wipe(&key);
     return rc;
 }
 
@@ -133,12 +126,11 @@ int sw_fabric_sign(const struct sw_ca *ca, const char *name, uint64_t ttl_s, str
 /* Whose key a request is for is all that is read of it. */
 static int own_request(const char *dir, struct sw_buf *ret_csr, struct sw_err *err)
 {
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     int rc = read_file(dir, SW_FABRIC_KEY, &key, err);
 
     if (rc == SW_OK)
         rc = sw_csr_of_key(SW_SLICE_LIT(ANY_IDENTITY), sw_buf_slice(&key), ret_csr, err);
-    wipe(&key);
     return rc;
 }
 
@@ -162,14 +154,13 @@ int sw_fabric_renew(const char *dir, const char *name, uint64_t ttl_s, struct sw
 
 static int write_ca(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 {
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     int rc = sw_ca_key_pem(ca, &key, err);
 
     if (rc == SW_OK)
         rc = write_file(dir, SW_FABRIC_CA_KEY, sw_buf_slice(&key), err);
     if (rc == SW_OK)
         rc = write_file(dir, SW_FABRIC_CA, sw_ca_root_pem(ca), err);
-    wipe(&key);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "kube/client/secret.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/pemfile.h"
@@ -75,7 +76,7 @@ struct sw_slice sw_ca_roots_text(struct sw_arena *a, const struct sw_ca_roots *r
 int sw_ca_material_new(struct sw_arena *a, struct sw_slice trust_domain, struct sw_ca_material *ret,
                        struct sw_err *err)
 {
-    SW_BUF_AUTO key = {.max = SW_CA_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_CA_PEM_MAX};
     struct sw_ca *ca = sw_ca_new(trust_domain, 0, err);
     int rc = ca ? sw_ca_key_pem(ca, &key, err) : err->rc;
 
@@ -84,8 +85,6 @@ int sw_ca_material_new(struct sw_arena *a, struct sw_slice trust_domain, struct 
         ret->part[SW_CA_CERT] = sw_arena_slice(a, sw_ca_root_pem(ca));
         ret->part[SW_CA_KEY] = sw_arena_slice(a, sw_buf_slice(&key));
     }
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     sw_ca_free(ca);
     return rc;
 }
@@ -106,13 +105,11 @@ static const char *const tls_names[SW_CA_PARTS] = {[SW_CA_CERT] = "tls.crt",
 static int decode(struct sw_arena *a, const struct sw_json *secret, const char *name,
                   struct sw_slice *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO out = {.max = SW_CA_PEM_MAX};
+    SW_BUF_SECRET out = {.max = SW_CA_PEM_MAX};
     int rc = sw_secret_get(secret, name, &out);
 
     if (rc == SW_OK)
         *ret = sw_arena_slice(a, sw_buf_slice(&out));
-    if (out.p)
-        explicit_bzero(out.p, out.cap);
     return rc == SW_OK || rc == SW_ENOENT
                ? SW_OK
                : sw_err_set(err, SW_EINVAL, "'%s' is not base64, or too long", name);

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/dirs.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "identity/material.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/pemfile.h"
@@ -45,12 +46,10 @@ static int read_file(struct sw_arena *a, const char *dir, const char *name, stru
                      struct sw_err *err)
 {
     char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, name);
-    SW_BUF_AUTO text = {.max = SW_CA_PEM_MAX};
+    SW_BUF_SECRET text = {.max = SW_CA_PEM_MAX};
     int rc = sw_pemfile_read(path, &text, err);
 
     *ret = rc == SW_OK ? sw_arena_slice(a, sw_buf_slice(&text)) : sw_slice("", 0);
-    if (text.p)
-        explicit_bzero(text.p, text.cap); /* it may be a key */
     return rc;
 }
 

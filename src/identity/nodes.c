@@ -74,7 +74,7 @@ int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *w
     if (who->pod.n == 0)
         return sw_err_set(err, SW_EDENIED, "its token is not bound to a pod");
     /* A pod that is not found may only not be read yet. */
-    missing = pods->complete(pods->arg) ? SW_EDENIED : SW_EAGAIN;
+    missing = pods->complete(pods->arg) ? SW_EDENIED : SW_EPENDING;
     if (!pods->pod(pods->arg, who->ns, who->pod, who->pod_uid, &pod) ||
         !sw_slice_eq(pod.account, who->account))
         return sw_err_set(err, missing, "its pod '%.*s' is not known, or another one by now",
@@ -117,10 +117,10 @@ int sw_nodes_check_id(struct sw_slice node_id, struct sw_slice ns, struct sw_sli
     if (ns.n == 0 && dot >= 0)
         ns = sw_slice_from(name, (size_t)dot + 1);
     if (!sw_slice_eq(ns, who->ns))
-        return sw_err_set(err, SW_EDENIED, "it says to be of namespace '%.*s', and is of '%.*s'",
+        return sw_err_set(err, SW_EDENIED, "claimed namespace '%.*s', actual '%.*s'",
                           SW_SLICE_ARG(sw_slice_head(ns, 63)), SW_SLICE_ARG(who->ns));
     if (account.n && !sw_slice_eq(account, who->account))
-        return sw_err_set(err, SW_EDENIED, "it says to be of account '%.*s', and is of '%.*s'",
+        return sw_err_set(err, SW_EDENIED, "claimed account '%.*s', actual '%.*s'",
                           SW_SLICE_ARG(sw_slice_head(account, 63)), SW_SLICE_ARG(who->account));
     return SW_OK;
 }

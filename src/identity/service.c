@@ -89,26 +89,32 @@ static void count(const struct sw_ca_service *s, const char *result)
 
 /* --- refusals --- */
 
-static void refuse(struct call *c, const struct asking *a, enum sw_grpc_status status,
-                   const char *text, const char *why)
+static void log_refusal(const struct sw_ca_service *s, const struct sw_addr *addr,
+                        const struct asking *a, enum sw_grpc_status status, struct sw_slice why)
 {
-    char addr[SW_ADDR_TEXT];
+    char text[SW_ADDR_TEXT];
     struct sw_log_line l;
 
-    c->answered = true;
     sw_log_begin(&l, SW_LOG_WARN, "ca", "certificate request refused");
-    sw_log_cstr(&l, "client", sw_addr_text(&c->addr, addr));
+    sw_log_cstr(&l, "client", sw_addr_text(addr, text));
     if (a->own.n)
         sw_log_str(&l, "caller", a->own);
     if (a->who && a->who->pod.n)
         sw_log_str(&l, "pod", a->who->pod);
     if (a->id.n)
         sw_log_str(&l, "identity", sw_slice_head(a->id, SW_SPIFFE_MAX));
-    sw_log_cstr(&l, "reason", why);
+    sw_log_str(&l, "reason", why);
     sw_log_end(&l);
-    count(c->service, status == SW_GRPC_UNAUTHENTICATED    ? "unauthenticated"
-                      : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
-                                                           : "failed");
+    count(s, status == SW_GRPC_UNAUTHENTICATED    ? "unauthenticated"
+             : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
+                                                  : "failed");
+}
+
+static void refuse(struct call *c, const struct asking *a, enum sw_grpc_status status,
+                   const char *text, const char *why)
+{
+    c->answered = true;
+    log_refusal(c->service, &c->addr, a, status, sw_slice_str(why));
     sw_grpc_finish(c->grpc, status, "%s", text);
 }
 
@@ -164,6 +170,22 @@ static void refuse_signing(struct call *c, const struct asking *a, int rc, const
     refuse(c, a, rc == SW_EINVAL ? SW_GRPC_INVALID_ARGUMENT : SW_GRPC_INTERNAL, text.msg, err->msg);
 }
 
+/* Not only on record: that is in a pod's memory where there is no volume for it. */
+static void log_issued(const struct asking *a, const struct sw_ca_signed *done)
+{
+    char end[SW_RFC3339_LEN];
+    struct sw_log_line l;
+
+    sw_log_begin(&l, SW_LOG_INFO, "ca", "certificate issued");
+    sw_log_cstr(&l, "serial", done->serial);
+    sw_log_str(&l, "identity", a->id);
+    sw_log_str(&l, "caller", a->own);
+    if (a->who && a->who->pod.n)
+        sw_log_str(&l, "pod", a->who->pod);
+    sw_log_cstr(&l, "expires", sw_rfc3339(done->not_after_s * SW_NS_PER_S, 0, end));
+    sw_log_end(&l);
+}
+
 static void sign(struct call *c, const struct asking *a, const Sw__IstioCertificateRequest *req)
 {
     const struct sw_ca_service *s = c->service;
@@ -178,8 +200,8 @@ static void sign(struct call *c, const struct asking *a, const Sw__IstioCertific
         rc = sw_err_set(&err, SW_EINVAL, "requested TTL of %llu s is more than %llu s",
                         (unsigned long long)ttl, (unsigned long long)s->o.max_ttl_s);
     if (rc == SW_OK)
-        rc = sw_authority_sign(s->o.authority, a->id, ttl, SW_PB_SLICE(req->csr), &leaf, &done,
-                               &err);
+        rc = sw_authority_sign(s->o.authority, &(struct sw_ca_leaf){.id = a->id, .ttl_s = ttl},
+                               SW_PB_SLICE(req->csr), &leaf, &done, &err);
     if (rc == SW_OK)
         rc = record(s, a, &done, &err);
     if (rc == SW_OK && put_chain(s, sw_buf_slice(&leaf), &out) != SW_OK)
@@ -190,14 +212,13 @@ static void sign(struct call *c, const struct asking *a, const Sw__IstioCertific
     }
     c->answered = true;
     count(s, "issued");
-    sw_log(s->o.issued ? SW_LOG_DEBUG : SW_LOG_INFO, "ca", "issued %s for %.*s, requested by %.*s",
-           done.serial, SW_SLICE_ARG(a->id), SW_SLICE_ARG(a->own));
+    log_issued(a, &done);
     sw_grpc_reply(c->grpc, sw_buf_slice(&out));
 }
 
 /* --- who asks --- */
 
-/* SW_OK with the caller in *a, SW_EAGAIN, SW_ETIME or SW_EDENIED. */
+/* SW_OK with the caller in *a, SW_EPENDING, SW_ETIME or SW_EDENIED. */
 static int authenticate(struct call *c, struct asking *a, struct sw_arena *arena,
                         struct sw_err *err)
 {
@@ -257,7 +278,7 @@ static void process(struct call *c)
     if (c->answered || !c->complete)
         return;
     rc = authenticate(c, &a, &arena, &err);
-    if (rc == SW_EAGAIN)
+    if (rc == SW_EPENDING)
         return;
     if (rc == SW_ETIME) {
         refuse(c, &a, SW_GRPC_UNAVAILABLE, "tokens cannot be reviewed now", err.msg);
@@ -273,7 +294,7 @@ static void process(struct call *c)
         refuse(c, &a, SW_GRPC_INVALID_ARGUMENT, "malformed request", err.msg);
     else if ((rc = authorise(c, &a, impersonated(req), &err)) == SW_OK)
         sign(c, &a, req);
-    else if (rc != SW_EAGAIN)
+    else if (rc != SW_EPENDING)
         refuse(c, &a, SW_GRPC_UNAUTHENTICATED, "request impersonation authentication failure",
                err.msg);
 }
@@ -289,12 +310,17 @@ void sw_ca_service_recheck(struct sw_ca_service *s)
 static void on_message(struct sw_grpc_call *g, struct sw_slice msg, void *arg)
 {
     struct call *c = arg;
+    SW_ARENA_AUTO arena = {0};
+    struct asking a = {0};
+    struct sw_err err = {0};
 
+    (void)g;
     if (c->answered)
         return;
     if (c->has || sw_buf_append_slice(&c->request, msg) != SW_OK) {
-        c->answered = true;
-        sw_grpc_finish(g, SW_GRPC_INVALID_ARGUMENT, "more than one message, or too large");
+        (void)authenticate(c, &a, &arena, &err); /* for the log: who, if that is known by now */
+        refuse(c, &a, SW_GRPC_INVALID_ARGUMENT, "more than one message, or too large",
+               "more than one message, or too large");
     }
     c->has = true;
 }
@@ -314,7 +340,7 @@ static void on_timer(struct sw_timer *t)
 
     if (!c->answered)
         refuse(c, &(struct asking){0}, SW_GRPC_UNAVAILABLE, "tokens cannot be reviewed now",
-               "the API did not say in time whose token it is, or which pods there are");
+               "the API did not answer in time for the token review or the list of pods");
 }
 
 static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct sw_slice message,
@@ -324,7 +350,10 @@ static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct s
 
     (void)g;
     (void)status;
-    (void)message;
+    if (!c->answered) /* whose certificate it was is of a connection that may be gone */
+        log_refusal(c->service, &c->addr, &(struct asking){0}, SW_GRPC_RESOURCE_EXHAUSTED,
+                    message.n ? message
+                              : SW_SLICE_LIT("the client ended the call before it was answered"));
     sw_timer_stop(c->service->loop, &c->timer);
     sw_list_unlink(&c->link);
     c->service->n_calls--;
@@ -344,7 +373,8 @@ static void open_call(struct sw_grpc_call *g, const struct sw_grpc_request *req,
     struct call *c;
 
     if (s->n_calls >= WAITING_MAX) {
-        count(s, "failed");
+        log_refusal(s, &req->addr, &(struct asking){0}, SW_GRPC_RESOURCE_EXHAUSTED,
+                    SW_SLICE_LIT("too many requests wait for the API's answers"));
         sw_grpc_finish(g, SW_GRPC_RESOURCE_EXHAUSTED, "too many requests wait");
         return;
     }

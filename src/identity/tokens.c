@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/review.h"
+#include "kube/fields.h"
 
 #define EXTRA "authentication.kubernetes.io/"
 
@@ -80,18 +81,7 @@ static struct sw_slice first_extra(const struct sw_json *user, const char *name)
     return sw_json_str(sw_json_at(sw_json_find(sw_json_find(user, "extra"), name), 0));
 }
 
-static bool in_group(const struct sw_json *user, const char *name)
-{
-    const struct sw_json *groups = sw_json_find(user, "groups");
-
-    for (size_t i = 0; i < sw_json_len(groups); i++) {
-        if (sw_slice_eq_str(sw_json_str(sw_json_at(groups, i)), name))
-            return true;
-    }
-    return false;
-}
-
-/* "system:serviceaccount:NAMESPACE:NAME" of somebody in the group of all service accounts. */
+/* "system:serviceaccount:NAMESPACE:NAME" of a user in the group of all service accounts. */
 static bool read_user(struct entry *e, const struct sw_json *user)
 {
     struct sw_slice rest = sw_json_str(sw_json_find(user, "username"));
@@ -103,7 +93,7 @@ static bool read_user(struct entry *e, const struct sw_json *user)
     e->caller = (struct sw_caller){0};
     if (!sw_slice_eq_str(system, "system") || !sw_slice_eq_str(kind, "serviceaccount") ||
         ns.n == 0 || rest.n == 0 || sw_slice_find(rest, ':') >= 0 ||
-        !in_group(user, "system:serviceaccounts"))
+        !sw_field_list_has(sw_json_find(user, "groups"), SW_SLICE_LIT("system:serviceaccounts")))
         return false;
     e->caller.ns = sw_arena_slice(&e->arena, ns);
     e->caller.account = sw_arena_slice(&e->arena, rest);
@@ -112,16 +102,11 @@ static bool read_user(struct entry *e, const struct sw_json *user)
     return true;
 }
 
-/* Servers that know no audiences leave the list out: the token may be for anybody. */
+/* Servers that know no audiences leave the list out: the token may be for any audience. */
 static bool for_us(const struct entry *e, const struct sw_json *status)
 {
-    const struct sw_json *list = sw_json_find(status, "audiences");
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq_str(sw_json_str(sw_json_at(list, i)), e->tokens->o.audience))
-            return true;
-    }
-    return false;
+    return sw_field_list_has(sw_json_find(status, "audiences"),
+                             sw_slice_str(e->tokens->o.audience));
 }
 
 static bool judge(struct entry *e, const struct sw_json *status)
@@ -129,7 +114,7 @@ static bool judge(struct entry *e, const struct sw_json *status)
     struct sw_slice error = sw_json_str(sw_json_find(status, "error"));
 
     if (error.n || !sw_json_true(sw_json_find(status, "authenticated")))
-        (void)snprintf(e->why, sizeof(e->why), "the token is nobody's: %.*s",
+        (void)snprintf(e->why, sizeof(e->why), "token not authenticated: %.*s",
                        (int)sw_min(error.n, 80), error.p);
     else if (!for_us(e, status))
         (void)snprintf(e->why, sizeof(e->why), "the token is not for the audience %s",
@@ -179,7 +164,7 @@ static unsigned rank(const struct entry *e)
     return e->known && e->good;
 }
 
-/* Makes room: first what nobody has, then what was not used for longest. */
+/* Makes room: first what has no user, then what was not used for longest. */
 static void drop_one(struct sw_tokens *t)
 {
     struct entry *first = NULL;
@@ -227,12 +212,12 @@ int sw_tokens_check(struct sw_tokens *t, struct sw_slice token, const struct sw_
         *ret = &e->caller;
         return e->good ? SW_OK : sw_err_set(err, SW_EDENIED, "%s", e->why);
     }
-    /* Nobody could be asked just now: one failure answers all who wait. */
+    /* The API cannot be asked just now: one failure answers all waiting calls. */
     if (!e->call && e->why[0] && e->asked_ns && now - e->asked_ns < SW_NS_PER_S)
         return sw_err_set(err, SW_ETIME, "%s", e->why);
     e->why[0] = 0;
     ask(e);
-    return SW_EAGAIN;
+    return SW_EPENDING;
 }
 
 const struct sw_caller *sw_tokens_owner(const struct sw_tokens *t, struct sw_slice token)

@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "io/sock.h"
 
-enum { ACCEPTS_PER_TURN = 64, RETRY_MS = 100, SAY_EVERY_S = 60 };
+enum { ACCEPTS_PER_TURN = 64, RETRY_MS = 100, LOG_EVERY_S = 60 };
 
 void sw_accept_init(struct sw_accept_group *g, struct sw_loop *loop, const char *scope)
 {
@@ -44,7 +44,7 @@ static void log_shortage(struct sw_accept_group *g, const char *what, const char
     if (sw_loop_now(g->loop) < g->quiet_until_ns)
         return;
     sw_log_warn(g->scope, "%s: %s", what, why);
-    g->quiet_until_ns = sw_loop_now(g->loop) + SAY_EVERY_S * SW_NS_PER_S;
+    g->quiet_until_ns = sw_loop_now(g->loop) + LOG_EVERY_S * SW_NS_PER_S;
 }
 
 static void run_short(struct sw_accept_group *g, const char *why)

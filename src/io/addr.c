@@ -238,24 +238,29 @@ socklen_t sw_addr_to_sockaddr(const struct sw_addr *a, struct sockaddr_storage *
     return 0;
 }
 
-struct sw_addr sw_addr_from_sockaddr(const struct sockaddr_storage *ss)
+struct sw_addr sw_addr_from_ifaddr(const struct sockaddr *sa)
 {
     struct sw_addr a = {0};
 
-    if (ss->ss_family == AF_INET) {
+    if (sa && sa->sa_family == AF_INET) {
         struct sockaddr_in in;
 
-        memcpy(&in, ss, sizeof(in));
+        memcpy(&in, sa, sizeof(in));
         a.port = ntohs(in.sin_port);
         (void)!sw_ip_from_bytes(&in.sin_addr, 4, &a.ip, NULL);
-    } else if (ss->ss_family == AF_INET6) {
+    } else if (sa && sa->sa_family == AF_INET6) {
         struct sockaddr_in6 in6;
 
-        memcpy(&in6, ss, sizeof(in6));
+        memcpy(&in6, sa, sizeof(in6));
         a.port = ntohs(in6.sin6_port);
         (void)!sw_ip_from_bytes(&in6.sin6_addr, 16, &a.ip, NULL);
     }
     return a;
+}
+
+struct sw_addr sw_addr_from_sockaddr(const struct sockaddr_storage *ss)
+{
+    return sw_addr_from_ifaddr((const struct sockaddr *)ss);
 }
 
 int sw_authority_split(struct sw_slice in, struct sw_slice *ret_host, uint16_t *ret_port,

@@ -52,6 +52,8 @@ bool sw_cidr_contains(const struct sw_cidr *c, const struct sw_ip *ip);
 socklen_t sw_addr_to_sockaddr(const struct sw_addr *a, struct sockaddr_storage *ret);
 /* Unknown families give family 0. */
 struct sw_addr sw_addr_from_sockaddr(const struct sockaddr_storage *ss);
+/* The same of an address that getifaddrs(3) found; family 0 also for NULL. */
+struct sw_addr sw_addr_from_ifaddr(const struct sockaddr *sa);
 
 /*
  * Splits "host:port" as found in a CONNECT request target. Brackets of an IPv6 literal are

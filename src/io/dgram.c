@@ -11,43 +11,23 @@
 #include "io/port.h"
 #include "io/sock.h"
 
-struct make_socket {
-    int family;
-    int fd;
-    int saved_errno;
-};
-
-static int make_socket(void *arg)
-{
-    struct make_socket *m = arg;
-
-    m->fd = socket(m->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    m->saved_errno = errno;
-    return SW_OK;
-}
-
 /* In the namespace and with the mark of the options. */
 static int new_socket_in(const struct sw_addr *a, const struct sw_sock_opts *o, int *ret_fd,
                          struct sw_err *err)
 {
-    struct make_socket m = {.family = a->ip.family == 6 ? AF_INET6 : AF_INET, .fd = -1};
+    const struct sw_netns_socket kind = {.family = a->ip.family == 6 ? AF_INET6 : AF_INET,
+                                         .type = SOCK_DGRAM};
     int mark = (int)o->mark;
-    int rc = SW_OK;
+    SW_AUTO_FD fd = -1;
+    int rc = sw_netns_socket(o->netns_fd, kind, &fd, err);
 
-    if (o->netns_fd >= 0)
-        rc = sw_netns_run(o->netns_fd, make_socket, &m, err);
-    else
-        (void)make_socket(&m);
     if (rc != SW_OK)
         return rc;
-    if (m.fd < 0)
-        return sw_err_sys(err, m.saved_errno, "cannot make a UDP socket");
-    if (mark && setsockopt(m.fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) != 0) {
-        rc = sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
-        (void)close(m.fd);
-        return rc;
-    }
-    *ret_fd = m.fd;
+    if (fd < 0)
+        return sw_err_sys(err, errno, "cannot make a UDP socket");
+    if (mark && setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) != 0)
+        return sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
+    *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
 }
 

@@ -36,13 +36,13 @@ struct rules {
 
 struct sw_egress {
     struct sw_loop *loop;
-    struct sw_netchange *net; /* NULL: the kernel does not tell */
+    struct sw_netchange *net; /* NULL: the kernel does not report it */
     struct sw_timer poll;
     struct rules allow;
     struct rules deny;
     bool only_listed;
     pthread_mutex_t lock;
-    struct sw_cidr own[OWN_MAX]; /* under the lock, like the next three */
+    struct sw_cidr *own; /* owned; under the lock, like the next three */
     size_t n_own;
     uint64_t period_ns;
     unsigned lines;
@@ -266,16 +266,8 @@ static bool add_addresses(struct sw_localroutes *to)
     if (getifaddrs(&all) != 0)
         return false;
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-        struct sockaddr_storage ss = {0};
-        struct sw_ip ip;
+        struct sw_ip ip = sw_addr_from_ifaddr(i->ifa_addr).ip;
 
-        if (!i->ifa_addr ||
-            (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
-            continue;
-        memcpy(&ss, i->ifa_addr,
-               i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                 : sizeof(struct sockaddr_in6));
-        ip = sw_addr_from_sockaddr(&ss).ip;
         if (!ip.family || covered(to, &ip))
             continue;
         to->full |= to->n == to->max;
@@ -298,10 +290,15 @@ static void refresh(struct sw_egress *e)
                               "routes make this machine's own are filtered as last known");
     }
     if (add_addresses(&now) && (routes || !e->n_own)) {
+        struct sw_cidr *old;
+
+        now.p = sw_realloc(now.p, now.n * sizeof(*now.p)); /* nearly always a handful */
         (void)pthread_mutex_lock(&e->lock);
-        memcpy(e->own, now.p, now.n * sizeof(*now.p));
+        old = e->own;
+        e->own = now.p;
         e->n_own = now.n;
         (void)pthread_mutex_unlock(&e->lock);
+        now.p = old;
     }
     if (now.full)
         sw_log_warn("egress",
@@ -368,6 +365,7 @@ void sw_egress_free(struct sw_egress *e)
     (void)pthread_mutex_destroy(&e->lock);
     sw_free(e->allow.p);
     sw_free(e->deny.p);
+    sw_free(e->own);
     sw_free(e);
 }
 

@@ -103,7 +103,7 @@ static bool dump(int fd, unsigned char family, struct sw_localroutes *to)
                    .nlmsg_type = RTM_GETROUTE,
                    .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
              .r = {.rtm_family = family, .rtm_table = RT_TABLE_LOCAL, .rtm_type = RTN_LOCAL}};
-    _Alignas(struct nlmsghdr) char buf[READ_MAX];
+    __attribute__((uninitialized)) _Alignas(struct nlmsghdr) char buf[READ_MAX];
     bool last = false;
     bool failed = false;
 

@@ -78,7 +78,7 @@ bool sw_netchange_read(const void *buf, size_t n, bool *ret_route)
 static void on_readable(struct sw_watch *w, unsigned events)
 {
     struct sw_netchange *n = SW_CONTAINER_OF(w, struct sw_netchange, watch);
-    _Alignas(struct nlmsghdr) char buf[READ_MAX];
+    __attribute__((uninitialized)) _Alignas(struct nlmsghdr) char buf[READ_MAX];
     bool any = false;
     bool route = false;
 

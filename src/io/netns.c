@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,4 +64,31 @@ int sw_netns_run(int fd, int (*fn)(void *arg), void *arg, struct sw_err *err)
         abort();
     }
     return rc;
+}
+
+struct make_socket {
+    struct sw_netns_socket kind;
+    int fd;
+    int saved_errno;
+};
+
+static int make_socket(void *arg)
+{
+    struct make_socket *m = arg;
+
+    m->fd = socket(m->kind.family, m->kind.type | SOCK_CLOEXEC | SOCK_NONBLOCK, m->kind.protocol);
+    m->saved_errno = errno;
+    return SW_OK;
+}
+
+int sw_netns_socket(int netns_fd, struct sw_netns_socket kind, int *ret_fd, struct sw_err *err)
+{
+    struct make_socket m = {.kind = kind, .fd = -1};
+    int rc = netns_fd < 0 ? make_socket(&m) : sw_netns_run(netns_fd, make_socket, &m, err);
+
+    if (rc != SW_OK)
+        return rc;
+    errno = m.saved_errno;
+    *ret_fd = m.fd;
+    return SW_OK;
 }

@@ -20,3 +20,16 @@ SW_NODISCARD int sw_netns_open(const char *path, int *ret_fd, struct sw_err *err
  * Returns fn's result, or SW_ESYS when entering was refused.
  */
 SW_NODISCARD int sw_netns_run(int fd, int (*fn)(void *arg), void *arg, struct sw_err *err);
+
+struct sw_netns_socket {
+    int family;
+    int type;
+    int protocol;
+};
+/*
+ * A socket of the namespace (netns_fd below 0: of the thread's own), O_CLOEXEC and O_NONBLOCK.
+ * *ret_fd is -1 and errno says why when the kernel makes none. SW_OK, or SW_ESYS when entering was
+ * refused.
+ */
+SW_NODISCARD int sw_netns_socket(int netns_fd, struct sw_netns_socket kind, int *ret_fd,
+                                 struct sw_err *err);

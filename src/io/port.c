@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -19,6 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/netns.h"
@@ -33,31 +35,15 @@ enum {
 
 /* ---- sockets of another namespace ---- */
 
-struct make {
-    int family;
-    int type;
-    int protocol;
-    int fd;
-};
-
-static int make_socket(void *arg)
-{
-    struct make *m = arg;
-
-    m->fd = socket(m->family, m->type | SOCK_CLOEXEC | SOCK_NONBLOCK, m->protocol);
-    return m->fd >= 0 ? SW_OK : SW_ESYS;
-}
-
 /* -1 with errno. */
 static int socket_in(int netns_fd, int family, int type, int protocol)
 {
-    struct make m = {.family = family, .type = type, .protocol = protocol, .fd = -1};
+    const struct sw_netns_socket kind = {family, type, protocol};
+    int fd = -1;
 
-    if (netns_fd < 0)
-        (void)make_socket(&m);
-    else if (sw_netns_run(netns_fd, make_socket, &m, NULL) != SW_OK && m.fd < 0 && errno == 0)
+    if (sw_netns_socket(netns_fd, kind, &fd, NULL) != SW_OK && errno == 0)
         errno = EACCES;
-    return m.fd;
+    return fd;
 }
 
 /* ---- the kernel's table ---- */
@@ -398,4 +384,24 @@ static struct sw_slice without_holder(const char *msg)
 bool sw_port_same_cause(const char *a, const char *b)
 {
     return sw_slice_eq(without_holder(a), without_holder(b));
+}
+
+/* ---- successors ---- */
+
+void sw_port_group_name(char buf[SW_PORT_GROUP_MAX], const char *role, const char *name,
+                        const char *source)
+{
+    if (name)
+        (void)snprintf(buf, SW_PORT_GROUP_MAX, "%s/%.48s", role, name);
+    else
+        (void)snprintf(buf, SW_PORT_GROUP_MAX, "%s:%016" PRIx64, role,
+                       sw_siphash13(0, 0, source, strlen(source)));
+}
+
+void sw_port_allow_migration(void)
+{
+    SW_AUTO_FD fd = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)!write(fd, "1\n", 2);
 }

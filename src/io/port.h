@@ -17,6 +17,18 @@
 
 enum { SW_PORT_GROUP_MAX = 64 };
 
+/*
+ * The group of a role's processes: "ROLE/NAME" when the operator named it, else "ROLE:" and a hash
+ * of where their configuration comes from.
+ */
+void sw_port_group_name(char buf[SW_PORT_GROUP_MAX], const char *role, const char *name,
+                        const char *source);
+/*
+ * When a listener of a port shared with a successor closes, connections in its queue move to the
+ * successor instead of being reset. Best effort: /proc may be read-only.
+ */
+void sw_port_allow_migration(void);
+
 /* A socket that listens or, of UDP, is bound. */
 struct sw_port_holder {
     struct sw_addr at;

@@ -45,51 +45,30 @@ void sw_sock_tune(int fd, const struct sw_sock_opts *o)
         (void)set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)o->user_timeout_ms);
 }
 
-struct make_socket {
-    int family;
-    int fd;
-    int saved_errno;
-};
-
-static int make_socket(void *arg)
-{
-    struct make_socket *m = arg;
-
-    m->fd = socket(m->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    m->saved_errno = errno;
-    return SW_OK;
-}
-
 /* A TCP socket in the namespace the options name, with mark and transparency set. */
 static int new_socket(int family, const struct sw_sock_opts *o, int *ret_fd, struct sw_err *err)
 {
-    struct make_socket m = {.family = family, .fd = -1};
+    const struct sw_netns_socket kind = {.family = family, .type = SOCK_STREAM};
     int v6 = family == AF_INET6;
-    int rc = SW_OK;
+    SW_AUTO_FD fd = -1;
+    int rc = sw_netns_socket(o->netns_fd, kind, &fd, err);
 
-    if (o->netns_fd >= 0)
-        rc = sw_netns_run(o->netns_fd, make_socket, &m, err);
-    else
-        (void)make_socket(&m);
     if (rc != SW_OK)
         return rc;
-    if (m.fd < 0) {
-        int full = m.saved_errno == EMFILE || m.saved_errno == ENFILE;
+    if (fd < 0) {
+        int full = errno == EMFILE || errno == ENFILE;
 
-        (void)sw_err_sys(err, m.saved_errno, "cannot make a socket");
+        (void)sw_err_sys(err, errno, "cannot make a socket");
         return full ? SW_ELIMIT : SW_ESYS;
     }
-    if (o->mark && set_int(m.fd, SOL_SOCKET, SO_MARK, (int)o->mark) != 0) {
-        rc = sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
-        (void)close(m.fd);
-        return rc;
-    }
-    if (o->transparent) {
-        (void)set_int(m.fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT,
+    if (o->mark && set_int(fd, SOL_SOCKET, SO_MARK, (int)o->mark) != 0)
+        return sw_err_sys(err, errno, "cannot set packet mark %u", o->mark);
+    if (o->transparent)
+        (void)set_int(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT,
                       1);
-        (void)set_int(m.fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, 1);
-    }
-    *ret_fd = m.fd;
+    if (o->transparent || o->freebind)
+        (void)set_int(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, 1);
+    *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
 }
 
@@ -160,20 +139,28 @@ static bool unix_stale(int type, const struct sockaddr_un *sun)
            connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) != 0 && errno == ECONNREFUSED;
 }
 
+/* A Unix socket, not bound or connected yet, and the address that path is. */
+static int new_unix(int type, const char *path, struct sockaddr_un *ret_sun, int *ret_fd,
+                    struct sw_err *err)
+{
+    *ret_sun = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(ret_sun->sun_path))
+        return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
+    (void)snprintf(ret_sun->sun_path, sizeof(ret_sun->sun_path), "%s", path);
+    *ret_fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return *ret_fd >= 0 ? SW_OK : sw_err_sys(err, errno, "cannot make a socket");
+}
+
 static int listen_unix(int type, const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
 {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    struct sockaddr_un sun;
     SW_AUTO_FD fd = -1;
     mode_t old;
     int saved;
-    int rc;
+    int rc = new_unix(type, path, &sun, &fd, err);
 
-    if (strlen(path) >= sizeof(sun.sun_path))
-        return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
-    (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
-    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot make a socket");
+    if (rc != SW_OK)
+        return rc;
     old = umask((mode_t)(~mode & 0777));
     rc = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
     saved = errno;
@@ -202,15 +189,12 @@ int sw_sock_listen_packets(const char *path, unsigned mode, int *ret_fd, struct 
 
 static int connect_unix(int type, const char *path, int *ret_fd, struct sw_err *err)
 {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    struct sockaddr_un sun;
     SW_AUTO_FD fd = -1;
+    int rc = new_unix(type, path, &sun, &fd, err);
 
-    if (strlen(path) >= sizeof(sun.sun_path))
-        return sw_err_set(err, SW_EINVAL, "socket path '%s' is too long", path);
-    (void)snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", path);
-    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot make a socket");
+    if (rc != SW_OK)
+        return rc;
     if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0)
         return sw_err_sys(err, errno, "cannot connect to '%s'", path);
     *ret_fd = SW_TAKE_FD(fd);

@@ -21,6 +21,7 @@ struct sw_sock_opts {
     int *ret_mark;
     bool unnamed;     /* a port in use is refused without looking for the process that holds it */
     bool transparent; /* IP_TRANSPARENT + IP_FREEBIND: bind to addresses not ours */
+    bool freebind;    /* IP_FREEBIND alone: the address may come later */
     /*
      * With a source address: bind to a port below the ephemeral range. A connection made in the
      * name of a client toward the address the client itself connected to would otherwise, when the
@@ -101,7 +102,7 @@ void sw_sock_shutdown_write(int fd);
 bool sw_sock_hung_up(int fd);
 /*
  * A TCP listener that is about to be closed answers no SYN any more; a client repeats its SYN after
- * a second and finds the successor on the port, if there is one. What is under way goes on.
+ * a second and finds the successor on the port, if there is one. What is under way continues.
  */
 void sw_sock_stop_listening(int fd);
 /* Makes the coming close send RST instead of FIN. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "io/sock.h"
 
 enum {
     PIPE_BIG = 1 << 20,
@@ -79,21 +80,6 @@ void sw_pipe_pool_done(void)
     pool.n = 0;
 }
 
-static ssize_t failed(void)
-{
-    switch (errno) {
-    case EAGAIN:
-        return SW_EAGAIN;
-    case ECONNRESET:
-    case EPIPE:
-    case ENOTCONN:
-    case ETIMEDOUT:
-        return SW_ECLOSED;
-    default:
-        return SW_ESYS;
-    }
-}
-
 ssize_t sw_pipe_fill(struct sw_pipe *p, int from, size_t max)
 {
     ssize_t n;
@@ -107,7 +93,7 @@ ssize_t sw_pipe_fill(struct sw_pipe *p, int from, size_t max)
         /* EAGAIN means "no input" or "pipe full": bytes inside decide which. */
         if (errno == EAGAIN && p->n)
             return SW_ELIMIT;
-        return failed();
+        return sw_sock_rc(errno);
     }
     p->n += (size_t)n;
     return n;
@@ -121,7 +107,7 @@ ssize_t sw_pipe_drain(struct sw_pipe *p, int to)
         n = splice(p->rd, NULL, to, NULL, p->n, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     } while (n < 0 && errno == EINTR);
     if (n < 0)
-        return failed();
+        return sw_sock_rc(errno);
     p->n -= (size_t)n;
     return n;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/search.h"
 #include "kube/text.h"
 
 enum { TEXT_MAX = 16 << 20 };
@@ -38,15 +39,7 @@ void sw_ferr(struct sw_field_errs *e, enum sw_cause cause, const struct sw_fpath
 {
     if (e->n >= SW_FIELD_ERRS_MAX)
         return;
-    if (e->n == e->cap) {
-        size_t cap = e->cap ? e->cap * 2 : 8;
-        struct sw_field_err *p = sw_arena_array(e->arena, cap, sizeof(*p));
-
-        if (e->n)
-            memcpy(p, e->p, e->n * sizeof(*p));
-        e->p = p;
-        e->cap = cap;
-    }
+    e->p = sw_arena_grow(e->arena, e->p, e->n, &e->cap, sizeof(*e->p));
     e->p[e->n++] = (struct sw_field_err){cause, sw_fpath_text(e->arena, path), text};
 }
 
@@ -302,14 +295,6 @@ const char *sw_go_float(struct sw_arena *a, double d)
 
 static void put_go(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v);
 
-static int by_key(const void *x, const void *y)
-{
-    const struct sw_json_member *const *p = x;
-    const struct sw_json_member *const *q = y;
-
-    return sw_slice_cmp((*p)->key, (*q)->key);
-}
-
 static void put_go_map(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
 {
     const struct sw_json_member **m = sw_arena_array(a, sw_json_len(v) + 1, sizeof(const void *));
@@ -317,7 +302,7 @@ static void put_go_map(struct sw_arena *a, struct sw_buf *b, const struct sw_jso
 
     for (size_t i = 0; i < n; i++)
         m[i] = sw_json_member_at(v, i);
-    qsort(m, n, sizeof(const void *), by_key);
+    SW_SORT_POINTERS_BY(m, n, key);
     sw_tx_str(b, "map[string]interface {}{");
     for (size_t i = 0; i < n; i++) {
         sw_tx_printf(b, "%s%s:", i ? ", " : "", sw_go_quote(a, m[i]->key));
@@ -380,7 +365,7 @@ static void put_plain_map(struct sw_arena *a, struct sw_buf *b, const struct sw_
 
     for (size_t i = 0; i < n; i++)
         m[i] = sw_json_member_at(v, i);
-    qsort(m, n, sizeof(const void *), by_key);
+    SW_SORT_POINTERS_BY(m, n, key);
     sw_tx_str(b, "map[");
     for (size_t i = 0; i < n; i++) {
         sw_tx_str(b, i ? " " : "");

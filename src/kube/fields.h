@@ -30,4 +30,4 @@ static inline bool sw_field_is(const struct sw_json *v, const char *key, const c
 }
 
 /* True when a list has this string. */
-bool sw_field_list_has(const struct sw_json *list, const char *text);
+bool sw_field_list_has(const struct sw_json *list, struct sw_slice text);

@@ -287,3 +287,8 @@ const char *sw_name_join(struct sw_arena *a, struct sw_name_msgs msgs, const cha
         out = i ? sw_arena_printf(a, "%s%s%s", out, sep, msgs.p[i]) : msgs.p[i];
     return out;
 }
+
+struct sw_slice sw_name_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name)
+{
+    return sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
+}

@@ -42,3 +42,6 @@ void sw_name_report(struct sw_field_errs *e, const struct sw_fpath *path, struct
 
 /* The joined form ("a; b") other texts embed. */
 const char *sw_name_join(struct sw_arena *a, struct sw_name_msgs msgs, const char *sep);
+
+/* "ns/name", as maps of objects have it. */
+struct sw_slice sw_name_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name);

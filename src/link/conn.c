@@ -120,9 +120,9 @@ void link_refused(struct link_worker *w, const char *reason, const struct sw_add
     sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_LINK_REFUSED, reason), 1);
     if (now >= w->refused_quiet_ns) {
         w->refused_quiet_ns = now + SW_NS_PER_S;
-        w->refused_told = 0;
+        w->n_refused_logged = 0;
     }
-    if (w->refused_told++ < LINES_PER_S)
+    if (w->n_refused_logged++ < LINES_PER_S)
         sw_log_warn("link", "connection of %s refused: %s: %s", sw_addr_text(from, at), reason,
                     detail);
 }

@@ -8,8 +8,7 @@
 
 static void put_ends(struct sw_jw *j, const struct link_res *r)
 {
-    sw_jw_name(j, r->kind == LINK_PEER ? "gateways" : "endpoints");
-    sw_jw_array(j);
+    sw_jw_put_array(j, r->kind == LINK_PEER ? "gateways" : "endpoints");
     for (size_t i = 0; i < r->n_ends; i++) {
         const struct link_endpoint *e = &r->ends[i];
         bool v6 = e->ip.family == 6;
@@ -27,8 +26,7 @@ static void put_map(struct sw_jw *j, const char *key, const struct sw_map *m)
     static const char *const wires[] = {"auto", "spanwire", "clusterlink"};
     char at[SW_ADDR_TEXT];
 
-    sw_jw_name(j, key);
-    sw_jw_array(j);
+    sw_jw_put_array(j, key);
     SW_MAP_FOREACH (slot, m) {
         const struct link_res *r = slot->value;
 
@@ -49,8 +47,7 @@ static void put_certificate(struct sw_jw *j, const struct sw_tls_cred *cred)
 {
     const struct sw_tls_cert_info *chain = NULL;
 
-    sw_jw_name(j, "certificate");
-    sw_jw_object(j);
+    sw_jw_put_object(j, "certificate");
     if (sw_tls_cred_chain(cred, &chain)) {
         sw_jw_put_string(j, "serialNumber", chain[0].serial);
         sw_jw_put_string(j, "pem", chain[0].pem);

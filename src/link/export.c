@@ -136,7 +136,9 @@ static void dial_next(struct export_dial *d)
         return;
     }
     o.egress = w->link->egress;
-    sw_dial_start(&d->dial, w->loop, &d->addrs[d->at++], NULL, &o, w->config->connect_ns,
+    sw_dial_start(&d->dial, w->loop,
+                  &(struct sw_dial_target){
+                      .to = &d->addrs[d->at++], .opts = &o, .timeout_ns = w->config->connect_ns},
                   on_dialled);
 }
 

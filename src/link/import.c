@@ -124,7 +124,7 @@ static void kill(struct link_conn *c, const char *result, const char *why)
 /* Bytes flowed, and it ended. */
 static void relayed(struct import *in, int rc, const struct sw_err *err)
 {
-    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EAGAIN)
+    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EREFUSED)
         retire(in, "ok", NULL);
     else
         retire(in, "lost", err ? err->msg : "connection lost");
@@ -272,7 +272,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     }
     if (t->ahead) { /* the service may have the first bytes: not again */
         retire(in, "lost", err ? err->msg : "connection lost");
-    } else if (rc == SW_EAGAIN && s->again++ < AGAIN_MAX) {
+    } else if (rc == SW_EREFUSED && s->again++ < AGAIN_MAX) {
         link_reach_again(&s->reach);
     } else {
         (void)sw_err_set(&why, SW_ECLOSED, "%s", err ? err->msg : "connection lost");

@@ -2,38 +2,18 @@
 /* The process: start, the site's credential, snapshots to the workers, drain and end. */
 #include "link/link.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/egress.h"
 #include "io/filewatch.h"
+#include "io/port.h"
 #include "io/resolver.h"
 #include "link/link_int.h"
 #include "tls/cert/cred.h"
 #include "tls/crypto/aead.h"
 
 static const char *const site_files[3] = {"ca.pem", "dataplane.pem", "dataplane.key"};
-
-/* ---- the end ---- */
-
-static void drain(struct sw_link *l)
-{
-    sw_ready_add(l->ready, "draining");
-    sw_crew_drain(&l->crew, l->config->drain_ns);
-}
-
-static void on_quit(void *arg)
-{
-    drain(arg);
-}
 
 /* ---- the site's credential ---- */
 
@@ -63,13 +43,14 @@ static struct sw_tls_cred *load_site(const struct sw_link_config *c, struct sw_e
 }
 
 /* For the next connections; files that are no good leave what was read before. */
-static void reload_site(struct sw_link *l)
+static void reload_site(void *arg)
 {
+    struct sw_link *l = arg;
     struct sw_err err = {0};
     struct sw_tls_cred *cred = load_site(l->config, &err);
     const char *result = cred ? "ok" : "failed";
 
-    sw_metric_add(sw_metric_get1(l->shard, SW_METRIC_CONFIG_RELOADS, result), 1);
+    sw_metric_add(sw_metric_get1(l->process.shard, SW_METRIC_CONFIG_RELOADS, result), 1);
     if (!cred) {
         sw_log_error("link", "reload failed, keeping the previous site certificate: %s", err.msg);
         return;
@@ -92,7 +73,7 @@ static void on_file(void *arg)
 {
     struct sw_link *l = arg;
 
-    sw_timer_start(l->loop, &l->reload, 100 * SW_NS_PER_MS, on_reload);
+    sw_timer_start(l->process.loop, &l->reload, 100 * SW_NS_PER_MS, on_reload);
 }
 
 static int watch_site(struct sw_link *l, struct sw_err *err)
@@ -100,24 +81,11 @@ static int watch_site(struct sw_link *l, struct sw_err *err)
     for (size_t i = 0; i < SW_ARRAY_LEN(l->watches); i++) {
         SW_AUTO_FREE char *path = sw_asprintf("%s/%s", l->config->site, site_files[i]);
 
-        l->watches[i] = sw_filewatch_new(l->loop, path, on_file, l, err);
+        l->watches[i] = sw_filewatch_new(l->process.loop, path, on_file, l, err);
         if (!l->watches[i])
             return err->rc;
     }
     return SW_OK;
-}
-
-static void on_signal(int signo, void *arg)
-{
-    struct sw_link *l = arg;
-
-    if (signo == SIGHUP) {
-        reload_site(l);
-        return;
-    }
-    if (l->crew.draining && signo == SIGINT)
-        sw_loop_stop(l->loop);
-    drain(l);
 }
 
 /* ---- configuration ---- */
@@ -132,7 +100,7 @@ static void on_snap(void *arg, struct link_snap *s)
         char at[SW_ADDR_TEXT];
 
         l->served = true;
-        sw_ready_done(l->ready, "config");
+        sw_ready_done(l->process.ready, "config");
         sw_log_info("link", "ready, listening on %s%s", sw_addr_text(&l->listen[0], at),
                     l->n_listen > 1 ? " and others" : "");
     }
@@ -148,24 +116,15 @@ static int config_dump(struct sw_buf *out, void *arg)
 
 static int start_admin(struct sw_link *l, struct sw_err *err)
 {
-    struct sw_admin_opts o = {
+    const struct sw_admin_opts o = {
         .title = "spanwire link",
-        .admin = {l->config->admin_addr},
-        .access = l->config->access,
-        .stats = l->config->stats_addr,
-        .ready_at = l->config->ready_addr,
         .share = l->port_group,
-        .metrics = l->metrics,
-        .ready = l->ready,
         .egress = l->egress,
-        .log_filter = l->config->log_level,
         .config_dump = config_dump,
-        .quit = on_quit,
         .arg = l,
     };
 
-    l->admin = sw_admin_new(l->loop, &o, err);
-    return l->admin ? SW_OK : err->rc;
+    return sw_process_open_admin(&l->process, &o, err);
 }
 
 static int read_addresses(struct sw_link *l, struct sw_err *err)
@@ -193,23 +152,11 @@ static int read_addresses(struct sw_link *l, struct sw_err *err)
     return rc == SW_OK ? SW_OK : sw_err_prefix(err, "--control '%.80s'", c->control);
 }
 
-static void set_port_group(struct sw_link *l)
-{
-    const struct sw_link_config *c = l->config;
-
-    if (c->port_group)
-        (void)snprintf(l->port_group, sizeof(l->port_group), "link/%.48s", c->port_group);
-    else
-        (void)snprintf(l->port_group, sizeof(l->port_group), "link:%016" PRIx64,
-                       sw_siphash13(0, 0, c->control, strlen(c->control)));
-}
-
 static int start_workers(struct sw_link *l, struct sw_err *err)
 {
-    unsigned n = sw_crew_size(l->config->workers);
+    unsigned n = sw_crew_size(l->config->process.workers);
     int rc = SW_OK;
 
-    sw_crew_init(&l->crew, "link", l->loop);
     l->workers = SW_NEW_ARRAY(struct link_worker, n);
     for (unsigned i = 0; i < n && rc == SW_OK; i++) {
         l->n_workers++;
@@ -222,10 +169,10 @@ static int start_workers(struct sw_link *l, struct sw_err *err)
 
 static int start_xds(struct sw_link *l, struct sw_err *err)
 {
-    struct link_xds_opts o = {.loop = l->loop,
+    struct link_xds_opts o = {.loop = l->process.loop,
                               .config = l->config,
                               .cred = l->site,
-                              .shard = l->shard,
+                              .shard = l->process.shard,
                               .on_snap = on_snap,
                               .arg = l};
 
@@ -233,18 +180,13 @@ static int start_xds(struct sw_link *l, struct sw_err *err)
     return l->xds ? SW_OK : err->rc;
 }
 
-/* As the gateway does: connections in the queue of a closing listener move to the successor. */
-static void allow_migration(void)
-{
-    SW_AUTO_FD fd = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
-
-    if (fd >= 0)
-        (void)!write(fd, "1\n", 2);
-}
-
 static int prepare(struct sw_link *l, struct sw_err *err)
 {
-    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sw_process_opts process = {.name = "link",
+                                            .config = &l->config->process,
+                                            .awaits = "config",
+                                            .reload = reload_site,
+                                            .arg = l};
     int rc = sw_aead_init((enum sw_aead_choice)l->config->aead, err);
 
     if (rc == SW_OK)
@@ -254,13 +196,9 @@ static int prepare(struct sw_link *l, struct sw_err *err)
     l->site = load_site(l->config, err);
     if (!l->site)
         return err->rc;
-    allow_migration();
-    set_port_group(l);
-    l->loop = sw_loop_new(err);
-    if (!l->loop)
-        return err->rc;
-    l->signals = sw_signals_new(l->loop, signos, SW_ARRAY_LEN(signos), on_signal, l, err);
-    return l->signals ? SW_OK : err->rc;
+    sw_port_allow_migration();
+    sw_port_group_name(l->port_group, "link", l->config->port_group, l->config->control);
+    return sw_process_open(&l->process, &process, err);
 }
 
 static int start(struct sw_link *l, struct sw_err *err)
@@ -269,11 +207,7 @@ static int start(struct sw_link *l, struct sw_err *err)
 
     if (rc != SW_OK)
         return rc;
-    l->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "link"});
-    l->shard = sw_metrics_shard_new(l->metrics);
-    l->ready = sw_ready_new();
-    sw_ready_add(l->ready, "config");
-    l->egress = sw_upstream_filter(l->loop, &l->config->upstream, false, err);
+    l->egress = sw_upstream_filter(l->process.loop, &l->config->upstream, false, err);
     rc = l->egress ? SW_OK : err->rc;
     if (rc == SW_OK)
         rc = start_workers(l, err);
@@ -286,24 +220,19 @@ static int start(struct sw_link *l, struct sw_err *err)
 
 static void stop(struct sw_link *l)
 {
-    sw_admin_free(l->admin);
+    sw_process_close_admin(&l->process);
     link_xds_free(l->xds);
-    sw_crew_end(&l->crew);
+    sw_crew_end(&l->process.crew);
     for (size_t i = 0; i < l->n_workers; i++)
         link_worker_done(&l->workers[i]);
     sw_free(l->workers);
     sw_resolver_stop();
     for (size_t i = 0; i < SW_ARRAY_LEN(l->watches); i++)
         sw_filewatch_free(l->watches[i]);
-    sw_signals_free(l->signals);
     sw_egress_free(l->egress);
-    if (l->loop)
-        sw_timer_stop(l->loop, &l->reload);
-    sw_loop_free(l->loop);
-    if (l->shard)
-        sw_metrics_shard_free(l->shard);
-    sw_metrics_free(l->metrics);
-    sw_ready_free(l->ready);
+    if (l->process.loop)
+        sw_timer_stop(l->process.loop, &l->reload);
+    sw_process_close(&l->process);
     (void)sw_tls_cred_unref(l->site);
 }
 
@@ -313,7 +242,7 @@ int sw_link_run(const struct sw_link_config *c, struct sw_err *err)
     int rc = start(&l, err);
 
     if (rc == SW_OK)
-        sw_loop_run(l.loop);
+        sw_loop_run(l.process.loop);
     stop(&l);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "io/addr.h"
 #include "opts/admin.h"
 #include "opts/opts.h"
+#include "opts/process.h"
 #include "opts/upstream.h"
 
 /* What the control plane speaks. */
@@ -36,16 +37,9 @@ struct sw_link_config {
     uint64_t connect_ns;
     uint64_t pool_unused_ns;
     struct sw_upstream_opts upstream;
-    uint32_t workers;
-    uint64_t drain_ns;
     int aead;
     const char *port_group;
-    struct sw_addr admin_addr;
-    struct sw_admin_access access;
-    struct sw_addr stats_addr;
-    struct sw_addr ready_addr;
-    const char *log_level;
-    int log_format;
+    struct sw_process_config process;
 };
 
 extern const struct sw_opts_cmd sw_link_options;

@@ -18,12 +18,11 @@
 #include "base/vec.h"
 #include "io/accept.h"
 #include "io/crew.h"
-#include "io/signal.h"
+#include "io/port.h"
 #include "link/control.h"
 #include "link/link.h"
 #include "link/snap.h"
-#include "telemetry/admin.h"
-#include "telemetry/metrics.h"
+#include "telemetry/process.h"
 #include "tunnel/pool.h"
 
 struct link_review;
@@ -126,7 +125,7 @@ struct link_worker {
     uint64_t next_id;
     uint64_t epochs; /* how often the epoch changed */
     uint64_t refused_quiet_ns;
-    unsigned refused_told;
+    unsigned n_refused_logged;
     struct sw_metrics_shard *shard;
 };
 
@@ -233,23 +232,17 @@ struct sw_link {
     const struct sw_link_config *config;
     struct sw_slice control_host;
     uint16_t control_port;
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
-    struct sw_ready *ready;
-    struct sw_admin *admin;
+    struct sw_process process;
     struct sw_egress *egress;
     struct sw_tls_cred *site; /* a reference */
     struct sw_filewatch *watches[3];
     struct sw_timer reload;
     struct link_xds *xds;
-    struct sw_crew crew;
     struct link_worker *workers; /* owned array */
     size_t n_workers;
     atomic_size_t n_conns; /* of all workers */
     bool served;
-    char port_group[64];
+    char port_group[SW_PORT_GROUP_MAX];
     struct sw_addr listen[LINK_LISTEN_MAX];
     size_t n_listen;
     struct sw_ip import_ips[LINK_LISTEN_MAX];

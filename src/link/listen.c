@@ -18,7 +18,7 @@ struct link_socket {
     struct link_res *import; /* a reference */
     struct sw_addr at;
     bool keep;
-    bool told; /* that it cannot be opened */
+    bool logged; /* that it cannot be opened */
 };
 
 static void on_rebind(struct sw_timer *t);
@@ -53,24 +53,24 @@ static void open_socket(struct link_socket *s)
 
     o.share = w->link->port_group;
     o.ret_mark = &mark;
-    o.unnamed = w->thread.index > 0 || s->told; /* log the holder of the port once */
+    o.unnamed = w->thread.index > 0 || s->logged; /* log the holder of the port once */
     rc = sw_sock_listen(&s->at, &o, &fd, &err);
     if (rc == SW_OK)
         rc = sw_accept_open(&w->accept, &s->acceptor, fd, on_accept, &err);
     if (rc == SW_OK) {
         s->acceptor.mark = mark;
-        if (s->told && w->thread.index == 0)
+        if (s->logged && w->thread.index == 0)
             sw_log_info("link", "import '%.*s' listens on %s now", SW_SLICE_ARG(s->import->name),
                         sw_addr_text(&s->at, at));
-        s->told = false;
+        s->logged = false;
         return;
     }
     s->acceptor.fd = -1;
     sw_sock_close(mark);
-    if (!s->told && w->thread.index == 0)
+    if (!s->logged && w->thread.index == 0)
         sw_log_error("link", "import '%.*s' cannot listen on %s, retrying: %s",
                      SW_SLICE_ARG(s->import->name), sw_addr_text(&s->at, at), err.msg);
-    s->told = true;
+    s->logged = true;
 }
 
 static void on_rebind(struct sw_timer *t)

@@ -2,9 +2,8 @@
 #include "link/link.h"
 
 #define AT(field) .offset = offsetof(struct sw_link_config, field)
+#define PROCESS   offsetof(struct sw_link_config, process)
 
-static const char *const aeads[] = {"auto", "imb", "gnutls", NULL};
-static const char *const formats[] = {"plain", "json", NULL};
 static const char *const forms[] = {
     [SW_LINK_CONTROL_OURS] = "spanwire", [SW_LINK_CONTROL_CLUSTERLINK] = "clusterlink", NULL};
 
@@ -42,27 +41,22 @@ static const struct sw_opt table[] = {
      .help = "How long a connection to another site is kept without tunnels."},
     SW_OPT_UPSTREAM(offsetof(struct sw_link_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Process"},
-    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
-     .help = "Worker threads; 0: one per processor."},
-    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "30s",
+    SW_OPT_WORKERS(PROCESS),
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(process.drain_ns), .def = "30s",
      .help = "How long connections may take to end after SIGTERM."},
-    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
-     .help = "Library that encrypts records."},
+    SW_OPT_AEAD(offsetof(struct sw_link_config, aead)),
     {"port-group", "SPANWIRE_PORT_GROUP", SW_OPT_STR, AT(port_group), .arg = "NAME",
      .help = "Processes with the same name may listen on the same ports at once, as a successor "
              "does before the old process drains; by default those with the same --control."},
     {.type = SW_OPT_GROUP, .help = "Operation"},
-    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
-     .help = "Admin pages: /config_dump, /logging, /quitquitquit."},
-    SW_OPT_ADMIN(offsetof(struct sw_link_config, access)),
-    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(process.admin_addr),
+     .def = "127.0.0.1:15000", .help = "Admin pages: /config_dump, /logging, /quitquitquit."},
+    SW_OPT_ADMIN(PROCESS + offsetof(struct sw_process_config, access)),
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(process.stats_addr), .def = "[::]:15020",
      .help = "Metrics."},
-    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(process.ready_addr), .def = "[::]:15021",
      .help = "Readiness (ClusterLink's data planes use port 4445)."},
-    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
-     .help = "error, warn, info, debug or trace; per scope as in 'info,link=debug'."},
-    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats, .help = "Form of the log lines."},
+    SW_OPT_LOG(PROCESS, "link", "Form of the log lines."),
 };
 
 const struct sw_opts_cmd sw_link_options = {
@@ -82,7 +76,7 @@ const struct sw_opts_cmd sw_link_options = {
 int sw_link_config_read(struct sw_link_config *c, int argc, char **argv, struct sw_err *err)
 {
     *c = (struct sw_link_config){0};
-    return sw_opts_parse(&sw_link_options, c, &c->arena, argc, argv, NULL, err);
+    return sw_opts_parse(&sw_link_options, c, &c->arena, (struct sw_args){argc, argv}, NULL, err);
 }
 
 void sw_link_config_done(struct sw_link_config *c)

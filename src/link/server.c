@@ -230,7 +230,11 @@ void link_server_accept(struct link_worker *w, int fd, const struct sw_addr *pee
     sw_buf_init(&s->body, LINK_BODY_MAX);
     tls.cred = w->snap->cred;
     tls.leaf_arg = s;
-    s->session = sw_session_new(w->loop, fd, true, &tls, &session_config, &session_ops, s, &err);
+    s->session =
+        sw_session_new(w->loop, fd,
+                       &(struct sw_session_setup){
+                           .tls = &tls, .config = &session_config, .ops = &session_ops, .owner = s},
+                       &err);
     if (!s->session) {
         link_refused(w, "handshake", peer, err.msg);
         link_server_gone(s);

@@ -204,8 +204,8 @@ int link_worker_init(struct link_worker *w, struct sw_link *l, struct sw_err *er
     sw_list_init(&w->sockets);
     sw_list_init(&w->conns);
     sw_list_init(&w->servers);
-    w->shard = sw_metrics_shard_new(l->metrics);
-    rc = sw_crew_thread_init(&w->thread, &l->crew, &worker_ops, err);
+    w->shard = sw_metrics_shard_new(l->process.metrics);
+    rc = sw_crew_thread_init(&w->thread, &l->process.crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
     w->loop = w->thread.loop;
@@ -220,7 +220,7 @@ int link_worker_init(struct link_worker *w, struct sw_link *l, struct sw_err *er
 
 void link_worker_done(struct link_worker *w)
 {
-    if (w->loop && !w->thread.started) /* it never ran: nobody else frees these */
+    if (w->loop && !w->thread.started) /* it never ran: these have no other owner */
         worker_end(&w->thread);
     sw_accept_done(&w->accept);
     sw_crew_thread_done(&w->thread);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "io/filewatch.h"
 #include "yaml/yaml.h"
 
 enum {
@@ -17,9 +18,11 @@ enum {
     PORT_STATS = 15020,
     PORT_READY = 15021,
     GRACE_MAX_S = 7 * 86400,
+    MESH_CONFIG_MAX = 1 << 20, /* bytes */
 };
 
 #define DEFAULT_AGENT_SOCKET "/var/run/ztunnel/ztunnel.sock"
+#define MESH_CONFIG          "./etc/istio/config/mesh"
 
 /* "2", "1.5" or "500m" in thousandths of a CPU. */
 static bool cpu_milli(struct sw_slice s, uint64_t *ret)
@@ -244,6 +247,14 @@ static int derive_drain(struct sw_node_config *c, struct sw_err *err)
     return SW_OK;
 }
 
+/* What of Istio's ProxyConfig concerns us; its other keys are not ours to judge. */
+struct proxy_config {
+    uint16_t admin;
+    uint16_t stats;
+    int64_t concurrency; /* -1: not set */
+    struct sw_slice discovery;
+};
+
 static int proxy_port(const struct sw_yaml *doc, const char *key, uint16_t *port,
                       struct sw_err *err)
 {
@@ -259,9 +270,21 @@ static int proxy_port(const struct sw_yaml *doc, const char *key, uint16_t *port
     return rc;
 }
 
+/* A key that is there already gets the new value. */
+static void put_metadata(struct sw_node_config *c, struct sw_slice key, struct sw_slice value)
+{
+    size_t i = 0;
+
+    while (i < c->istio.n_metadata && !sw_slice_eq(c->istio.metadata[i].key, key))
+        i++;
+    c->istio.metadata[i] = (struct sw_node_meta){key, value};
+    c->istio.n_metadata = sw_max(c->istio.n_metadata, i + 1);
+}
+
 static int proxy_metadata(struct sw_node_config *c, const struct sw_yaml *doc, struct sw_err *err)
 {
     const struct sw_yaml *map = sw_yaml_get(doc, "proxyMetadata");
+    const struct sw_node_meta *before = c->istio.metadata;
     int rc = SW_OK;
 
     if (!map || sw_yaml_is_null(map))
@@ -269,57 +292,76 @@ static int proxy_metadata(struct sw_node_config *c, const struct sw_yaml *doc, s
     rc = sw_yaml_expect(map, SW_YAML_MAP, err);
     if (rc != SW_OK)
         return rc;
-    c->istio.metadata = sw_arena_array(&c->arena, map->count, sizeof(*c->istio.metadata));
+    c->istio.metadata =
+        sw_arena_array(&c->arena, c->istio.n_metadata + map->count, sizeof(*c->istio.metadata));
+    for (size_t i = 0; i < c->istio.n_metadata; i++)
+        c->istio.metadata[i] = before[i];
     SW_YAML_FOREACH (it, map) {
-        struct sw_node_meta *m = &c->istio.metadata[c->istio.n_metadata];
+        struct sw_slice value;
 
-        rc = sw_yaml_text(it, &m->value, err);
+        rc = sw_yaml_text(it, &value, err);
         if (rc != SW_OK)
             return rc;
-        m->key = it->key->text;
-        c->istio.n_metadata++;
+        put_metadata(c, it->key->text, value);
     }
     return SW_OK;
 }
 
-static int discovery_address(struct sw_node_config *c, const struct sw_yaml *doc,
-                             struct sw_err *err)
+/* Over what *p has; a document without content changes nothing. */
+static int read_proxy_config(struct sw_node_config *c, const struct sw_yaml *doc,
+                             struct proxy_config *p, struct sw_err *err)
 {
-    const struct sw_yaml *v = sw_yaml_get(doc, "discoveryAddress");
-    struct sw_slice text;
+    const struct sw_yaml *v;
     int rc;
 
-    if (!v || sw_yaml_is_null(v) || c->xds.address)
+    if (!doc || sw_yaml_is_null(doc))
         return SW_OK;
-    rc = sw_yaml_text(v, &text, err);
-    if (rc == SW_OK)
-        c->xds.address = sw_arena_dup(&c->arena, text);
+    rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
+    rc = rc == SW_OK ? proxy_port(doc, "proxyAdminPort", &p->admin, err) : rc;
+    rc = rc == SW_OK ? proxy_port(doc, "statsPort", &p->stats, err) : rc;
+    rc = rc == SW_OK ? proxy_metadata(c, doc, err) : rc;
+    v = rc == SW_OK ? sw_yaml_get(doc, "discoveryAddress") : NULL;
+    if (v && !sw_yaml_is_null(v))
+        rc = sw_yaml_text(v, &p->discovery, err);
+    v = rc == SW_OK ? sw_yaml_get(doc, "concurrency") : NULL;
+    if (v && !sw_yaml_is_null(v))
+        rc = sw_yaml_int(v, 0, WORKERS_MAX, &p->concurrency, err);
     return rc;
 }
 
-/* The parts of Istio's ProxyConfig that concern us; its other keys are not ours to judge. */
-static int read_proxy_config(struct sw_node_config *c, uint16_t *admin, uint16_t *stats,
-                             struct sw_err *err)
+/* The mesh's configuration where a container has it mounted: defaultConfig is a ProxyConfig. */
+static int read_mesh_config(struct sw_node_config *c, struct proxy_config *p, struct sw_err *err)
 {
     const struct sw_yaml *doc;
-    const struct sw_yaml *v;
-    int64_t n;
-    int rc = sw_yaml_parse_one(&c->arena, sw_slice_str(c->istio.config), NULL, &doc, err);
+    struct sw_slice file = {0};
+    struct sw_slice text;
+    struct sw_err why = {0};
+    int rc = sw_file_read(MESH_CONFIG, MESH_CONFIG_MAX, &file, &why);
 
-    if (rc != SW_OK || sw_yaml_is_null(doc))
-        return rc;
-    rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
-    rc = rc == SW_OK ? proxy_port(doc, "proxyAdminPort", admin, err) : rc;
-    rc = rc == SW_OK ? proxy_port(doc, "statsPort", stats, err) : rc;
-    rc = rc == SW_OK ? proxy_metadata(c, doc, err) : rc;
-    rc = rc == SW_OK ? discovery_address(c, doc, err) : rc;
-    v = rc == SW_OK ? sw_yaml_get(doc, "concurrency") : NULL;
-    if (v && !sw_yaml_is_null(v)) {
-        rc = sw_yaml_int(v, 0, WORKERS_MAX, &n, err);
-        if (rc == SW_OK && !c->cpu.workers_text)
-            c->cpu.workers_text = sw_arena_printf(&c->arena, "%lld", (long long)n);
-    }
-    return rc;
+    if (rc == SW_ENOENT)
+        return SW_OK;
+    if (rc != SW_OK)
+        return sw_err_set(err, rc, "%s", why.msg);
+    text = sw_arena_slice(&c->arena, file);
+    sw_slice_free(&file);
+    rc = sw_yaml_parse_one(&c->arena, text, NULL, &doc, err);
+    if (rc == SW_OK && !sw_yaml_is_null(doc))
+        rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
+    if (rc == SW_OK && !sw_yaml_is_null(doc))
+        rc = read_proxy_config(c, sw_yaml_get(doc, "defaultConfig"), p, err);
+    return rc == SW_OK ? rc : sw_err_prefix(err, "'%s'", MESH_CONFIG);
+}
+
+static int read_variable(struct sw_node_config *c, struct proxy_config *p, struct sw_err *err)
+{
+    const struct sw_yaml *doc;
+    int rc;
+
+    if (!c->istio.config)
+        return SW_OK;
+    rc = sw_yaml_parse_one(&c->arena, sw_slice_str(c->istio.config), NULL, &doc, err);
+    rc = rc == SW_OK ? read_proxy_config(c, doc, p, err) : rc;
+    return rc == SW_OK ? rc : sw_err_prefix(err, "PROXY_CONFIG");
 }
 
 /* "localhost:PORT" or an address of this machine. */
@@ -352,21 +394,22 @@ static struct sw_addr any_addr(const struct sw_node_config *c, uint16_t port)
 
 static int derive_ports(struct sw_node_config *c, struct sw_err *err)
 {
-    uint16_t admin = PORT_ADMIN;
-    uint16_t stats = PORT_STATS;
+    struct proxy_config p = {.admin = PORT_ADMIN, .stats = PORT_STATS, .concurrency = -1};
+    int rc = read_mesh_config(c, &p, err);
 
-    if (c->istio.config) {
-        int rc = read_proxy_config(c, &admin, &stats, err);
-
-        if (rc != SW_OK)
-            return sw_err_prefix(err, "PROXY_CONFIG");
-    }
+    rc = rc == SW_OK ? read_variable(c, &p, err) : rc;
+    if (rc != SW_OK)
+        return rc;
+    if (p.discovery.p && !c->xds.address)
+        c->xds.address = sw_arena_dup(&c->arena, p.discovery);
+    if (p.concurrency >= 0 && !c->cpu.workers_text)
+        c->cpu.workers_text = sw_arena_printf(&c->arena, "%lld", (long long)p.concurrency);
     if (!c->admin.addr.ip.family) {
         c->admin.is_default = true;
-        c->admin.addr = (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = admin};
+        c->admin.addr = (struct sw_addr){.ip = {.family = 4, .b = {127, 0, 0, 1}}, .port = p.admin};
     }
     if (!c->admin.stats_addr.ip.family)
-        c->admin.stats_addr = any_addr(c, stats);
+        c->admin.stats_addr = any_addr(c, p.stats);
     if (!c->admin.ready_addr.ip.family)
         c->admin.ready_addr = any_addr(c, PORT_READY);
     return SW_OK;
@@ -448,15 +491,12 @@ static int derive(struct sw_node_config *c, struct sw_err *err)
 
 int sw_node_config_read(struct sw_node_config *c, int argc, char **argv, struct sw_err *err)
 {
-    struct sw_opts_rest rest;
     int rc;
 
     memset(c, 0, sizeof(*c));
-    rc = sw_opts_parse(&sw_node_options, c, &c->arena, argc, argv, &rest, err);
+    rc = sw_opts_parse(&sw_node_options, c, &c->arena, (struct sw_args){argc, argv}, NULL, err);
     if (rc != SW_OK)
         return rc;
-    memcpy(c->unread.names, rest.unused, rest.n_unused * sizeof(rest.unused[0]));
-    c->unread.n = rest.n_unused;
     rc = derive(c, err);
     return rc == SW_OK ? rc : sw_err_prefix(err, "node");
 }

@@ -22,7 +22,7 @@ enum sw_node_mode {
 };
 
 enum sw_node_auto {
-    SW_NODE_AUTO, /* try, and go on without */
+    SW_NODE_AUTO, /* try, and continue without */
     SW_NODE_ON,   /* required */
     SW_NODE_OFF,
 };
@@ -186,11 +186,6 @@ struct sw_node_config {
         } * metadata;
         size_t n_metadata;
     } istio;
-
-    struct { /* variables that were set and have no effect: worth a warning */
-        const char *names[SW_OPTS_UNUSED_MAX];
-        size_t n;
-    } unread;
 };
 
 /* The table, for `help node` and the manual page. */

@@ -97,7 +97,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     struct inbound *in = SW_CONTAINER_OF(t, struct inbound, stream);
 
     /* Resets are how TCP ends sometimes, not an error of ours. */
-    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EAGAIN)
+    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EREFUSED)
         sw_ledger_close(&in->rec, SW_FLAG_NONE, NULL);
     else
         sw_ledger_close(&in->rec, rc == SW_EDENIED ? SW_FLAG_CERT_REVOKED : SW_FLAG_CONNECT,
@@ -173,7 +173,8 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     sw_dial_take(d, &dialled);
-    if (!sw_inbound_greet(dialled.fd, &setup->route, &in->server->peer, uri_of(in->server))) {
+    if (!sw_inbound_send_proxy_header(dialled.fd, &setup->route, &in->server->peer,
+                                      uri_of(in->server))) {
         sw_dialled_close(&dialled);
         refuse(in, 503, SW_FLAG_CONNECT, "cannot write the PROXY header");
         return;
@@ -407,8 +408,11 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     w->n_servers++;
     w->n_handshakes++;
     sw_metric_add(w->sockets[SW_REPORTER_DESTINATION], 1);
-    sv->session =
-        sw_session_new(w->loop, fd, true, &tls, &w->session_config, &session_ops, sv, &err);
+    sv->session = sw_session_new(
+        w->loop, fd,
+        &(struct sw_session_setup){
+            .tls = &tls, .config = &w->session_config, .ops = &session_ops, .owner = sv},
+        &err);
     if (!sv->session) {
         sw_ledger_refused(&w->book, SW_INBOUND, peer, &local, "tls", err.msg);
         server_free(sv);

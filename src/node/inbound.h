@@ -33,5 +33,5 @@ unsigned sw_inbound_judge(struct sw_worker *w, const struct sw_inbound_ask *ask,
 void sw_inbound_dial(struct sw_worker *w, const struct sw_wpod *dst,
                      const struct sw_route_inbound *route, struct sw_dial *d, sw_dial_cb cb);
 /* Writes the PROXY header when the plan asks for one. False: the socket would not take it. */
-bool sw_inbound_greet(int fd, const struct sw_route_inbound *route, const struct sw_addr *peer,
-                      struct sw_slice src_uri);
+bool sw_inbound_send_proxy_header(int fd, const struct sw_route_inbound *route,
+                                  const struct sw_addr *peer, struct sw_slice src_uri);

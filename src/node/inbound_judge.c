@@ -95,18 +95,19 @@ void sw_inbound_dial(struct sw_worker *w, const struct sw_wpod *dst,
                      const struct sw_route_inbound *route, struct sw_dial *d, sw_dial_cb cb)
 {
     struct sw_sock_opts o = sw_worker_dial_sock(w, dst);
-    const struct sw_ip *from = NULL;
+    struct sw_dial_target t = {
+        .to = &route->connect, .opts = &o, .timeout_ns = SW_CONNECT_S * SW_NS_PER_S};
 
     if (!route->from_loopback && dst->pod->transparent && !dst->pod->self &&
         !sw_ip_eq(&route->spoof.ip, &route->connect.ip)) {
         o.transparent = true;
-        from = &route->spoof.ip;
+        t.src = &route->spoof.ip;
     }
-    sw_dial_start(d, w->loop, &route->connect, from, &o, SW_CONNECT_S * SW_NS_PER_S, cb);
+    sw_dial_start(d, w->loop, &t, cb);
 }
 
-bool sw_inbound_greet(int fd, const struct sw_route_inbound *route, const struct sw_addr *peer,
-                      struct sw_slice src_uri)
+bool sw_inbound_send_proxy_header(int fd, const struct sw_route_inbound *route,
+                                  const struct sw_addr *peer, struct sw_slice src_uri)
 {
     uint8_t head[SW_PROXY_V2_MAX];
     size_t n;

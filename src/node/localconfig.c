@@ -2,10 +2,13 @@
 /* The local file: its top level, workloads, and the readers all parts use. */
 #include "node/localconfig.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "node/localconfig_int.h"
+#include "node/route.h"
 
 /* ---- readers ---- */
 
@@ -15,122 +18,165 @@ void sw_local_warn(const struct sw_local *l, const struct sw_yaml *at, const cha
     char line[512];
     va_list ap;
 
-    if (!l->warn)
+    if (!l->config->warn)
         return;
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
     if (at)
-        (void)snprintf(line, sizeof(line), "%s: line %u column %u: %s", l->file, at->line,
+        (void)snprintf(line, sizeof(line), "%s: line %u column %u: %s", l->config->file, at->line,
                        at->column, what);
     else
-        (void)snprintf(line, sizeof(line), "%s: %s", l->file, what);
-    l->warn(l->warn_ctx, line);
+        (void)snprintf(line, sizeof(line), "%s: %s", l->config->file, what);
+    l->config->warn(l->config->warn_ctx, line);
 }
 
-const struct sw_yaml *sw_local_get(const struct sw_yaml *map, const char *key)
+/* The value, or NULL when the key is absent or null. */
+static const struct sw_yaml *get(const struct sw_yaml *map, const char *key)
 {
     const struct sw_yaml *v = sw_yaml_get(map, key);
 
     return v && !sw_yaml_is_null(v) ? v : NULL;
 }
 
-int sw_local_need(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                  const struct sw_yaml **ret)
+int sw_local_known(const struct sw_yaml *map, const struct sw_local_field *fields, size_t n,
+                   struct sw_err *err)
 {
-    *ret = sw_local_get(map, key);
-    return *ret ? SW_OK : sw_yaml_error(map, l->err, "missing key '%s'", key);
+    const char *known[SW_LOCAL_FIELDS_MAX] = {NULL};
+
+    assert(n < SW_LOCAL_FIELDS_MAX);
+    for (size_t i = 0; i < n; i++)
+        known[i] = fields[i].key;
+    return sw_yaml_known_keys(map, known, err);
 }
 
-int sw_local_text(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                  struct sw_slice *ret)
+int sw_local_members(struct sw_local *l, const struct sw_yaml *map,
+                     const struct sw_local_field *fields, size_t n, void *to)
 {
-    const struct sw_yaml *v = sw_local_get(map, key);
+    for (size_t i = 0; i < n; i++) {
+        const struct sw_local_field *f = &fields[i];
+        const struct sw_yaml *v = get(map, f->key);
+        int rc = SW_OK;
 
-    return v ? sw_yaml_text(v, ret, l->err) : SW_OK;
-}
-
-int sw_local_bool(struct sw_local *l, const struct sw_yaml *map, const char *key, bool *ret)
-{
-    const struct sw_yaml *v = sw_local_get(map, key);
-
-    return v ? sw_yaml_bool(v, ret, l->err) : SW_OK;
-}
-
-int sw_local_enum(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                  const char *const *names, int *ret)
-{
-    const struct sw_yaml *v = sw_local_get(map, key);
-
-    return v ? sw_yaml_enum(v, names, ret, l->err) : SW_OK;
-}
-
-static int read_u32(struct sw_local *l, const struct sw_yaml *node, uint32_t max, uint32_t *ret)
-{
-    int64_t v;
-    int rc = sw_yaml_int(node, 0, max, &v, l->err);
-
-    if (rc == SW_OK)
-        *ret = (uint32_t)v;
-    return rc;
-}
-
-int sw_local_u32(struct sw_local *l, const struct sw_yaml *map, const char *key, uint32_t max,
-                 uint32_t *ret)
-{
-    const struct sw_yaml *v = sw_local_get(map, key);
-
-    return v ? read_u32(l, v, max, ret) : SW_OK;
-}
-
-int sw_local_list(struct sw_local *l, const struct sw_yaml *list, size_t size,
-                  sw_local_item_cb read, struct sw_local_list *ret)
-{
-    int rc;
-
-    *ret = (struct sw_local_list){0};
-    if (!list)
-        return SW_OK;
-    rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    ret->p = sw_arena_array(l->arena, list->count, size);
-    SW_YAML_FOREACH (it, list) {
-        rc = read(l, it, (char *)ret->p + size * ret->n++);
+        if (v && f->read)
+            rc = f->read(l, v, f, to);
+        else if (!v && f->needed)
+            rc = sw_yaml_error(map, l->err, "missing key '%s'", f->key);
         if (rc != SW_OK)
             return rc;
     }
     return SW_OK;
 }
 
-static int read_text(struct sw_local *l, const struct sw_yaml *node, void *item)
+int sw_local_map(struct sw_local *l, const struct sw_yaml *map, const struct sw_local_field *fields,
+                 size_t n, void *to)
 {
-    return sw_yaml_text(node, item, l->err);
+    int rc = sw_yaml_expect(map, SW_YAML_MAP, l->err);
+
+    if (rc == SW_OK)
+        rc = sw_local_known(map, fields, n, l->err);
+    return rc == SW_OK ? sw_local_members(l, map, fields, n, to) : rc;
 }
 
-int sw_local_texts(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                   const struct sw_slice **ret, size_t *ret_n)
+static void *place(const struct sw_local_field *f, void *to)
 {
-    struct sw_local_list got;
-    int rc = sw_local_list(l, sw_local_get(map, key), sizeof(**ret), read_text, &got);
+    return (char *)to + f->at;
+}
 
-    *ret = got.p;
-    *ret_n = got.n;
+int sw_local_text(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    return sw_yaml_text(v, place(f, to), l->err);
+}
+
+int sw_local_bool(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    return sw_yaml_bool(v, place(f, to), l->err);
+}
+
+int sw_local_enum(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    return sw_yaml_enum(v, f->names, place(f, to), l->err);
+}
+
+int sw_local_flag(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    int index = 0;
+    int rc = sw_yaml_enum(v, f->names, &index, l->err);
+
+    *(bool *)place(f, to) = index == 1;
     return rc;
 }
 
-int sw_local_network_ip(struct sw_local *l, const struct sw_yaml *node, struct sw_slice *ret_net,
-                        struct sw_ip *ret_ip)
+int sw_local_u32(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                 void *to)
 {
-    struct sw_slice ip = {0};
-    int rc = sw_yaml_text(node, &ip, l->err);
+    int64_t n = 0;
+    int rc = sw_yaml_int(v, 0, UINT32_MAX, &n, l->err);
+
+    *(uint32_t *)place(f, to) = (uint32_t)n;
+    return rc;
+}
+
+static int read_port(struct sw_local *l, const struct sw_yaml *v, uint16_t *ret)
+{
+    int64_t n = 0;
+    int rc = sw_yaml_int(v, 0, 65535, &n, l->err);
+
+    *ret = (uint16_t)n;
+    return rc;
+}
+
+int sw_local_port(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    return read_port(l, v, place(f, to));
+}
+
+static void set_list(const struct sw_local_field *f, void *to, const void *p, size_t n)
+{
+    memcpy(place(f, to), &p, sizeof(p));
+    *(size_t *)((char *)to + f->n_at) = n;
+}
+
+int sw_local_list(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    int rc = sw_yaml_expect(v, SW_YAML_SEQ, l->err);
+    char *p = rc == SW_OK ? sw_arena_array(l->arena, v->count, f->size) : NULL;
+    size_t n = 0;
 
     if (rc != SW_OK)
         return rc;
-    *ret_net = sw_slice_cut(&ip, '/');
-    if (!ip.p || sw_ip_parse(ip, ret_ip, NULL) != SW_OK)
-        return sw_yaml_error(node, l->err, "'%.*s' is not NETWORK/IP",
-                             (int)sw_min(node->text.n, 64), node->text.p);
+    SW_YAML_FOREACH (it, v) {
+        rc = f->item(l, it, p + f->size * n++);
+        if (rc != SW_OK)
+            return rc;
+    }
+    set_list(f, to, p, n);
+    return SW_OK;
+}
+
+int sw_local_item_text(struct sw_local *l, const struct sw_yaml *v, void *item)
+{
+    return sw_yaml_text(v, item, l->err);
+}
+
+int sw_local_cidr(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                  void *to)
+{
+    struct sw_slice text = {0};
+    int rc = sw_yaml_text(v, &text, l->err);
+
+    if (rc != SW_OK)
+        return rc;
+    /* Dropping a bad block, as one might, would widen what a policy matches. */
+    if (sw_cidr_parse(text, place(f, to), NULL) != SW_OK)
+        return sw_yaml_error(v, l->err, "'%.*s' is not an address block", (int)sw_min(text.n, 64),
+                             text.p);
     return SW_OK;
 }
 
@@ -139,78 +185,69 @@ int sw_local_network_ip(struct sw_local *l, const struct sw_yaml *node, struct s
 static int port_map(struct sw_local *l, const struct sw_yaml *node, struct sw_port_pair *out)
 {
     SW_YAML_FOREACH (it, node) {
-        uint32_t from = 0;
-        uint32_t to = 0;
         struct sw_yaml key = *it->key;
         int rc;
 
         key.plain = true; /* JSON writes keys in quotes */
-        rc = read_u32(l, &key, 65535, &from);
+        rc = read_port(l, &key, &out->service_port);
         if (rc == SW_OK)
-            rc = read_u32(l, it, 65535, &to);
+            rc = read_port(l, it, &out->target_port);
         if (rc != SW_OK)
             return rc;
-        *out++ = (struct sw_port_pair){(uint16_t)from, (uint16_t)to};
+        out++;
     }
     return SW_OK;
 }
 
 static int port_list(struct sw_local *l, const struct sw_yaml *list, struct sw_port_pair *out)
 {
-    static const char *const known[] = {"servicePort", "targetPort", "appProtocol", NULL};
+    static const struct sw_local_field fields[] = {
+        {"servicePort", sw_local_port, .at = offsetof(struct sw_port_pair, service_port)},
+        {"targetPort", sw_local_port, .at = offsetof(struct sw_port_pair, target_port)},
+        {.key = "appProtocol"},
+    };
 
     SW_YAML_FOREACH (it, list) {
-        uint32_t from = 0;
-        uint32_t to = 0;
-        int rc = sw_yaml_expect(it, SW_YAML_MAP, l->err);
+        int rc = sw_local_map(l, it, fields, SW_ARRAY_LEN(fields), out++);
 
-        if (rc == SW_OK)
-            rc = sw_yaml_known_keys(it, known, l->err);
-        if (rc == SW_OK)
-            rc = sw_local_u32(l, it, "servicePort", 65535, &from);
-        if (rc == SW_OK)
-            rc = sw_local_u32(l, it, "targetPort", 65535, &to);
         if (rc != SW_OK)
             return rc;
-        *out++ = (struct sw_port_pair){(uint16_t)from, (uint16_t)to};
     }
     return SW_OK;
 }
 
-int sw_local_ports(struct sw_local *l, const struct sw_yaml *node, const struct sw_port_pair **ret,
-                   size_t *ret_n)
+int sw_local_ports(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                   void *to)
 {
-    const struct sw_yaml *list = sw_yaml_get(node, "ports");
+    const struct sw_yaml *list = sw_yaml_get(v, "ports");
+    size_t n = list ? list->count : v->count;
     struct sw_port_pair *pairs;
-    int rc;
+    int rc = sw_yaml_expect(v, SW_YAML_MAP, l->err);
 
-    if (sw_yaml_is_null(node))
-        return SW_OK;
-    rc = sw_yaml_expect(node, SW_YAML_MAP, l->err);
     if (rc == SW_OK && list)
         rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
     if (rc != SW_OK)
         return rc;
-    *ret_n = list ? list->count : node->count;
-    pairs = sw_arena_array(l->arena, *ret_n, sizeof(*pairs));
-    *ret = pairs;
-    return list ? port_list(l, list, pairs) : port_map(l, node, pairs);
+    pairs = sw_arena_array(l->arena, n, sizeof(*pairs));
+    set_list(f, to, pairs, n);
+    return list ? port_list(l, list, pairs) : port_map(l, v, pairs);
 }
 
 /* ---- gateways ---- */
 
-int sw_local_destination(struct sw_local *l, const struct sw_yaml *node,
-                         struct sw_gateway_spec *ret)
+int sw_local_destination(struct sw_local *l, const struct sw_yaml *v,
+                         const struct sw_local_field *f, void *to)
 {
+    struct sw_gateway_spec *ret = place(f, to);
     struct sw_slice rest = {0};
     struct sw_slice first;
-    int rc = sw_yaml_text(node, &rest, l->err);
+    int rc = sw_yaml_text(v, &rest, l->err);
 
     if (rc != SW_OK)
         return rc;
     first = sw_slice_cut(&rest, '/');
     if (rest.n == 0)
-        return sw_yaml_error(node, l->err, "'%.*s' is neither NETWORK/IP nor NAMESPACE/HOSTNAME",
+        return sw_yaml_error(v, l->err, "'%.*s' is neither NETWORK/IP nor NAMESPACE/HOSTNAME",
                              (int)sw_min(first.n, 64), first.p);
     if (sw_ip_parse(rest, &ret->ip, NULL) == SW_OK) {
         ret->network = first;
@@ -222,71 +259,50 @@ int sw_local_destination(struct sw_local *l, const struct sw_yaml *node,
     return SW_OK;
 }
 
-int sw_local_gateway(struct sw_local *l, const struct sw_yaml *map, const char *key,
-                     const struct sw_gateway_spec **ret)
+int sw_local_gateway(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                     void *to)
 {
-    static const char *const known[] = {"destination", "hboneMtlsPort", NULL};
-    const struct sw_yaml *node = sw_local_get(map, key);
-    const struct sw_yaml *dest;
-    struct sw_gateway_spec *g;
-    uint32_t port = 15008;
-    int rc;
+    static const struct sw_local_field fields[] = {
+        {"destination", sw_local_destination, .needed = true},
+        {"hboneMtlsPort", sw_local_port, .at = offsetof(struct sw_gateway_spec, hbone_port)},
+    };
+    struct sw_gateway_spec *g = SW_ARENA_NEW(l->arena, struct sw_gateway_spec);
 
-    if (!node)
-        return SW_OK;
-    g = SW_ARENA_NEW(l->arena, struct sw_gateway_spec);
-    rc = sw_yaml_expect(node, SW_YAML_MAP, l->err);
-    if (rc == SW_OK)
-        rc = sw_yaml_known_keys(node, known, l->err);
-    if (rc == SW_OK)
-        rc = sw_local_need(l, node, "destination", &dest);
-    if (rc == SW_OK)
-        rc = sw_local_destination(l, dest, g);
-    if (rc == SW_OK)
-        rc = sw_local_u32(l, node, "hboneMtlsPort", 65535, &port);
-    if (rc != SW_OK)
-        return rc;
-    g->hbone_port = (uint16_t)port;
-    *ret = g;
-    return SW_OK;
+    g->hbone_port = SW_PORT_HBONE;
+    memcpy(place(f, to), &g, sizeof(g));
+    return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), g);
 }
 
 /* ---- workloads ---- */
 
-static int workload_ips(struct sw_local *l, const struct sw_yaml *node, struct sw_workload_spec *w)
+#define AT(field) .at = offsetof(struct sw_workload_spec, field)
+#define LIST(field, read)                                                                          \
+    AT(field), .n_at = offsetof(struct sw_workload_spec, n_##field), .item = (read),               \
+               .size = sizeof(*((struct sw_workload_spec *)NULL)->field)
+
+static int read_ip(struct sw_local *l, const struct sw_yaml *v, void *item)
 {
-    const struct sw_yaml *list;
-    struct sw_ip *ips;
-    int rc = sw_local_need(l, node, "workloadIps", &list);
+    struct sw_slice text = {0};
+    int rc = sw_yaml_text(v, &text, l->err);
 
-    if (rc == SW_OK)
-        rc = sw_yaml_expect(list, SW_YAML_SEQ, l->err);
-    if (rc != SW_OK)
-        return rc;
-    ips = sw_arena_array(l->arena, list->count, sizeof(*ips));
-    SW_YAML_FOREACH (it, list) {
-        struct sw_slice text = {0};
-
-        rc = sw_yaml_text(it, &text, l->err);
-        if (rc != SW_OK)
-            return rc;
-        if (sw_ip_parse(text, &ips[w->n_ips++], NULL) != SW_OK)
-            return sw_yaml_error(it, l->err, "'%.*s' is not an IP address", (int)sw_min(text.n, 64),
-                                 text.p);
-    }
-    w->ips = ips;
-    return SW_OK;
+    if (rc == SW_OK && sw_ip_parse(text, item, NULL) != SW_OK)
+        return sw_yaml_error(v, l->err, "'%.*s' is not an IP address", (int)sw_min(text.n, 64),
+                             text.p);
+    return rc;
 }
 
-static int workload_services(struct sw_local *l, const struct sw_yaml *node,
-                             struct sw_workload_spec *w)
+/* {NAMESPACE/HOSTNAME: ports} */
+static int read_services(struct sw_local *l, const struct sw_yaml *map,
+                         const struct sw_local_field *f, void *to)
 {
+    static const struct sw_local_field ports = {.at = offsetof(struct sw_membership_spec, ports),
+                                                .n_at =
+                                                    offsetof(struct sw_membership_spec, n_ports)};
+    struct sw_workload_spec *w = to;
     struct sw_membership_spec *list;
-    const struct sw_yaml *map;
-    int rc = sw_local_need(l, node, "services", &map);
+    int rc = sw_yaml_expect(map, SW_YAML_MAP, l->err);
 
-    if (rc == SW_OK)
-        rc = sw_yaml_expect(map, SW_YAML_MAP, l->err);
+    (void)f;
     if (rc != SW_OK)
         return rc;
     list = sw_arena_array(l->arena, map->count, sizeof(*list));
@@ -297,7 +313,7 @@ static int workload_services(struct sw_local *l, const struct sw_yaml *node,
         if (sw_slice_find(m->key, '/') < 0)
             return sw_yaml_error(it->key, l->err, "'%.*s' is not NAMESPACE/HOSTNAME",
                                  (int)sw_min(m->key.n, 64), m->key.p);
-        rc = sw_local_ports(l, it, &m->ports, &m->n_ports);
+        rc = sw_yaml_is_null(it) ? SW_OK : sw_local_ports(l, it, &ports, m);
         if (rc != SW_OK)
             return rc;
     }
@@ -305,105 +321,66 @@ static int workload_services(struct sw_local *l, const struct sw_yaml *node,
     return SW_OK;
 }
 
-static int workload_tunnel(struct sw_local *l, const struct sw_yaml *node,
-                           struct sw_workload_spec *w)
+static int read_tunnel(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
+                       void *to)
 {
-    static const char *const known[] = {"protocol", "port", NULL};
     static const char *const protocols[] = {"NONE", "PROXY", NULL};
-    const struct sw_yaml *t = sw_local_get(node, "applicationTunnel");
-    uint32_t port = 0;
-    int rc;
+    static const struct sw_local_field fields[] = {
+        {"protocol", sw_local_enum, AT(app_tunnel), .names = protocols},
+        {"port", sw_local_port, AT(app_tunnel_port)},
+    };
+    struct sw_workload_spec *w = to;
 
-    if (!t)
-        return SW_OK;
+    (void)f;
     w->has_app_tunnel = true;
-    rc = sw_yaml_expect(t, SW_YAML_MAP, l->err);
-    if (rc == SW_OK)
-        rc = sw_yaml_known_keys(t, known, l->err);
-    if (rc == SW_OK)
-        rc = sw_local_enum(l, t, "protocol", protocols, &w->app_tunnel);
-    if (rc == SW_OK)
-        rc = sw_local_u32(l, t, "port", 65535, &port);
-    w->app_tunnel_port = (uint16_t)port;
-    return rc;
+    return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), w);
 }
 
-static int workload_locality(struct sw_local *l, const struct sw_yaml *node,
-                             struct sw_workload_spec *w)
+static int read_locality(struct sw_local *l, const struct sw_yaml *v,
+                         const struct sw_local_field *f, void *to)
 {
-    static const char *const known[] = {"region", "zone", "subzone", NULL};
-    const struct sw_yaml *t = sw_local_get(node, "locality");
-    int rc;
-
-    if (!t)
-        return SW_OK;
-    rc = sw_yaml_expect(t, SW_YAML_MAP, l->err);
-    if (rc == SW_OK)
-        rc = sw_yaml_known_keys(t, known, l->err);
-    if (rc == SW_OK)
-        rc = sw_local_text(l, t, "region", &w->region);
-    if (rc == SW_OK)
-        rc = sw_local_text(l, t, "zone", &w->zone);
-    if (rc == SW_OK)
-        rc = sw_local_text(l, t, "subzone", &w->subzone);
-    return rc;
-}
-
-static int workload_texts(struct sw_local *l, const struct sw_yaml *node,
-                          struct sw_workload_spec *w)
-{
-    const struct {
-        const char *key;
-        struct sw_slice *to;
-    } texts[] = {
-        {"uid", &w->uid},
-        {"name", &w->name},
-        {"namespace", &w->ns},
-        {"trustDomain", &w->trust_domain},
-        {"serviceAccount", &w->service_account},
-        {"network", &w->network},
-        {"workloadName", &w->workload_name},
-        {"canonicalName", &w->canonical_name},
-        {"canonicalRevision", &w->canonical_revision},
-        {"hostname", &w->hostname},
-        {"node", &w->node},
-        {"clusterId", &w->cluster_id},
+    static const struct sw_local_field fields[] = {
+        {"region", sw_local_text, AT(region)},
+        {"zone", sw_local_text, AT(zone)},
+        {"subzone", sw_local_text, AT(subzone)},
     };
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++) {
-        int rc = sw_local_text(l, node, texts[i].key, texts[i].to);
-
-        if (rc != SW_OK)
-            return rc;
-    }
-    return SW_OK;
+    (void)f;
+    return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), to);
 }
 
-static int workload_choices(struct sw_local *l, const struct sw_yaml *node,
-                            struct sw_workload_spec *w)
-{
-    static const char *const protocols[] = {"TCP", "HBONE", NULL};
-    static const char *const modes[] = {"Standard", "HostNetwork", NULL};
-    static const char *const types[] = {"deployment", "cronjob", "pod", "job", NULL};
-    static const char *const states[] = {"Healthy", "Unhealthy", NULL};
-    int mode = 0;
-    int status = 0;
-    int rc = sw_local_enum(l, node, "protocol", protocols, &w->protocol);
+static const char *const protocols[] = {"TCP", "HBONE", NULL};
+static const char *const network_modes[] = {"Standard", "HostNetwork", NULL};
+static const char *const workload_types[] = {"deployment", "cronjob", "pod", "job", NULL};
+static const char *const health[] = {"Healthy", "Unhealthy", NULL};
 
-    if (rc == SW_OK)
-        rc = sw_local_enum(l, node, "networkMode", modes, &mode);
-    if (rc == SW_OK)
-        rc = sw_local_enum(l, node, "workloadType", types, &w->type);
-    if (rc == SW_OK)
-        rc = sw_local_enum(l, node, "status", states, &status);
-    if (rc == SW_OK)
-        rc = sw_local_bool(l, node, "nativeTunnel", &w->native_tunnel);
-    w->host_network = mode == 1;
-    w->unhealthy = status == 1;
-    w->has_capacity = true;
-    w->capacity = 1;
-    return rc == SW_OK ? sw_local_u32(l, node, "capacity", UINT32_MAX, &w->capacity) : rc;
-}
+static const struct sw_local_field workload_fields[] = {
+    {"namespace", sw_local_text, AT(ns), .needed = true},
+    {"uid", sw_local_text, AT(uid)},
+    {"name", sw_local_text, AT(name)},
+    {"trustDomain", sw_local_text, AT(trust_domain)},
+    {"serviceAccount", sw_local_text, AT(service_account)},
+    {"network", sw_local_text, AT(network)},
+    {"workloadName", sw_local_text, AT(workload_name)},
+    {"canonicalName", sw_local_text, AT(canonical_name)},
+    {"canonicalRevision", sw_local_text, AT(canonical_revision)},
+    {"hostname", sw_local_text, AT(hostname)},
+    {"node", sw_local_text, AT(node)},
+    {"clusterId", sw_local_text, AT(cluster_id)},
+    {"workloadIps", sw_local_list, LIST(ips, read_ip), .needed = true},
+    {"services", read_services, .needed = true},
+    {"protocol", sw_local_enum, AT(protocol), .names = protocols},
+    {"networkMode", sw_local_flag, AT(host_network), .names = network_modes},
+    {"workloadType", sw_local_enum, AT(type), .names = workload_types},
+    {"status", sw_local_flag, AT(unhealthy), .names = health},
+    {"nativeTunnel", sw_local_bool, AT(native_tunnel)},
+    {"capacity", sw_local_u32, AT(capacity)},
+    {"applicationTunnel", .read = read_tunnel},
+    {"locality", .read = read_locality},
+    {"authorizationPolicies", sw_local_list, LIST(policies, sw_local_item_text)},
+    {"waypoint", sw_local_gateway, AT(waypoint)},
+    {"networkGateway", sw_local_gateway, AT(network_gateway)},
+};
 
 /*
  * Everything is keyed by uid. A file may leave it out, and then it has to come out the same at
@@ -428,63 +405,14 @@ static int workload_uid(struct sw_local *l, const struct sw_yaml *node, struct s
     return SW_OK;
 }
 
-static int read_workload(struct sw_local *l, const struct sw_yaml *node, struct sw_workload_spec *w)
-{
-    static int (*const parts[])(struct sw_local *, const struct sw_yaml *,
-                                struct sw_workload_spec *) = {
-        workload_texts,  workload_ips,      workload_services, workload_choices,
-        workload_tunnel, workload_locality, workload_uid,
-    };
-    const struct sw_yaml *ns;
-    int rc = sw_local_need(l, node, "namespace", &ns);
-
-    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(parts); i++)
-        rc = parts[i](l, node, w);
-    if (rc == SW_OK)
-        rc = sw_local_texts(l, node, "authorizationPolicies", &w->policies, &w->n_policies);
-    if (rc == SW_OK)
-        rc = sw_local_gateway(l, node, "waypoint", &w->waypoint);
-    if (rc == SW_OK)
-        rc = sw_local_gateway(l, node, "networkGateway", &w->network_gateway);
-    return rc;
-}
-
 static int load_workload(struct sw_local *l, const struct sw_yaml *node)
 {
-    static const char *const known[] = {"workloadIps",
-                                        "namespace",
-                                        "services",
-                                        "uid",
-                                        "name",
-                                        "protocol",
-                                        "networkMode",
-                                        "trustDomain",
-                                        "serviceAccount",
-                                        "network",
-                                        "workloadName",
-                                        "workloadType",
-                                        "canonicalName",
-                                        "canonicalRevision",
-                                        "hostname",
-                                        "node",
-                                        "nativeTunnel",
-                                        "applicationTunnel",
-                                        "authorizationPolicies",
-                                        "status",
-                                        "clusterId",
-                                        "locality",
-                                        "capacity",
-                                        "waypoint",
-                                        "networkGateway",
-                                        NULL};
-    struct sw_workload_spec w = {0};
+    struct sw_workload_spec w = {.has_capacity = true, .capacity = 1};
     struct sw_err why;
-    int rc = sw_yaml_expect(node, SW_YAML_MAP, l->err);
+    int rc = sw_local_map(l, node, workload_fields, SW_ARRAY_LEN(workload_fields), &w);
 
     if (rc == SW_OK)
-        rc = sw_yaml_known_keys(node, known, l->err);
-    if (rc == SW_OK)
-        rc = read_workload(l, node, &w);
+        rc = workload_uid(l, node, &w);
     if (rc != SW_OK)
         return rc;
     if (sw_state_add_workload(l->b, &w, &why) != SW_OK)
@@ -497,7 +425,7 @@ static int load_workload(struct sw_local *l, const struct sw_yaml *node)
 static int load_list(struct sw_local *l, const struct sw_yaml *root, const char *key,
                      int (*load)(struct sw_local *, const struct sw_yaml *))
 {
-    const struct sw_yaml *list = sw_local_get(root, key);
+    const struct sw_yaml *list = get(root, key);
     int rc;
 
     if (!list)
@@ -534,7 +462,7 @@ static int load(struct sw_local *l, struct sw_slice text)
     return rc;
 }
 
-/* Nothing is wrong with the file, but nobody will get through to these. */
+/* The file is valid, but connections to these will be refused. */
 static void warn_missing_policies(const struct sw_local *l, const struct sw_state *s)
 {
     SW_AUTO_FREE const struct sw_workload **list = sw_state_list_workloads(s);
@@ -544,31 +472,28 @@ static void warn_missing_policies(const struct sw_local *l, const struct sw_stat
 
         if (missing.n)
             sw_local_warn(l, NULL,
-                          "workload '%.*s' lists policy '%.*s', which is not known: all "
+                          "workload '%.*s%.*s' lists policy '%.*s', which is not known: all "
                           "connections to it are denied",
-                          (int)sw_min(list[i]->uid_n, 96), sw_workload_uid(list[i]).p,
+                          SW_SLICE_ARG(sw_slice_head(list[i]->c->uid_head, 96)),
+                          SW_SLICE_ARG(sw_slice_head(sw_workload_uid_tail(list[i]), 96)),
                           (int)sw_min(missing.n, 64), missing.p);
     }
 }
 
-int sw_localconfig_parse(const char *file, struct sw_slice text, struct sw_slice node,
-                         sw_localconfig_warn_cb warn, void *warn_ctx, struct sw_state **ret,
-                         struct sw_err *err)
+int sw_localconfig_parse(const struct sw_localconfig *c, struct sw_state **ret, struct sw_err *err)
 {
     SW_ARENA_AUTO arena = {0};
     struct sw_err own;
     struct sw_local l = {.arena = &arena,
-                         .b = sw_state_builder_new(node, false),
-                         .file = file,
-                         .warn = warn,
-                         .warn_ctx = warn_ctx,
+                         .b = sw_state_builder_new(c->node, false),
+                         .config = c,
                          .err = err ? err : &own};
     struct sw_state *s;
-    int rc = load(&l, text);
+    int rc = load(&l, c->text);
 
     if (rc != SW_OK) {
         sw_state_builder_free(l.b);
-        (void)sw_err_prefix(l.err, "%s", file);
+        (void)sw_err_prefix(l.err, "%s", c->file);
         return rc;
     }
     s = sw_state_finish(l.b);

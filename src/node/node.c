@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/node.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,10 +40,14 @@ static int parse_text(const struct sw_node *n, struct sw_slice text, struct sw_s
                       struct sw_err *err)
 {
     const struct sw_node_config *c = n->config;
-    const char *file = c->xds.local_path ? c->xds.local_path : "LOCAL_XDS";
+    const struct sw_localconfig config = {
+        .file = c->xds.local_path ? c->xds.local_path : "LOCAL_XDS",
+        .text = text,
+        .node = sw_slice_str(c->names.node ? c->names.node : ""),
+        .warn = warn,
+    };
 
-    return sw_localconfig_parse(file, text, sw_slice_str(c->names.node ? c->names.node : ""), warn,
-                                NULL, ret, err);
+    return sw_localconfig_parse(&config, ret, err);
 }
 
 /* ---- identities ---- */
@@ -127,9 +130,9 @@ static void send_creds(struct sw_node *n, bool only_new)
         const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
         struct sw_certs_entry e = {0};
 
-        if (!p->up || (only_new && p->told))
+        if (!p->up || (only_new && p->published))
             continue;
-        p->told = true;
+        p->published = true;
         if (wl)
             e = sw_certs_find(n->certs, wl->c->identity);
         send_cred(n, p, e.cred, e.error);
@@ -146,10 +149,10 @@ static void on_refresh(struct sw_defer *d)
 
 void node_pods_changed(struct sw_node *n)
 {
-    sw_loop_defer(n->loop, &n->refresh, on_refresh);
+    sw_loop_defer(n->process.loop, &n->refresh, on_refresh);
 }
 
-/* A new snapshot, for everybody; the reference is ours. */
+/* A new snapshot, for all workers; the reference is ours. */
 static void take_state(struct sw_node *n, struct sw_state *state)
 {
     bool local = sw_state_local_version(n->state) != sw_state_local_version(state);
@@ -169,7 +172,7 @@ static void take_state(struct sw_node *n, struct sw_state *state)
 
 static void count_reload(struct sw_node *n, const char *result)
 {
-    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_CONFIG_RELOADS, result), 1);
+    sw_metric_add(sw_metric_get1(n->process.shard, SW_METRIC_CONFIG_RELOADS, result), 1);
 }
 
 static void on_config_changed(void *arg)
@@ -206,31 +209,21 @@ static void on_config_changed(void *arg)
 
 /* ---- the end ---- */
 
-static void drain(struct sw_node *n)
-{
-    sw_ready_add(n->ready, "draining");
-    if (!n->serving)
-        sw_loop_stop(n->loop); /* nothing is open yet */
-    sw_crew_drain(&n->crew, n->config->drain.ns);
-}
-
-static void on_signal(int signo, void *arg)
+static void drain(void *arg)
 {
     struct sw_node *n = arg;
 
-    if (signo == SIGHUP) {
-        if (!n->mesh)
-            on_config_changed(n);
-        return;
-    }
-    if (n->crew.draining && signo == SIGINT)
-        sw_loop_stop(n->loop);
-    drain(n);
+    if (!n->serving)
+        sw_loop_stop(n->process.loop); /* nothing is open yet */
+    sw_crew_drain(&n->process.crew, n->config->drain.ns);
 }
 
-static void on_quit(void *arg)
+static void reload(void *arg)
 {
-    drain(arg);
+    struct sw_node *n = arg;
+
+    if (!n->mesh)
+        on_config_changed(n);
 }
 
 static void on_tick(struct sw_timer *t)
@@ -239,10 +232,14 @@ static void on_tick(struct sw_timer *t)
     uint64_t dropped = sw_log_dropped();
 
     if (dropped > n->dropped_said)
-        sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_LOG_DROPPED, NULL),
+        sw_metric_add(sw_metric_get1(n->process.shard, SW_METRIC_LOG_DROPPED, NULL),
                       dropped - n->dropped_said);
     n->dropped_said = dropped;
-    sw_timer_start(n->loop, t, TICK_S * SW_NS_PER_S, on_tick);
+    if (!n->trimmed && n->serving) {
+        n->trimmed = true; /* once more: the first certificates have come meanwhile */
+        sw_trim_heap();
+    }
+    sw_timer_start(n->process.loop, t, TICK_S * SW_NS_PER_S, on_tick);
 }
 
 /* ---- the beginning ---- */
@@ -257,19 +254,15 @@ static int start_telemetry(struct sw_node *n, struct sw_err *err)
         .ready_at = c->admin.ready_addr,
         .no_ipv6 = !c->listen.ipv6,
         .share = c->listen.port_reuse ? NODE_PORT_GROUP : NULL,
-        .metrics = n->metrics,
-        .ready = n->ready,
         .egress = n->egress,
         .log_filter = c->log.level,
         .config_dump = node_config_dump,
-        .quit = on_quit,
         .arg = n,
     };
 
     if (!c->admin.is_default)
         o.admin[0] = c->admin.addr;
-    n->admin = sw_admin_new(n->loop, &o, err);
-    return n->admin ? SW_OK : err->rc;
+    return sw_process_open_admin(&n->process, &o, err);
 }
 
 /* NULL with SW_OK in err: workloads have no identity. */
@@ -289,7 +282,7 @@ static struct sw_issuer *make_issuer(struct sw_node *n, struct sw_err *err)
 
     if (c->ca.local)
         return sw_issuer_local_new(c->ca.local, err);
-    return c->ca.address ? sw_issuer_ca_new(n->loop, &o, err) : NULL;
+    return c->ca.address ? sw_issuer_ca_new(n->process.loop, &o, err) : NULL;
 }
 
 static int start_certs(struct sw_node *n, struct sw_err *err)
@@ -298,14 +291,14 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
         .issuer = make_issuer(n, err),
         .crl = n->config->ca.crl,
         .ttl_ns = n->config->ca.secret_ttl_ns,
-        .shard = n->shard,
+        .shard = n->process.shard,
         .cb = on_cred,
         .arg = n,
     };
 
     if (err->rc != SW_OK)
         return err->rc;
-    n->certs = sw_certs_new(n->loop, &o, err);
+    n->certs = sw_certs_new(n->process.loop, &o, err);
     return n->certs ? SW_OK : err->rc;
 }
 
@@ -315,11 +308,11 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
 {
     const struct sw_worker_setup from = {
         .config = n->config,
-        .crew = &n->crew,
-        .metrics = n->metrics,
+        .crew = &n->process.crew,
+        .metrics = n->process.metrics,
         .egress = n->egress,
         .state = n->state,
-        .main = n->loop,
+        .main = n->process.loop,
         .on_need = on_need,
         .arg = n,
         .lookup = n->mesh && n->config->xds.on_demand ? ask_mesh : NULL,
@@ -327,7 +320,6 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
     };
     int rc;
 
-    sw_crew_init(&n->crew, "node", n->loop);
     n->workers = SW_NEW_ARRAY(struct sw_worker, n->config->cpu.workers);
     for (unsigned i = 0; i < n->config->cpu.workers; i++) {
         rc = sw_worker_init(&n->workers[i], &from, err);
@@ -338,14 +330,14 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
     return SW_OK;
 }
 
-static void say_ready(struct sw_node *n);
+static void log_ready(struct sw_node *n);
 
 static int start_dns(struct sw_node *n, struct sw_err *err)
 {
     const struct sw_dns_proxy_setup from = {
         .config = n->config,
-        .crew = &n->crew,
-        .metrics = n->metrics,
+        .crew = &n->process.crew,
+        .metrics = n->process.metrics,
         .state = n->state,
         .group = n->config->listen.port_reuse ? NODE_PORT_GROUP : NULL,
     };
@@ -378,7 +370,7 @@ static int serve(struct sw_node *n, struct sw_err *err)
         rc = sw_dns_proxy_start(n->dns, err);
     n->serving = rc == SW_OK;
     if (n->serving)
-        say_ready(n);
+        log_ready(n);
     return rc;
 }
 
@@ -393,13 +385,13 @@ static void on_mesh_ready(void *arg)
 {
     struct sw_node *n = arg;
 
-    sw_ready_done(n->ready, "xds");
-    if (n->crew.draining)
+    sw_ready_done(n->process.ready, "xds");
+    if (n->process.crew.draining)
         return;
     for (size_t w = 0; w < n->n_workers; w++)
         sw_worker_send_state(&n->workers[w], sw_state_ref(n->state));
     if (open_ports(n, &n->fault) != SW_OK || serve(n, &n->fault) != SW_OK)
-        sw_loop_stop(n->loop);
+        sw_loop_stop(n->process.loop);
 }
 
 static void on_mesh_found(void *arg, struct sw_slice key, bool limit)
@@ -445,21 +437,21 @@ static void ask_mesh(void *arg, struct sw_slice key)
     q->node = n;
     q->n = key.n;
     memcpy(q->key, key.p, key.n);
-    sw_loop_post(n->loop, &q->msg);
+    sw_loop_post(n->process.loop, &q->msg);
 }
 
 static int start_mesh(struct sw_node *n, struct sw_err *err)
 {
     struct sw_mesh_opts o = {.config = n->config,
-                             .shard = n->shard,
+                             .shard = n->process.shard,
                              .on_state = on_mesh_state,
                              .on_ready = on_mesh_ready,
                              .on_found = on_mesh_found,
                              .on_forgotten = on_mesh_forgotten,
                              .arg = n};
 
-    sw_ready_add(n->ready, "xds");
-    n->mesh = sw_mesh_new(n->loop, &o, err);
+    sw_ready_add(n->process.ready, "xds");
+    n->mesh = sw_mesh_new(n->process.loop, &o, err);
     return n->mesh ? SW_OK : err->rc;
 }
 
@@ -477,30 +469,27 @@ static void begin_mesh(struct sw_node *n)
 
 static int start(struct sw_node *n, struct sw_err *err)
 {
-    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sw_process_opts process = {.name = "node",
+                                            .component = "ztunnel",
+                                            .awaits = "proxy",
+                                            .reload = reload,
+                                            .drain = drain,
+                                            .arg = n};
     int rc = sw_aead_init((enum sw_aead_choice)n->config->crypto.aead, err);
 
     if (rc == SW_OK)
         rc = read_text(n, &n->text, err);
     if (rc == SW_OK)
         rc = parse_text(n, n->text, &n->state, err);
+    if (rc == SW_OK)
+        rc = sw_process_open(&n->process, &process, err);
     if (rc != SW_OK)
         return rc;
-    n->loop = sw_loop_new(err);
-    if (!n->loop)
-        return err->rc;
-    n->egress = sw_upstream_filter(n->loop, &n->config->upstream, false, err);
+    n->egress = sw_upstream_filter(n->process.loop, &n->config->upstream, false, err);
     if (!n->egress)
         return err->rc;
-    n->signals = sw_signals_new(n->loop, signos, SW_ARRAY_LEN(signos), on_signal, n, err);
-    if (!n->signals)
-        return err->rc;
-    n->metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
-    n->shard = sw_metrics_shard_new(n->metrics);
-    n->ready = sw_ready_new();
-    sw_ready_add(n->ready, "proxy");
     if (n->config->dns.capture && n->config->serve.proxy)
-        sw_ready_add(n->ready, "dns proxy");
+        sw_ready_add(n->process.ready, "dns proxy");
     if (n->config->xds.address)
         rc = start_mesh(n, err);
     if (rc == SW_OK)
@@ -512,7 +501,8 @@ static int start(struct sw_node *n, struct sw_err *err)
     if (rc == SW_OK)
         rc = start_telemetry(n, err);
     if (rc == SW_OK && n->config->xds.local_path) {
-        n->watch = sw_filewatch_new(n->loop, n->config->xds.local_path, on_config_changed, n, err);
+        n->watch =
+            sw_filewatch_new(n->process.loop, n->config->xds.local_path, on_config_changed, n, err);
         rc = n->watch ? SW_OK : err->rc;
     }
     if (rc != SW_OK)
@@ -530,30 +520,25 @@ static void stop(struct sw_node *n)
     sw_filewatch_free(n->watch);
     sw_mesh_free(n->mesh);
     n->mesh = NULL;
-    sw_admin_free(n->admin);
+    sw_process_close_admin(&n->process);
     sw_defer_cancel(&n->refresh);
     sw_certs_free(n->certs);
     n->certs = NULL;
-    sw_crew_end(&n->crew);
+    sw_crew_end(&n->process.crew);
     for (size_t i = 0; i < n->n_workers; i++)
         sw_worker_done(&n->workers[i]);
     sw_free(n->workers);
     sw_dns_proxy_free(n->dns);
     node_pods_done(n);
     sw_egress_free(n->egress);
-    sw_signals_free(n->signals);
-    if (n->loop)
-        sw_timer_stop(n->loop, &n->tick);
-    sw_loop_free(n->loop);
+    if (n->process.loop)
+        sw_timer_stop(n->process.loop, &n->tick);
+    sw_process_close(&n->process);
     (void)sw_state_unref(n->state);
     sw_slice_free(&n->text);
-    if (n->shard)
-        sw_metrics_shard_free(n->shard);
-    sw_metrics_free(n->metrics);
-    sw_ready_free(n->ready);
 }
 
-static void say_ready(struct sw_node *n)
+static void log_ready(struct sw_node *n)
 {
     struct sw_log_line l;
 
@@ -567,10 +552,8 @@ static void say_ready(struct sw_node *n)
                         "connections wait for one",
                         p->pod->uid, n->config->names.node);
     }
-    for (size_t i = 0; i < n->config->unread.n; i++)
-        sw_log_warn("config", "%s is set but not implemented: ignored", n->config->unread.names[i]);
-    sw_ready_done(n->ready, "proxy");
-    sw_ready_done(n->ready, "dns proxy");
+    sw_ready_done(n->process.ready, "proxy");
+    sw_ready_done(n->process.ready, "dns proxy");
     sw_log_begin(&l, SW_LOG_INFO, "node", "ready");
     sw_log_u64(&l, "pods", n->pods.n);
     sw_log_u64(&l, "workers", n->n_workers);
@@ -583,11 +566,13 @@ static void say_ready(struct sw_node *n)
 int sw_node_run(const struct sw_node_config *c, struct sw_err *err)
 {
     struct sw_node n = {.config = c};
-    int rc = start(&n, err);
+    int rc;
 
+    sw_trim_on_free();
+    rc = start(&n, err);
     if (rc == SW_OK) {
-        sw_timer_start(n.loop, &n.tick, TICK_S * SW_NS_PER_S, on_tick);
-        sw_loop_run(n.loop);
+        sw_timer_start(n.process.loop, &n.tick, TICK_S * SW_NS_PER_S, on_tick);
+        sw_loop_run(n.process.loop);
         rc = n.fault.rc;
         if (rc != SW_OK)
             *err = n.fault;

@@ -5,15 +5,12 @@
 #include "base/vec.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
-#include "io/signal.h"
 #include "node/cert/certs.h"
 #include "node/dns/proxy.h"
 #include "node/mesh/source.h"
 #include "node/node.h"
 #include "node/worker.h"
-#include "telemetry/admin.h"
-#include "telemetry/metrics.h"
-#include "telemetry/ready.h"
+#include "telemetry/process.h"
 
 /* Processes of this role may hand ports over to each other (io/port.h). */
 #define NODE_PORT_GROUP "node"
@@ -26,19 +23,14 @@ struct node_pod {
     const char *path;   /* of its namespace, from --pod; borrowed. NULL: it came otherwise */
     bool by_agent;      /* handed over by the node agent */
     bool up;            /* workers serve it; otherwise it is tried again */
-    bool told;          /* workers have its credential, or know that there is none */
+    bool published;     /* workers have its credential, or know that there is none */
     uint64_t seen;      /* the agent's connection that named it last */
     struct sw_err why;  /* not up: the reason */
 };
 
 struct sw_node {
     const struct sw_node_config *config; /* borrowed */
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
-    struct sw_ready *ready;
-    struct sw_admin *admin;
+    struct sw_process process;
     struct sw_egress *egress; /* judges what host names of workloads resolve to */
     struct sw_certs *certs;
     struct sw_filewatch *watch;
@@ -50,11 +42,11 @@ struct sw_node {
     uint64_t retry_ms;       /* until the next one */
     struct sw_defer refresh; /* identities of pods that came or went */
     struct node_zds *zds;    /* NULL: no agent */
-    struct sw_crew crew;
     struct sw_worker *workers;
     size_t n_workers;
     struct sw_dns_proxy *dns; /* NULL: off */
     bool serving;             /* ports are open, workers run */
+    bool trimmed;             /* the heap, after start-up */
     struct sw_err fault;      /* why it had to stop; rc 0: it had not */
     struct sw_timer tick;
     uint64_t dropped_said; /* log lines lost, as last counted */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The option table of `spanwire node`. One row is all that a new setting needs. */
 #include "node/config.h"
+#include "opts/process.h"
 
 #define AT(field) .offset = offsetof(struct sw_node_config, field)
 
 static const char *const modes[] = {"shared", "dedicated", NULL};
 static const char *const autos[] = {"auto", "true", "false", NULL};
-static const char *const aeads[] = {"auto", "imb", "gnutls", NULL};
-static const char *const formats[] = {"plain", "json", NULL};
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Whom to serve"},
@@ -182,11 +181,11 @@ static const struct sw_opt table[] = {
              "logs."},
     {"early-data", "SPANWIRE_EARLY_DATA", SW_OPT_BOOL, AT(tunnel.early_data), .def = "true",
      .arg = "BOOL",
-     .help = "Send what a client said at once together with the CONNECT, on connections that are "
+     .help = "Send a client's first bytes together with the CONNECT, on connections that are "
              "up, instead of waiting for its answer."},
     {"response-baggage", "ENABLE_RESPONSE_BAGGAGE", SW_OPT_BOOL, AT(tunnel.response_baggage),
      .def = "true", .arg = "BOOL", .help = "Exchange workload names in the baggage header."},
-    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(crypto.aead), .def = "auto", .choices = aeads,
+    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(crypto.aead), .def = "auto", .choices = sw_aeads,
      .help = "Who seals and opens TLS records: intel-ipsec-mb, GnuTLS, or the first that works."},
     {"pool-max-streams", "POOL_MAX_STREAMS_PER_CONNECTION", SW_OPT_U32, AT(tunnel.pool_max_streams),
      .def = "100", .min = 1, .max = 65535, .help = "Tunnels per pooled HTTP/2 connection."},
@@ -217,14 +216,15 @@ static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Logs"},
     {"log-level", "RUST_LOG", SW_OPT_STR, AT(log.level), .def = "info", .arg = "FILTER",
      .help = "off, error, warn, info, debug or trace, and per scope: info,access=debug."},
-    {"log-format", "LOG_FORMAT", SW_OPT_ENUM, AT(log.format), .def = "plain", .choices = formats,
-     .help = "Tab-separated text, or one JSON object per line."},
+    {"log-format", "LOG_FORMAT", SW_OPT_ENUM, AT(log.format), .def = "plain",
+     .choices = sw_log_formats, .help = "Tab-separated text, or one JSON object per line."},
     {"authz-info-log", "AUTHZ_POLICY_INFO_LOGGING", SW_OPT_BOOL, AT(log.authz_info), .def = "false",
      .help = "Log matches of dry-run policies at level info instead of debug."},
     {NULL, "PROXY_CONFIG", SW_OPT_STR, AT(istio.config),
      .help =
          "Istio ProxyConfig as YAML; proxyAdminPort, statsPort, concurrency, discoveryAddress and "
-         "proxyMetadata are read."},
+         "proxyMetadata are read, before it those of defaultConfig in ./etc/istio/config/mesh, if "
+         "there is such a file."},
 };
 
 const struct sw_opts_cmd sw_node_options = {

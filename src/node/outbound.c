@@ -168,6 +168,8 @@ static void on_pump_done(struct sw_pump *p, int rc)
     outbound_finish(o, SW_FLAG_NONE, NULL);
 }
 
+static const struct sw_pump_ops pump_ops = {.on_moved = on_moved, .on_done = on_pump_done};
+
 void outbound_established(struct outbound *o)
 {
     socks5_reply(o, 0);
@@ -180,8 +182,8 @@ void outbound_pump(struct outbound *o, struct sw_dialled *dialled)
     int rc;
 
     outbound_established(o);
-    rc = sw_pump_start(&o->u.pump, outbound_worker(o)->loop, SW_TAKE_FD(o->fd), dialled, on_moved,
-                       on_pump_done, &err);
+    rc = sw_pump_start(&o->u.pump, outbound_worker(o)->loop, SW_TAKE_FD(o->fd), dialled, &pump_ops,
+                       &err);
     if (rc != SW_OK)
         outbound_finish(o, SW_FLAG_CONNECT, err.msg);
     else
@@ -209,8 +211,11 @@ static void dial_tcp(struct outbound *o)
     struct sw_worker *w = outbound_worker(o);
     struct sw_sock_opts opts = sw_worker_dial_sock(w, o->live.pod);
 
-    sw_dial_start(&o->setup->dial, w->loop, &o->setup->route.target, NULL, &opts,
-                  SW_CONNECT_S * SW_NS_PER_S, on_tcp_dialled);
+    sw_dial_start(&o->setup->dial, w->loop,
+                  &(struct sw_dial_target){.to = &o->setup->route.target,
+                                           .opts = &opts,
+                                           .timeout_ns = SW_CONNECT_S * SW_NS_PER_S},
+                  on_tcp_dialled);
 }
 
 static void go(struct outbound *o)
@@ -357,7 +362,7 @@ static void on_lookup(struct sw_lookup *l, enum sw_lookup_end end)
     char text[SW_ERRTEXT];
 
     if (end == SW_LOOKUP_TIMEOUT) {
-        refuse_lookup(o, "lookup_timeout", "control plane did not answer who the destination is");
+        refuse_lookup(o, "lookup_timeout", "destination lookup timed out");
         return;
     }
     if (end == SW_LOOKUP_LIMIT) {
@@ -418,7 +423,7 @@ void outbound_retry(struct outbound *o, enum sw_response_flag flag, const char *
     /* Every attempt has its own record: what was tried stays visible. */
     close_record(o, flag, error);
     sw_log_debug("outbound", "retrying on another endpoint: %s", error);
-    s->tried[s->n_tried++] = sw_workload_uid(s->route.workload);
+    s->tried[s->n_tried++] = s->route.workload;
     choose(o);
 }
 

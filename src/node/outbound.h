@@ -27,7 +27,7 @@ struct outbound_setup {
     const struct sw_workload
         *local; /* in 'state': a reload may take the pod's own away meanwhile */
     struct sw_route_outbound route;
-    struct sw_slice tried[OUTBOUND_TRIES]; /* uids, in 'state' */
+    const struct sw_workload *tried[OUTBOUND_TRIES]; /* of 'state' */
     size_t n_tried;
     unsigned n_again;  /* connections that went away under us */
     uint64_t start_ns; /* of the attempt */
@@ -92,10 +92,9 @@ extern const struct sw_tstream_ops outbound_stream_ops;
 /* outbound_double.c */
 void outbound_double(struct outbound *o, struct sw_session *s);
 void outbound_double_abandon(struct outbound *o);
-/* The fields of a CONNECT. 'network' is sent on the inner one only. */
+/* Sends CONNECT: to the peer, or inside a tunnel to it ('inner'). */
 int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream *t,
-                     const struct sw_tstream_ops *ops, const char *authority,
-                     struct sw_slice network, struct sw_err *err);
+                     const struct sw_tstream_ops *ops, bool inner, struct sw_err *err);
 /* outbound_fast.c */
 bool outbound_fast(struct outbound *o);
 void outbound_fast_done(struct outbound *o, enum sw_response_flag flag, const char *error);

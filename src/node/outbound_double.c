@@ -64,8 +64,7 @@ static void on_inner_ready(struct sw_session *s)
         sw_session_drain(s);
         return;
     }
-    rc = outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, o->setup->route.inner_authority,
-                          outbound_worker(o)->env.network, &err);
+    rc = outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, true, &err);
     if (rc == SW_OK)
         o->streaming = true;
     else
@@ -115,6 +114,8 @@ static void start_inner(struct double_hbone *x)
     struct sw_worker *w = outbound_worker(o);
     struct sw_tls_params tls = {
         .alpn = "h2", .cred = o->live.pod->cred, .expect = x->sans, .n_expect = x->n_sans};
+    const struct sw_session_setup setup = {
+        .tls = &tls, .config = &w->session_config, .ops = &inner_ops, .owner = x};
     struct sw_err err = {0};
     int pair[2];
 
@@ -122,8 +123,7 @@ static void start_inner(struct double_hbone *x)
         fail(x, SW_FLAG_CONNECT, err.msg);
         return;
     }
-    x->inner =
-        sw_session_new(w->loop, pair[1], false, &tls, &w->session_config, &inner_ops, x, &err);
+    x->inner = sw_session_new(w->loop, pair[1], &setup, &err);
     if (!x->inner) {
         sw_sock_close(pair[0]);
         fail(x, SW_FLAG_TLS_FAILURE, err.msg);
@@ -161,7 +161,7 @@ static void on_outer_done(struct sw_tstream *t, int rc, const struct sw_err *err
 
     (void)rc;
     x->outer_open = false;
-    /* With an inner session the closed socket pair tells it. */
+    /* With an inner session the closed socket pair shows it. */
     if (!x->inner)
         fail(x, SW_FLAG_CONNECT, err ? err->msg : "gateway closed the tunnel");
     check_over(x);
@@ -189,8 +189,7 @@ void outbound_double(struct outbound *o, struct sw_session *s)
         x->sans[i] = sw_slice(sw_slice_dup(name), name.n);
     }
     o->twice = x;
-    if (outbound_connect(o, s, &x->outer, &outer_ops, o->setup->route.authority,
-                         (struct sw_slice){NULL, 0}, &err) != SW_OK) {
+    if (outbound_connect(o, s, &x->outer, &outer_ops, false, &err) != SW_OK) {
         outbound_double_abandon(o);
         outbound_retry(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
         return;

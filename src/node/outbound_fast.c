@@ -44,7 +44,8 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     sw_dial_take(d, &dialled);
-    if (!sw_inbound_greet(dialled.fd, &f->route, &o->live.src, sw_tls_cred_uri(f->cred))) {
+    if (!sw_inbound_send_proxy_header(dialled.fd, &f->route, &o->live.src,
+                                      sw_tls_cred_uri(f->cred))) {
         sw_dialled_close(&dialled);
         outbound_finish(o, SW_FLAG_CONNECT, "cannot write the PROXY header");
         return;

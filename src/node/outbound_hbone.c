@@ -8,10 +8,11 @@
 enum { SANS_MAX = 64 };
 
 int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream *t,
-                     const struct sw_tstream_ops *ops, const char *authority,
-                     struct sw_slice network, struct sw_err *err)
+                     const struct sw_tstream_ops *ops, bool inner, struct sw_err *err)
 {
     struct outbound_setup *setup = o->setup;
+    const char *authority = inner ? setup->route.inner_authority : setup->route.authority;
+    struct sw_slice network = outbound_worker(o)->env.network;
     SW_BUF_AUTO baggage = {.max = 4096};
     SW_BUF_AUTO forwarded = {.max = 1024};
     struct sw_baggage own;
@@ -31,7 +32,7 @@ int outbound_connect(struct outbound *o, struct sw_session *s, struct sw_tstream
     f[n++] = (struct sw_h2_header){SW_SLICE_LIT("forwarded"), sw_buf_slice(&forwarded)};
     (void)sw_trace_text(&setup->trace, trace);
     f[n++] = (struct sw_h2_header){SW_SLICE_LIT("traceparent"), sw_slice_str(trace)};
-    if (network.p)
+    if (inner && network.p)
         f[n++] = (struct sw_h2_header){SW_SLICE_LIT("x-forwarded-network"), network};
     return sw_tstream_open(s, t, ops, f, n, err);
 }
@@ -111,8 +112,8 @@ static enum sw_response_flag flag_of(int rc)
 }
 
 /*
- * A peer that restarts takes its connections along, and one may be used once more before we hear of
- * it. Asking again is harmless as long as no byte went ahead: there was nothing to pass on.
+ * A peer that restarts takes its connections along, and one may be used once more before its end
+ * arrives. Asking again is idempotent as long as no byte went ahead: there was nothing to pass on.
  */
 static bool was_dead(const struct outbound *o, const struct sw_tstream *t, int rc)
 {
@@ -125,7 +126,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     const char *why = err ? err->msg : "tunnel closed";
 
     o->streaming = false;
-    if (o->setup && (rc == SW_EAGAIN || was_dead(o, t, rc)))
+    if (o->setup && (rc == SW_EREFUSED || was_dead(o, t, rc)))
         try_again(o, SW_FLAG_CONNECT, why); /* the peer did not take it */
     else if (o->setup && rc == SW_EDENIED)
         give_up(o, t->ahead, why);
@@ -166,8 +167,7 @@ static void use_session(struct outbound *o, struct sw_session *s)
         outbound_double(o, s);
         return;
     }
-    if (outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, setup->route.authority,
-                         (struct sw_slice){NULL, 0}, &err) != SW_OK) {
+    if (outbound_connect(o, s, &o->u.stream, &outbound_stream_ops, false, &err) != SW_OK) {
         try_again(o, SW_FLAG_H2_HANDSHAKE_FAILURE, err.msg);
         return;
     }
@@ -253,13 +253,14 @@ void outbound_hbone(struct outbound *o)
 {
     struct outbound_setup *setup = o->setup;
     struct sw_worker *w = outbound_worker(o);
+    SW_ARENA_AUTO a = {0};
     struct sw_slice sans[SANS_MAX];
     struct sw_pool_target t = {
         .owner = o->live.pod,
         .cred = o->live.pod->cred,
         .sans = sans,
         .n_sans = sw_min(sw_route_sans_count(&setup->route.sans), SANS_MAX),
-        .place = sw_workload_uid(setup->route.workload),
+        .place = sw_workload_uid(setup->route.workload, &a),
         .addr = setup->route.target,
         .src = o->live.src.ip,
         .sock = sw_worker_sock(w, o->live.pod),

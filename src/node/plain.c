@@ -94,6 +94,8 @@ static void on_done(struct sw_pump *pump, int rc)
     retire(p);
 }
 
+static const struct sw_pump_ops pump_ops = {.on_moved = on_moved, .on_done = on_done};
+
 static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct plain *p = SW_CONTAINER_OF(d, struct plain_dial, dial)->plain;
@@ -106,7 +108,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     sw_dial_take(d, &dialled);
-    rc = sw_pump_start(&p->pump, worker_of(p)->loop, SW_TAKE_FD(p->fd), &dialled, on_moved, on_done,
+    rc = sw_pump_start(&p->pump, worker_of(p)->loop, SW_TAKE_FD(p->fd), &dialled, &pump_ops,
                        &failed);
     sw_free(p->dial);
     p->dial = NULL;
@@ -118,16 +120,16 @@ static void dial(struct plain *p, const struct sw_addr *src, const struct sw_add
 {
     struct sw_worker *w = worker_of(p);
     struct sw_sock_opts o = sw_worker_dial_sock(w, p->live.pod);
-    const struct sw_ip *from = NULL;
+    struct sw_dial_target t = {.to = dst, .opts = &o, .timeout_ns = SW_CONNECT_S * SW_NS_PER_S};
 
     if (p->live.pod->pod->transparent && !sw_ip_eq(&src->ip, &dst->ip)) {
         o.transparent = true;
         o.low_port = true; /* see sw_sock_opts */
-        from = &src->ip;
+        t.src = &src->ip;
     }
     p->dial = SW_NEW(struct plain_dial);
     p->dial->plain = p;
-    sw_dial_start(&p->dial->dial, w->loop, dst, from, &o, SW_CONNECT_S * SW_NS_PER_S, on_dialled);
+    sw_dial_start(&p->dial->dial, w->loop, &t, on_dialled);
 }
 
 static void open_record(struct plain *p, const struct sw_addr *src, const struct sw_addr *dst)

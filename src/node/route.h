@@ -87,13 +87,13 @@ struct sw_route_outbound {
 
 /* Endpoints that were tried for this connection already and failed to connect. */
 struct sw_route_tried {
-    const struct sw_slice *uids;
+    const struct sw_workload *const *list;
     size_t n;
 };
 
 /*
  * Outbound table O0, O2-O7 for a connection of 'source' to 'dst' (O1, the unknown local workload,
- * is the caller's). 'tried' may be NULL; to retry, append the uid of ret->workload and ask again.
+ * is the caller's). 'tried' may be NULL; to retry, append ret->workload and ask again.
  */
 void sw_route_outbound(const struct sw_state *s, const struct sw_route_env *env,
                        const struct sw_workload *source, const struct sw_addr *dst,

@@ -11,13 +11,13 @@ static uint64_t draw(const struct sw_picker *p, uint64_t bound)
 bool sw_pick_was_tried(const struct sw_picker *p, const struct sw_workload *w)
 {
     for (size_t i = 0; p->tried && i < p->tried->n; i++) {
-        if (sw_slice_eq(p->tried->uids[i], sw_workload_uid(w)))
+        if (sw_workload_same(p->tried->list[i], w))
             return true;
     }
     return false;
 }
 
-/* Everybody the reference leads to was tried. */
+/* All endpoints of the reference were tried. */
 static bool gateway_was_tried(const struct sw_picker *p, const struct sw_gateway_addr *gw)
 {
     const struct sw_service *svc;
@@ -130,7 +130,7 @@ static bool port_ok(const struct sw_service *svc, const struct sw_workload *w, u
 /* Can it be dialled at all: an address, a name, or a gateway into another network. */
 static bool reachable(const struct sw_workload *source, const struct sw_workload *w)
 {
-    if (w->n_ips || w->hostname_n)
+    if (w->n_ips || w->has_hostname)
         return true;
     return w->c->network_gateway && !sw_slice_eq(w->at->network, source->at->network);
 }
@@ -178,7 +178,7 @@ static struct tally count(const struct sw_picker *p, const struct sw_service *sv
             t.weight = 0;
         }
         if (rank == t.rank)
-            t.weight += w->capacity;
+            t.weight += sw_workload_capacity(w);
     }
     return t;
 }
@@ -195,9 +195,9 @@ static const struct sw_workload *pick_weighted(const struct sw_picker *p,
         if (!eligible(p, svc, w, port, use) || endpoint_was_tried(p, w) ||
             rank_for(p, svc, w) != t->rank)
             continue;
-        if (left < w->capacity)
+        if (left < sw_workload_capacity(w))
             return w;
-        left -= w->capacity;
+        left -= sw_workload_capacity(w);
     }
     return NULL;
 }
@@ -315,7 +315,9 @@ static bool same_workload(const struct sw_workload *a, const struct sw_workload 
         !sw_slice_eq(a->c->identity, b->c->identity))
         return false;
     for (unsigned i = 0; i < b->n_ips; i++) {
-        if (sw_workload_has_ip(a, &b->ips[i]))
+        struct sw_ip ip = sw_workload_ip(b, i);
+
+        if (sw_workload_has_ip(a, &ip))
             return true;
     }
     return false;

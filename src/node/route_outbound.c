@@ -67,45 +67,49 @@ static struct sw_route_sans sans_of(const struct sw_upstream *up)
 
 /*
  * Which address of the chosen workload to dial: the wanted one when it is its own, else one of
- * the allowed families, the wanted family first. NULL: none.
+ * the allowed families, the wanted family first. False: none.
  */
-static const struct sw_ip *choose_ip(const struct sw_upstream *up, const struct sw_ip *wanted)
+static bool choose_ip(const struct sw_upstream *up, const struct sw_ip *wanted, struct sw_ip *ret)
 {
     enum sw_ip_families families = up->svc ? up->svc->families : SW_FAMILIES_AUTO;
-    const struct sw_ip *best = NULL;
+    struct sw_ip best = {0};
 
     for (unsigned i = 0; i < up->w->n_ips; i++) {
-        const struct sw_ip *ip = &up->w->ips[i];
+        struct sw_ip ip = sw_workload_ip(up->w, i);
 
-        if (sw_ip_eq(ip, wanted))
-            return ip;
-        if (sw_ip_family_allowed(families, ip->family) &&
-            (!best || (ip->family == wanted->family && best->family != wanted->family)))
+        if (sw_ip_eq(&ip, wanted)) {
+            *ret = ip;
+            return true;
+        }
+        if (sw_ip_family_allowed(families, ip.family) &&
+            (!best.family || (ip.family == wanted->family && best.family != wanted->family)))
             best = ip;
     }
-    return best;
+    if (best.family)
+        *ret = best;
+    return best.family != 0;
 }
 
 /* Fills in whom to dial; false (and a drop) when the workload has neither address nor name. */
 static bool aim(struct outbound *o, const struct sw_upstream *up, const struct sw_ip *wanted,
                 uint16_t port)
 {
-    const struct sw_ip *ip = choose_ip(up, wanted);
+    struct sw_ip ip;
 
     o->r->workload = up->w;
     o->r->prefer_family = wanted->family;
     o->r->families = up->svc ? up->svc->families : SW_FAMILIES_AUTO;
     o->r->target.port = port;
-    if (ip) {
-        o->r->target.ip = *ip;
+    if (choose_ip(up, wanted, &ip)) {
+        o->r->target.ip = ip;
         return true;
     }
-    if (up->w->hostname_n) {
+    if (up->w->has_hostname) {
         o->r->hostname = sw_workload_hostname(up->w);
         return true;
     }
-    drop(o, SW_DROP_NO_ADDRESS, "workload '%.*s' has no address that can be dialled",
-         SW_SLICE_ARG(sw_workload_uid(up->w)));
+    drop(o, SW_DROP_NO_ADDRESS, "workload '%.*s%.*s' has no address that can be dialled",
+         SW_UID_ARG(up->w));
     return false;
 }
 
@@ -148,14 +152,14 @@ static void to_gateway(struct outbound *o, const struct sw_upstream *to, bool to
 
     if (!o->service) {
         drop(o, SW_DROP_GATEWAY,
-             "workload '%.*s' is on another network and only services can be "
+             "workload '%.*s%.*s' is on another network and only services can be "
              "reached there",
-             SW_SLICE_ARG(sw_workload_uid(to->w)));
+             SW_UID_ARG(to->w));
         return;
     }
     if (!gw) {
-        drop(o, SW_DROP_GATEWAY, "workload '%.*s' is on another network without a gateway",
-             SW_SLICE_ARG(sw_workload_uid(to->w)));
+        drop(o, SW_DROP_GATEWAY, "workload '%.*s%.*s' is on another network without a gateway",
+             SW_UID_ARG(to->w));
         return;
     }
     got = sw_pick_gateway(&o->pick, gw, SW_PICK_STANDARD, &gate);
@@ -239,7 +243,7 @@ static const struct sw_service *service_at(const struct outbound *o)
     return svc;
 }
 
-/* O3: who is behind the address; nobody for PASSTHROUGH services. */
+/* O3: the workload behind the address; none for PASSTHROUGH services. */
 static enum sw_pick_result find_upstream(struct outbound *o, struct sw_upstream *ret)
 {
     const struct sw_workload *source = o->pick.source;

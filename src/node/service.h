@@ -53,27 +53,26 @@ struct sw_service {
     struct sw_slice hostname;
     struct sw_slice version; /* of the resource it came from; empty: none */
     const struct sw_network_addr *vips;
-    size_t n_vips;
     const struct sw_network_cidr *cidr_vips;
-    size_t n_cidr_vips;
-    const struct sw_port_pair *ports; /* sorted by service_port */
-    size_t n_ports;
-    const struct sw_slice *sans; /* only those that are SPIFFE names */
-    size_t n_sans;
+    const struct sw_port_pair *ports;       /* sorted by service_port */
+    const struct sw_slice *sans;            /* only those that are SPIFFE names */
     const struct sw_gateway_addr *waypoint; /* or NULL */
     const struct sw_weighted_waypoint *weighted;
-    size_t n_weighted;
-    enum sw_lb_mode mode;
-    enum sw_lb_scope prefs[SW_LB_SCOPES_MAX];
-    uint8_t n_prefs;
-    bool allow_unhealthy; /* health_policy ALLOW_ALL */
-    bool canonical;
-    bool namespace_only; /* visibility NAMESPACE */
-    enum sw_ip_families families;
-
     const struct sw_workload *const *endpoints; /* usable ones only */
-    size_t n_endpoints;
-    bool uniform; /* every endpoint has an IP and capacity 1: choose by index */
+    uint32_t n_ports;
+    uint32_t n_sans;
+    uint32_t n_weighted;
+    uint32_t n_endpoints;
+    uint16_t n_vips;
+    uint16_t n_cidr_vips;
+    uint8_t prefs[SW_LB_SCOPES_MAX]; /* enum sw_lb_scope */
+    uint8_t n_prefs;
+    enum sw_lb_mode mode : 8;
+    enum sw_ip_families families : 8;
+    bool allow_unhealthy : 1; /* health_policy ALLOW_ALL */
+    bool canonical : 1;
+    bool namespace_only : 1; /* visibility NAMESPACE */
+    bool uniform : 1;        /* every endpoint has an IP and capacity 1: choose by index */
 };
 
 /* May a client of this namespace use it? */

@@ -26,7 +26,7 @@ struct socks5 {
     struct sw_resolve *resolve; /* ours until it answers */
     int fd;
     uint16_t port;
-    bool greeted;
+    bool method_chosen;
     size_t n;
     uint8_t in[REQUEST_MAX];
     struct sw_defer reap;
@@ -129,12 +129,12 @@ static void resolve(struct socks5 *s, const uint8_t *name, size_t n)
 }
 
 /*
- * Bytes the message being read has at least, as far as it can be told by now. Never more are read:
+ * Bytes the message being read has at least, as far as it is known by now. Never more are read:
  * what follows the request is the connection's own first data.
  */
 static size_t wanted(const struct socks5 *s)
 {
-    if (!s->greeted)
+    if (!s->method_chosen)
         return s->n < 2 ? 2 : 2 + (size_t)s->in[1];
     if (s->n < 5)
         return 5;
@@ -142,7 +142,7 @@ static size_t wanted(const struct socks5 *s)
 }
 
 /* Greeting: version, count, methods. */
-static void greet(struct socks5 *s)
+static void choose_method(struct socks5 *s)
 {
     const uint8_t choice[2] = {5, 0};
     const uint8_t none[2] = {5, 0xff};
@@ -153,7 +153,7 @@ static void greet(struct socks5 *s)
         return;
     }
     (void)!sw_sock_write(s->fd, choice, sizeof(choice));
-    s->greeted = true;
+    s->method_chosen = true;
     s->n = 0;
 }
 
@@ -161,10 +161,10 @@ static void greet(struct socks5 *s)
 static bool acceptable(struct socks5 *s)
 {
     if (s->in[0] != 5) {
-        refuse(s, s->greeted ? REPLY_COMMAND : 0, "SOCKS5: wrong version");
+        refuse(s, s->method_chosen ? REPLY_COMMAND : 0, "SOCKS5: wrong version");
         return false;
     }
-    if (!s->greeted || s->n < 4)
+    if (!s->method_chosen || s->n < 4)
         return true;
     if (s->in[1] != 1 || s->in[2] != 0) {
         refuse(s, REPLY_COMMAND, "SOCKS5: only CONNECT is supported");
@@ -207,10 +207,10 @@ static void on_event(struct sw_watch *w, unsigned events)
         s->n += (size_t)n;
         if (!acceptable(s) || s->n < wanted(s))
             continue;
-        if (s->greeted)
+        if (s->method_chosen)
             request(s);
         else
-            greet(s);
+            choose_method(s);
     }
 }
 

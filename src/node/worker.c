@@ -39,7 +39,7 @@ struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *
     SW_LIST_FOREACH (it, &w->pods) {
         struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
 
-        if (p->local && sw_slice_eq(sw_workload_uid(p->local), sw_workload_uid(wl)))
+        if (p->local && sw_workload_same(p->local, wl))
             return p;
     }
     return NULL;
@@ -156,14 +156,12 @@ static bool is_gone(struct sw_slice uid, const struct sw_ip *ip, void *arg)
 {
     const struct sw_workload *w = sw_state_workload_by_uid(arg, uid);
 
-    for (unsigned i = 0; w && i < w->n_ips; i++) {
-        if (sw_ip_eq(&w->ips[i], ip))
-            return false;
-    }
-    return !w || !w->hostname_n; /* one that is known by name has the addresses DNS tells */
+    if (w && sw_workload_has_ip(w, ip))
+        return false;
+    return !w || !w->has_hostname; /* one that is known by name has the addresses DNS tells */
 }
 
-/* A pod that is gone leaves nobody who says goodbye: its address may be another pod's soon. */
+/* A pod that is gone sends no FIN: its address may be another pod's soon. */
 static void retire_carriers(struct sw_worker *w)
 {
     size_t n = sw_pool_retire(w->pool, is_gone, w->state);

@@ -11,7 +11,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "base/arena.h"
 #include "base/slice.h"
 #include "io/addr.h"
 #include "policy/policy.h"
@@ -63,6 +65,7 @@ struct sw_membership {
 struct sw_selector;
 
 struct sw_workload_class {
+    struct sw_slice uid_head; /* what the uids of these workloads begin with */
     struct sw_slice ns;
     struct sw_slice trust_domain;
     struct sw_slice service_account;
@@ -70,19 +73,19 @@ struct sw_workload_class {
     struct sw_slice workload_name;
     struct sw_slice canonical_name;
     struct sw_slice canonical_revision;
-    enum sw_workload_type type;
-    enum sw_tunnel_protocol protocol;
-    enum sw_app_tunnel app_tunnel;
+    enum sw_workload_type type : 8;
+    enum sw_tunnel_protocol protocol : 8;
+    enum sw_app_tunnel app_tunnel : 8;
+    bool has_app_tunnel : 1;
+    bool host_network : 1;
+    bool native_tunnel : 1;
     uint16_t app_tunnel_port; /* 0: unset */
-    bool has_app_tunnel;
-    bool host_network;
-    bool native_tunnel;
+    uint16_t n_services;
+    uint16_t n_policy_keys;
     const struct sw_gateway_addr *waypoint;        /* or NULL */
     const struct sw_gateway_addr *network_gateway; /* or NULL */
     const struct sw_membership *services;
-    size_t n_services;
     const struct sw_slice *policy_keys; /* authorization_policies as listed */
-    size_t n_policy_keys;
     const struct sw_selector *selector; /* the list of keys as snapshots resolve it; NULL: none */
 };
 
@@ -95,21 +98,45 @@ struct sw_workload_place {
     struct sw_slice subzone;
 };
 
-/* There may be a million of them: a byte here is a megabyte. */
+/*
+ * There may be a million of them: a byte here is a megabyte. Behind the addresses and the tail of
+ * the uid comes the version, and then only what few have: capacity, and the length and the text of
+ * a name apart and of a host name.
+ */
 struct sw_workload {
     const struct sw_workload_class *c;
     const struct sw_workload_place *at;
-    uint32_t capacity;
-    uint16_t uid_n;
-    uint16_t name_n;
-    uint16_t hostname_n; /* 0: none */
+    uint8_t uid_n; /* of the tail */
     uint8_t n_ips;
-    uint8_t version_n;
-    bool name_apart; /* behind the version; otherwise the name is the end of the uid */
-    bool healthy;
-    /* Behind the addresses, each with a NUL: uid, version, a name apart, a host name. */
-    struct sw_ip ips[];
+    uint8_t version_n; /* bytes in the record */
+    bool healthy : 1;
+    bool only_v4 : 1;     /* every address takes four bytes; otherwise a struct sw_ip */
+    bool hex_version : 1; /* two digits are a byte */
+    bool has_capacity : 1;
+    bool name_apart : 1; /* otherwise it is the tail of the uid */
+    bool has_hostname : 1;
+    char bytes[];
 };
+
+enum { SW_WORKLOAD_VERSION_MAX = 255 };
+
+/* Bytes of one address in the record. */
+static inline size_t sw_workload_ip_size(const struct sw_workload *w)
+{
+    return w->only_v4 ? 4 : sizeof(struct sw_ip);
+}
+
+/* The address 'i' of n_ips. */
+static inline struct sw_ip sw_workload_ip(const struct sw_workload *w, unsigned i)
+{
+    struct sw_ip ip = {.family = 4};
+
+    if (w->only_v4)
+        memcpy(ip.b, w->bytes + 4 * (size_t)i, 4);
+    else
+        memcpy(&ip, w->bytes + sizeof(ip) * i, sizeof(ip));
+    return ip;
+}
 
 /* "ns/hostname". */
 static inline struct sw_slice sw_membership_key(const struct sw_membership *m)
@@ -117,39 +144,34 @@ static inline struct sw_slice sw_membership_key(const struct sw_membership *m)
     return sw_slice(m->ns.p, m->ns.n + 1 + m->hostname.n);
 }
 
-static inline struct sw_slice sw_workload_uid(const struct sw_workload *w)
+/* The uid is what all of its class begin with, and this. */
+static inline struct sw_slice sw_workload_uid_tail(const struct sw_workload *w)
 {
-    return sw_slice((const char *)(w->ips + w->n_ips), w->uid_n);
+    return sw_slice(w->bytes + w->n_ips * sw_workload_ip_size(w), w->uid_n);
 }
 
-/* Version of the resource it came from; empty when there is none. Lies behind the uid. */
-static inline struct sw_slice sw_workload_version(const struct sw_workload *w)
-{
-    return sw_slice(sw_workload_uid(w).p + w->uid_n + 1, w->version_n);
-}
+/* For messages: both parts of a uid under "%.*s%.*s". */
+#define SW_UID_ARG(w) SW_SLICE_ARG((w)->c->uid_head), SW_SLICE_ARG(sw_workload_uid_tail(w))
 
-static inline struct sw_slice sw_workload_name(const struct sw_workload *w)
-{
-    const char *uid = sw_workload_uid(w).p;
-
-    return sw_slice(w->name_apart ? uid + w->uid_n + 1 + w->version_n + 1
-                                  : uid + w->uid_n - w->name_n,
-                    w->name_n);
-}
-
-static inline struct sw_slice sw_workload_hostname(const struct sw_workload *w)
-{
-    const char *behind = sw_workload_uid(w).p + w->uid_n + 1 + w->version_n + 1;
-
-    if (w->hostname_n == 0)
-        return sw_slice("", 0);
-    return sw_slice(w->name_apart ? behind + w->name_n + 1 : behind, w->hostname_n);
-}
+/* The whole uid, in the arena. */
+struct sw_slice sw_workload_uid(const struct sw_workload *w, struct sw_arena *a);
+bool sw_workload_is(const struct sw_workload *w, struct sw_slice uid);
+/* By their uids. */
+bool sw_workload_same(const struct sw_workload *a, const struct sw_workload *b);
+int sw_workload_cmp(const struct sw_workload *a, const struct sw_workload *b);
+/* Version of the resource it came from, in the arena; empty when there is none. */
+struct sw_slice sw_workload_version(const struct sw_workload *w, struct sw_arena *a);
+uint32_t sw_workload_capacity(const struct sw_workload *w);
+struct sw_slice sw_workload_name(const struct sw_workload *w);
+/* Empty when it has none. */
+struct sw_slice sw_workload_hostname(const struct sw_workload *w);
 
 static inline bool sw_workload_has_ip(const struct sw_workload *w, const struct sw_ip *ip)
 {
     for (unsigned i = 0; i < w->n_ips; i++) {
-        if (sw_ip_eq(&w->ips[i], ip))
+        struct sw_ip own = sw_workload_ip(w, i);
+
+        if (sw_ip_eq(&own, ip))
             return true;
     }
     return false;

@@ -16,8 +16,8 @@ extern const char *const sw_admin_auths[];
      .def = "token",                                                                               \
      .choices = sw_admin_auths,                                                                    \
      .help = "What admin pages that change something or show the configuration ask for: the "      \
-             "token as 'Authorization: Bearer TOKEN', or nothing, which lets everybody ask who "   \
-             "can connect."},                                                                      \
+             "token as 'Authorization: Bearer TOKEN', or nothing, which lets every client ask "    \
+             "that can connect."},                                                                 \
     {                                                                                              \
         "admin-token-file", "SPANWIRE_ADMIN_TOKEN_FILE", SW_OPT_STR,                               \
             .offset = (at) + offsetof(struct sw_admin_access, token_file), .arg = "FILE",          \

@@ -227,19 +227,17 @@ static int check_set(struct sw_opts_state *st, struct sw_err *err)
 
         if ((o->flags & SW_OPT_NEEDED) && !set)
             return sw_err_set(err, SW_EINVAL, "%s: --%s is needed", st->cmd->name, o->name);
-        if ((o->flags & SW_OPT_UNUSED) && set && st->rest->n_unused < SW_OPTS_UNUSED_MAX)
-            st->rest->unused[st->rest->n_unused++] = o->name ? o->name : o->env;
     }
     return SW_OK;
 }
 
-static int parse_all(struct sw_opts_state *st, int argc, char **argv, struct sw_err *err)
+static int parse_all(struct sw_opts_state *st, struct sw_args args, struct sw_err *err)
 {
     struct sw_slice name;
     int rc = set_defaults(st, err);
 
     if (rc == SW_OK)
-        rc = parse_argv(st, argc, argv, err);
+        rc = parse_argv(st, args.n, args.v, err);
     if (rc == SW_OK)
         rc = parse_env(st, err);
     if (rc == SW_OK && st->cmd->config_file && !st->config)
@@ -252,8 +250,8 @@ static int parse_all(struct sw_opts_state *st, int argc, char **argv, struct sw_
     return rc == SW_OK ? check_set(st, err) : rc;
 }
 
-int sw_opts_parse(const struct sw_opts_cmd *cmd, void *dest, struct sw_arena *arena, int argc,
-                  char **argv, struct sw_opts_rest *ret_rest, struct sw_err *err)
+int sw_opts_parse(const struct sw_opts_cmd *cmd, void *dest, struct sw_arena *arena,
+                  struct sw_args args, struct sw_opts_rest *ret_rest, struct sw_err *err)
 {
     struct sw_opts_rest rest = {0};
     struct sw_opts_state st = {
@@ -263,7 +261,7 @@ int sw_opts_parse(const struct sw_opts_cmd *cmd, void *dest, struct sw_arena *ar
         .source = sw_arena_array(arena, cmd->n + 1, sizeof(enum sw_opt_source)),
         .rest = &rest,
     };
-    int rc = parse_all(&st, argc, argv, err);
+    int rc = parse_all(&st, args, err);
 
     if (rc == SW_OK && ret_rest)
         *ret_rest = rest;

@@ -27,9 +27,8 @@ enum sw_opt_type {
 };
 
 enum {
-    SW_OPT_UNUSED = 1, /* accepted for compatibility; setting it is reported, nothing reads it */
-    SW_OPT_SECRET = 2, /* the value never appears in messages */
-    SW_OPT_NEEDED = 4, /* an error when nothing sets it */
+    SW_OPT_SECRET = 1, /* the value never appears in messages */
+    SW_OPT_NEEDED = 2, /* an error when nothing sets it */
 };
 
 struct sw_opt_list {
@@ -63,26 +62,30 @@ struct sw_opts_cmd {
     bool config_file; /* accept --config FILE [SPANWIRE_CONFIG] */
 };
 
-enum { SW_OPTS_ARGS_MAX = 8, SW_OPTS_UNUSED_MAX = 32 };
+enum { SW_OPTS_ARGS_MAX = 8 };
 
-/* What stood on the command line besides options. Borrowed from argv and the table. */
+/* What stood on the command line besides options. Borrowed from args and the table. */
 struct sw_opts_rest {
     const char *args[SW_OPTS_ARGS_MAX];
     size_t n_args;
-    const char *unused[SW_OPTS_UNUSED_MAX]; /* options set that this version does not read */
-    size_t n_unused;
+};
+
+/* The words of a command line, as main has them: v[0] is the command, v[n] is NULL. */
+struct sw_args {
+    int n;
+    char **v;
 };
 
 /*
- * Reads argv[1..], the environment and the configuration file into dest. Strings live in the arena
- * or in argv. Unknown flags, keys and values are refused. ret_rest may be NULL when the command
- * takes no plain arguments.
+ * Reads args.v[1..], the environment and the configuration file into dest. Strings live in the
+ * arena or in args. Unknown flags, keys and values are refused. ret_rest may be NULL when the
+ * command takes no plain arguments.
  *
  * Returns SW_OK; SW_EOF when --help was given (dest is then unfinished); SW_EINVAL, SW_ENOENT or
  * SW_ESYS with one line in err that begins with the command's name.
  */
 SW_NODISCARD int sw_opts_parse(const struct sw_opts_cmd *cmd, void *dest, struct sw_arena *arena,
-                               int argc, char **argv, struct sw_opts_rest *ret_rest,
+                               struct sw_args args, struct sw_opts_rest *ret_rest,
                                struct sw_err *err);
 
 /* Gives one option of the table a value as if it stood on the command line (used by tests and

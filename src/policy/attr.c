@@ -6,7 +6,8 @@
 #include "policy/attr.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "base/search.h"
 
 /* Policies of one tier and action; of the regular tier those of a namespace stand together. */
 struct group {
@@ -20,20 +21,12 @@ struct sw_attr_list {
 
 /* ---- attributes ---- */
 
-static int by_key(const void *x, const void *y)
-{
-    const struct sw_attr *a = x;
-    const struct sw_attr *b = y;
-
-    return sw_slice_cmp(a->key, b->key);
-}
-
 void sw_attrs_sort(struct sw_attr *p, size_t *n)
 {
     size_t kept = 0;
 
     if (*n)
-        qsort(p, *n, sizeof(*p), by_key);
+        SW_SORT_BY(p, *n, key);
     for (size_t i = 0; i < *n; i++) {
         if (kept == 0 || !sw_slice_eq(p[kept - 1].key, p[i].key))
             p[kept++] = p[i];
@@ -124,15 +117,6 @@ static bool policy_matches(const struct sw_attr_policy *p, const struct sw_attr_
 
 /* ---- lists ---- */
 
-static int by_ns(const void *x, const void *y)
-{
-    const struct sw_attr_policy *const *a = x;
-    const struct sw_attr_policy *const *b = y;
-    int c = sw_slice_cmp((*a)->ns, (*b)->ns);
-
-    return c ? c : sw_slice_cmp((*a)->name, (*b)->name);
-}
-
 const struct sw_attr_list *sw_attr_list_new(struct sw_arena *a,
                                             const struct sw_attr_policy *const *policies, size_t n)
 {
@@ -153,7 +137,7 @@ const struct sw_attr_list *sw_attr_list_new(struct sw_arena *a,
     for (int t = 0; t < 2; t++) {
         for (int k = 0; k < 2; k++) {
             if (l->g[t][k].n)
-                qsort(l->g[t][k].p, l->g[t][k].n, sizeof(*l->g[t][k].p), by_ns);
+                SW_SORT_POINTERS_BY2(l->g[t][k].p, l->g[t][k].n, ns, name);
         }
     }
     return l;

@@ -3,14 +3,21 @@
 
 #include <stdio.h>
 
+/* False: an empty list is left out. */
+static bool begin_list(struct sw_jw *j, const char *key, size_t n)
+{
+    if (n == 0)
+        return false;
+    sw_jw_put_array(j, key);
+    return true;
+}
+
 static void put_strings(struct sw_jw *j, const char *key, const struct sw_strmatch_list *l)
 {
     static const char *const kinds[] = {"Exact", "Prefix", "Suffix", "Presence"};
 
-    if (l->n == 0)
+    if (!begin_list(j, key, l->n))
         return;
-    sw_jw_name(j, key);
-    sw_jw_array(j);
     for (size_t i = 0; i < l->n; i++) {
         sw_jw_object(j);
         sw_jw_name(j, kinds[l->p[i].kind]);
@@ -27,10 +34,8 @@ static void put_strings(struct sw_jw *j, const char *key, const struct sw_strmat
 
 static void put_accounts(struct sw_jw *j, const char *key, const struct sw_sa_match_list *l)
 {
-    if (l->n == 0)
+    if (!begin_list(j, key, l->n))
         return;
-    sw_jw_name(j, key);
-    sw_jw_array(j);
     for (size_t i = 0; i < l->n; i++) {
         sw_jw_object(j);
         sw_jw_put_string(j, "namespace", l->p[i].ns);
@@ -42,10 +47,8 @@ static void put_accounts(struct sw_jw *j, const char *key, const struct sw_sa_ma
 
 static void put_cidrs(struct sw_jw *j, const char *key, const struct sw_cidr_list *l)
 {
-    if (l->n == 0)
+    if (!begin_list(j, key, l->n))
         return;
-    sw_jw_name(j, key);
-    sw_jw_array(j);
     for (size_t i = 0; i < l->n; i++) {
         char ip[SW_IP_TEXT];
         char text[SW_IP_TEXT + 8];
@@ -58,10 +61,8 @@ static void put_cidrs(struct sw_jw *j, const char *key, const struct sw_cidr_lis
 
 static void put_ports(struct sw_jw *j, const char *key, const struct sw_port_list *l)
 {
-    if (l->n == 0)
+    if (!begin_list(j, key, l->n))
         return;
-    sw_jw_name(j, key);
-    sw_jw_array(j);
     for (size_t i = 0; i < l->n; i++)
         sw_jw_u64(j, l->p[i]);
     sw_jw_array_end(j);

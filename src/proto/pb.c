@@ -11,18 +11,13 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-enum {
-    DEFAULT_BYTES = 16 << 20,
-    DEFAULT_MEMORY = 64 << 20,
-    DEFAULT_DEPTH = 64,
-    MEMORY_FACTOR = 32,
-    MEMORY_LEAST = 64 * 1024,
-    FIELD_MAX = (1 << 29) - 1,
-};
+#include "proto/pb_int.h"
+
+enum { FIELD_MAX = (1 << 29) - 1 };
 
 /* --- walking --- */
 
-static bool get_varint(struct sw_slice *in, uint64_t *ret)
+bool pb_long_varint(struct sw_slice *in, uint64_t *ret)
 {
     uint64_t v = 0;
 
@@ -39,7 +34,7 @@ static bool get_varint(struct sw_slice *in, uint64_t *ret)
     return false;
 }
 
-static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *d, uint32_t id)
+const ProtobufCFieldDescriptor *pb_field(const ProtobufCMessageDescriptor *d, uint32_t id)
 {
     size_t lo = 0;
     size_t hi = d->n_fields;
@@ -57,21 +52,25 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
     return NULL;
 }
 
-/* Takes the value of one field; *ret is what a length-delimited one holds. */
-static bool get_value(struct sw_slice *in, unsigned wire, struct sw_slice *ret)
+bool pb_tag(struct sw_slice *in, uint64_t *ret)
+{
+    return pb_varint(in, ret) && *ret >> 3 != 0 && *ret >> 3 <= FIELD_MAX;
+}
+
+bool pb_value(struct sw_slice *in, unsigned wire, struct sw_slice *ret)
 {
     uint64_t v;
 
     *ret = (struct sw_slice){0};
     switch (wire) {
     case PROTOBUF_C_WIRE_TYPE_VARINT:
-        return get_varint(in, &v);
+        return pb_varint(in, &v);
     case PROTOBUF_C_WIRE_TYPE_64BIT:
     case PROTOBUF_C_WIRE_TYPE_32BIT:
         v = wire == PROTOBUF_C_WIRE_TYPE_64BIT ? 8 : 4;
         break;
     case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
-        if (!get_varint(in, &v) || v > in->n)
+        if (!pb_varint(in, &v) || v > in->n)
             return false;
         *ret = sw_slice(in->p, (size_t)v);
         break;
@@ -82,6 +81,19 @@ static bool get_value(struct sw_slice *in, unsigned wire, struct sw_slice *ret)
         return false;
     *in = sw_slice_from(*in, (size_t)v);
     return true;
+}
+
+struct sw_pb_limits pb_limits(const struct sw_pb_limits *given, size_t input)
+{
+    struct sw_pb_limits l = given ? *given : (struct sw_pb_limits){0};
+
+    if (!l.bytes)
+        l.bytes = PB_DEFAULT_BYTES;
+    if (!l.depth)
+        l.depth = PB_DEFAULT_DEPTH;
+    if (!l.memory)
+        l.memory = sw_min(PB_DEFAULT_MEMORY, sw_max(PB_MEMORY_LEAST, input * PB_MEMORY_FACTOR));
+    return l;
 }
 
 static int walk(const ProtobufCMessageDescriptor *d, struct sw_slice in, unsigned depth,
@@ -95,10 +107,9 @@ static int walk(const ProtobufCMessageDescriptor *d, struct sw_slice in, unsigne
         uint64_t tag;
         int rc;
 
-        if (!get_varint(&in, &tag) || tag >> 3 == 0 || tag >> 3 > FIELD_MAX ||
-            !get_value(&in, tag & 7, &value))
+        if (!pb_tag(&in, &tag) || !pb_value(&in, tag & 7, &value))
             return sw_err_set(err, SW_EPROTO, "malformed message '%s'", d->short_name);
-        f = find_field(d, (uint32_t)(tag >> 3));
+        f = pb_field(d, (uint32_t)(tag >> 3));
         if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE ||
             (tag & 7) != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
             continue;
@@ -113,8 +124,7 @@ int sw_pb_next(struct sw_slice *in, struct sw_pb_field *ret)
 {
     uint64_t tag;
 
-    if (!get_varint(in, &tag) || tag >> 3 == 0 || tag >> 3 > FIELD_MAX ||
-        !get_value(in, tag & 7, &ret->bytes))
+    if (!pb_tag(in, &tag) || !pb_value(in, tag & 7, &ret->bytes))
         return SW_EPROTO;
     ret->number = (uint32_t)(tag >> 3);
     return SW_OK;
@@ -151,19 +161,18 @@ struct ProtobufCMessage *sw_pb_unpack(struct sw_arena *a,
                                       struct sw_slice in, const struct sw_pb_limits *limits,
                                       struct sw_err *err)
 {
-    struct sw_pb_limits l = limits ? *limits : (struct sw_pb_limits){0};
+    struct sw_pb_limits l = pb_limits(limits, in.n);
     struct budget b = {.arena = a};
     ProtobufCAllocator alloc = {.alloc = take, .free = keep, .allocator_data = &b};
     ProtobufCMessage *m;
 
-    if (in.n > (l.bytes ? l.bytes : DEFAULT_BYTES)) {
+    if (in.n > l.bytes) {
         (void)sw_err_set(err, SW_ELIMIT, "message '%s' is too large", type->short_name);
         return NULL;
     }
-    if (walk(type, in, l.depth ? l.depth : DEFAULT_DEPTH, err) != SW_OK)
+    if (walk(type, in, l.depth, err) != SW_OK)
         return NULL;
-    b.left =
-        l.memory ? l.memory : sw_min(DEFAULT_MEMORY, sw_max(MEMORY_LEAST, in.n * MEMORY_FACTOR));
+    b.left = l.memory;
     m = protobuf_c_message_unpack(type, &alloc, in.n, (const uint8_t *)(in.p ? in.p : ""));
     if (!m)
         (void)sw_err_set(err, b.exceeded ? SW_ELIMIT : SW_EPROTO,
@@ -252,9 +261,8 @@ static uint64_t tag_of(unsigned field, ProtobufCWireType wire)
     return (uint64_t)field << 3 | (uint64_t)wire;
 }
 
-int sw_pb_put_varint(struct sw_buf *out, unsigned field, uint64_t value)
+static int put_pair(struct sw_buf *out, uint64_t tag, uint64_t value)
 {
-    uint64_t tag = tag_of(field, PROTOBUF_C_WIRE_TYPE_VARINT);
     size_t n = varint_size(tag) + varint_size(value);
     char *p = sw_buf_reserve(out, n);
 
@@ -265,17 +273,14 @@ int sw_pb_put_varint(struct sw_buf *out, unsigned field, uint64_t value)
     return SW_OK;
 }
 
+int sw_pb_put_varint(struct sw_buf *out, unsigned field, uint64_t value)
+{
+    return put_pair(out, tag_of(field, PROTOBUF_C_WIRE_TYPE_VARINT), value);
+}
+
 int sw_pb_put_head(struct sw_buf *out, unsigned field, size_t n)
 {
-    uint64_t tag = tag_of(field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
-    size_t head = varint_size(tag) + varint_size(n);
-    char *p = sw_buf_reserve(out, head);
-
-    if (!p)
-        return SW_ELIMIT;
-    (void)put_varint(put_varint(p, tag), n);
-    sw_buf_commit(out, head);
-    return SW_OK;
+    return put_pair(out, tag_of(field, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED), n);
 }
 
 int sw_pb_put_bytes(struct sw_buf *out, unsigned field, struct sw_slice value)

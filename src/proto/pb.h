@@ -32,6 +32,14 @@ SW_NODISCARD struct ProtobufCMessage *
 sw_pb_unpack(struct sw_arena *a, const struct ProtobufCMessageDescriptor *type, struct sw_slice in,
              const struct sw_pb_limits *limits, struct sw_err *err);
 
+/*
+ * The same for what is read and thrown away: bytes fields point into 'in', unknown fields are
+ * dropped. For schemas of messages, bytes, bools, enums and integers that are no zigzags.
+ */
+SW_NODISCARD struct ProtobufCMessage *
+sw_pb_view(struct sw_arena *a, const struct ProtobufCMessageDescriptor *type, struct sw_slice in,
+           const struct sw_pb_limits *limits, struct sw_err *err);
+
 /* Bytes that packing takes. */
 size_t sw_pb_size(const struct ProtobufCMessage *m);
 /* Encoded form in the arena. Fields in the order of their numbers: same content, same bytes. */
@@ -74,6 +82,8 @@ size_t sw_pb_bytes_size(unsigned field, size_t n);
 /* Decoded message of a generated type, NULL on error. */
 #define SW_PB_UNPACK(a, type, prefix, in, limits, err)                                             \
     ((type *)(void *)sw_pb_unpack((a), &prefix##__descriptor, (in), (limits), (err)))
+#define SW_PB_VIEW(a, type, prefix, in, limits, err)                                               \
+    ((type *)(void *)sw_pb_view((a), &prefix##__descriptor, (in), (limits), (err)))
 /* Between slices and the 'bytes' of protobuf-c. The content is borrowed. */
 #define SW_PB_BYTES(s) ((ProtobufCBinaryData){.len = (s).n, .data = (uint8_t *)(uintptr_t)(s).p})
 #define SW_PB_LIT(s)   SW_PB_BYTES(SW_SLICE_LIT(s))

@@ -107,7 +107,7 @@ static struct sw_qconn *conn_new(struct sw_quic *q)
     sw_list_push_back(&q->conns, &c->link);
     q->conn.n++;
     c->resets.at_ns = sw_quic_now(q);
-    c->heard_at_ns = sw_quic_now(q);
+    c->heard.at_ns = sw_quic_now(q);
     c->keepalive_ns = q->cfg.keepalive_ns;
     return c;
 }
@@ -126,13 +126,38 @@ static bool only_loopback(const struct sw_qroutes *d)
     return true;
 }
 
+/* What a connection of the library is made of, on the present path. */
+struct lib_setup {
+    ngtcp2_callbacks cb;
+    ngtcp2_settings settings;
+    ngtcp2_transport_params params;
+    ngtcp2_path_storage ps;
+    ngtcp2_cid scid;
+    ngtcp2_cid dcid;
+};
+
+static void lib_setup(struct sw_qconn *c, struct lib_setup *s)
+{
+    sw_qpath_fill(sw_qpath_get(c, c->paths.now), &s->ps);
+    sw_qconn_callbacks(&s->cb);
+    fill_settings(c, &s->settings, &s->params);
+    new_cid(c, &s->scid);
+}
+
+/* rc: of making the connection of the library. A failure frees c. */
 static int start(struct sw_qconn *c, int rc, struct sw_err *err)
 {
     if (rc != 0)
-        return sw_err_set(err, SW_EINVAL, "cannot make a connection: %s", ngtcp2_strerror(rc));
-    rc = sw_qhs_start(c, !c->dialled, err);
-    if (rc == SW_OK)
+        rc = sw_err_set(err, SW_EINVAL, "cannot make a connection: %s", ngtcp2_strerror(rc));
+    else
+        rc = sw_qhs_start(c, !c->dialled, err);
+    if (rc == SW_OK) {
         ngtcp2_conn_set_keep_alive_timeout(c->nc, c->keepalive_ns);
+        return rc;
+    }
+    c->gone = true;
+    sw_qconn_bury(c);
+    sw_qconn_free(c);
     return rc;
 }
 
@@ -141,12 +166,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
                                struct sw_err *err)
 {
     struct sw_qconn *c = conn_new(q);
-    ngtcp2_callbacks cb;
-    ngtcp2_settings settings;
-    ngtcp2_transport_params params;
-    ngtcp2_path_storage ps;
-    ngtcp2_cid scid;
-    ngtcp2_cid dcid;
+    struct lib_setup s;
     int rc;
 
     c->dialled = true;
@@ -160,20 +180,13 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     c->dial->racing = true;
     c->jumbo = only_loopback(dial);
     c->paths.now = sw_qpath_of(c, &dial->route[0], true)->id;
-    sw_qpath_fill(sw_qpath_get(c, c->paths.now), &ps);
-    sw_qconn_callbacks(&cb);
-    fill_settings(c, &settings, &params);
-    new_cid(c, &scid);
-    dcid.datalen = 18;
-    sw_rand_bytes(dcid.data, dcid.datalen);
-    rc = ngtcp2_conn_client_new(&c->nc, &dcid, &scid, &ps.path, NGTCP2_PROTO_VER_V1, &cb, &settings,
-                                &params, NULL, c);
-    if (start(c, rc, err) != SW_OK) {
-        c->gone = true;
-        sw_qconn_bury(c);
-        sw_qconn_free(c);
+    lib_setup(c, &s);
+    s.dcid.datalen = 18;
+    sw_rand_bytes(s.dcid.data, s.dcid.datalen);
+    rc = ngtcp2_conn_client_new(&c->nc, &s.dcid, &s.scid, &s.ps.path, NGTCP2_PROTO_VER_V1, &s.cb,
+                                &s.settings, &s.params, NULL, c);
+    if (start(c, rc, err) != SW_OK)
         return NULL;
-    }
     q->stats.dialled++;
     sw_qconn_touch(c);
     return c;
@@ -183,12 +196,7 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
                                  const struct sw_qroute *from)
 {
     struct sw_qconn *c = conn_new(q);
-    ngtcp2_callbacks cb;
-    ngtcp2_settings settings;
-    ngtcp2_transport_params params;
-    ngtcp2_path_storage ps;
-    ngtcp2_cid scid;
-    ngtcp2_cid dcid;
+    struct lib_setup s;
     struct sw_err err;
     int rc;
 
@@ -200,31 +208,24 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
     c->paths.now = sw_qpath_of(c, from, true)->id;
     c->paths.told = c->paths.now;
     c->paths.valid = c->paths.now; /* by the end of the handshake */
-    sw_qpath_fill(sw_qpath_get(c, c->paths.now), &ps);
-    sw_qconn_callbacks(&cb);
-    fill_settings(c, &settings, &params);
-    new_cid(c, &scid);
+    lib_setup(c, &s);
     /* Later packets of the client's first flight still carry the ID it made up. */
     (void)sw_qcid_add(c, a->now_dcid, a->now_dcid_len);
-    ngtcp2_cid_init(&dcid, a->scid, a->scid_len);
-    ngtcp2_cid_init(&params.original_dcid, a->dcid, a->dcid_len);
+    ngtcp2_cid_init(&s.dcid, a->scid, a->scid_len);
+    ngtcp2_cid_init(&s.params.original_dcid, a->dcid, a->dcid_len);
     if (a->retried) {
-        params.retry_scid_present = 1;
-        ngtcp2_cid_init(&params.retry_scid, a->now_dcid, a->now_dcid_len);
-        settings.token = (ngtcp2_vec){.base = a->token, .len = a->token_len};
+        s.params.retry_scid_present = 1;
+        ngtcp2_cid_init(&s.params.retry_scid, a->now_dcid, a->now_dcid_len);
+        s.settings.token = (ngtcp2_vec){.base = a->token, .len = a->token_len};
     }
-    params.stateless_reset_token_present = 1;
-    sw_quic_reset_token(q, scid.data, scid.datalen, params.stateless_reset_token);
-    rc = ngtcp2_conn_server_new(&c->nc, &dcid, &scid, &ps.path, NGTCP2_PROTO_VER_V1, &cb, &settings,
-                                &params, NULL, c);
-    if (start(c, rc, &err) != SW_OK) {
-        sw_log_warn("quic", "cannot accept a connection: %s", err.msg);
-        c->gone = true;
-        sw_qconn_bury(c);
-        sw_qconn_free(c);
-        return NULL;
-    }
-    return c;
+    s.params.stateless_reset_token_present = 1;
+    sw_quic_reset_token(q, s.scid.data, s.scid.datalen, s.params.stateless_reset_token);
+    rc = ngtcp2_conn_server_new(&c->nc, &s.dcid, &s.scid, &s.ps.path, NGTCP2_PROTO_VER_V1, &s.cb,
+                                &s.settings, &s.params, NULL, c);
+    if (start(c, rc, &err) == SW_OK)
+        return c;
+    sw_log_warn("quic", "cannot accept a connection: %s", err.msg);
+    return NULL;
 }
 
 /* ---- events ---- */
@@ -326,7 +327,7 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
     as = sw_qpath_lib(c, path);
     if (!c->dialled && c->shake.told && path->id != c->paths.now && path->genuine)
         make_room_to_answer(c);
-    c->opened = !c->shake.told;
+    c->heard.genuine = !c->shake.told;
     sw_qkeys_reading(c);
     rc = ngtcp2_conn_read_pkt(c->nc, as, &pi, p, n, sw_quic_now(c->q));
     sw_qkeys_reading(NULL);
@@ -337,10 +338,10 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
     if (rc != 0)
         sw_qconn_fail_lib(c, rc);
     /* A packet that only has a known connection ID must not make a dead path look alive. */
-    if (c->opened) {
+    if (c->heard.genuine) {
         path->genuine = true;
-        c->heard = true;
-        c->heard_at_ns = sw_quic_now(c->q);
+        c->heard.since_write = true;
+        c->heard.at_ns = sw_quic_now(c->q);
         sw_qsilence_end(c);
     }
     drop_session(c);
@@ -387,7 +388,7 @@ uint64_t sw_qconn_rtt_ns(const struct sw_qconn *c)
 
 uint64_t sw_qconn_silence_ns(const struct sw_qconn *c)
 {
-    return sw_quic_now(c->q) - c->heard_at_ns;
+    return sw_quic_now(c->q) - c->heard.at_ns;
 }
 
 size_t sw_qconn_streams(const struct sw_qconn *c)

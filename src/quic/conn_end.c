@@ -100,7 +100,7 @@ void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
         fail_remote(c);
         return;
     case NGTCP2_ERR_IDLE_CLOSE:
-        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "nothing was heard");
+        sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "idle timeout");
         c->end.quiet = true;
         return;
     case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
@@ -124,7 +124,7 @@ void sw_qconn_fail_lib(struct sw_qconn *c, int liberr)
 }
 
 /* Writes and keeps the close packet. */
-static void say_last_words(struct sw_qconn *c)
+static void send_close(struct sw_qconn *c)
 {
     ngtcp2_connection_close_error e;
     ngtcp2_path_storage ps;
@@ -182,7 +182,7 @@ void sw_qconn_bury(struct sw_qconn *c)
     if (c->nc) {
         stay = 3 * ngtcp2_conn_get_pto(c->nc);
         if (c->end.closing && !c->end.quiet)
-            say_last_words(c);
+            send_close(c);
     }
     count_failure(c);
     if (c->shake.known)

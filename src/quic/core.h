@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "io/dgram.h"
+#include "quic/cap.h"
 #include "quic/id/addrs.h"
 #include "quic/quic.h"
 #include "quic/relay/client.h"
@@ -138,7 +139,7 @@ struct sw_qconn {
     struct sw_list link;    /* q->conns or q->graves */
     struct sw_list half;    /* q->halves, then q->failures when the handshake failed */
     struct sw_list dirty;   /* q->dirty: wants to write */
-    struct sw_list event;   /* q->events: has something to tell */
+    struct sw_list event;   /* q->events: has something to report */
     struct sw_list cids;
     struct sw_list tokens; /* of the peer's IDs */
     struct sw_timer timer;
@@ -189,14 +190,22 @@ struct sw_qconn {
     struct {
         uint64_t at_ns; /* pace.c: time of the next pass */
         bool on;
+        struct sw_qcap cap;
     } pace;
-    uint64_t tx_packets; /* since the last key update */
+    struct {
+        uint8_t aead;        /* enum sw_aead_alg */
+        uint64_t tx_packets; /* since the last update */
+    } keys;
+    struct { /* genuine packets: authenticated, no copies */
+        uint64_t at_ns;
+        bool genuine;     /* handshake_keys.c: the packet that is being read is one */
+        bool since_write; /* some came since the last write pass */
+    } heard;
     struct {
         uint64_t at_ns;
         uint32_t used; /* of the budget; falls with time */
     } resets;
     uint64_t keepalive_ns;
-    uint64_t heard_at_ns;  /* an authenticated packet, no copy */
     uint64_t early_pto_ns; /* conn.c: the last one */
     uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
 
@@ -220,7 +229,6 @@ struct sw_qconn {
         uint8_t head_n;
         uint8_t head[4];
     } msg;
-    uint8_t aead; /* enum sw_aead_alg */
 
     struct {
         bool complete; /* not reported to the application yet */
@@ -237,8 +245,6 @@ struct sw_qconn {
     bool dialled;
     bool was_reset; /* stateless */
     bool jumbo;     /* packets too large for anything but loopback */
-    bool opened;    /* handshake_keys.c: the packet that is being read was genuine */
-    bool heard;     /* packets came since the last write pass */
     bool gone;      /* closed was called */
 
     struct {
@@ -309,10 +315,10 @@ struct sw_qstream {
     uint64_t stop_code;
     uint64_t reset_code;
     bool fresh;   /* opened by the peer, not reported yet */
-    bool stopped; /* STOP_SENDING to tell */
-    bool reset;   /* RESET_STREAM to tell */
+    bool stopped; /* STOP_SENDING to report */
+    bool reset;   /* RESET_STREAM to report */
     bool ended;   /* ngtcp2 has forgotten it */
-    bool muted;   /* aborted: tell nothing but the end */
+    bool muted;   /* aborted: report nothing but the end */
     bool writable;
     bool in_call; /* inside data */
     bool again;   /* resumed from inside */
@@ -326,7 +332,7 @@ struct sw_qsock {
     int fd;
     struct sw_addr addr;
     bool no_gso;
-    bool full;        /* SW_WRITE will tell */
+    bool full;        /* SW_WRITE follows */
     uint8_t *waiting; /* owned: the send that did not fit */
     struct sw_dgram_out waiting_out;
     bool more; /* stopped reading before the socket was empty */
@@ -452,7 +458,7 @@ void sw_quic_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
                     size_t n);
 /* Something is to be written or reported: schedules a turn. */
 void sw_quic_wake(struct sw_quic *q);
-/* Tells the application everything that happened, then writes. After a batch of packets. */
+/* Reports to the application everything that happened, then writes. After a batch of packets. */
 void sw_quic_turn(struct sw_quic *q);
 /* True when one more answer is within per_second. */
 bool sw_qbucket_take(struct sw_qbucket *b, uint64_t now_ns, uint32_t per_second);
@@ -563,7 +569,7 @@ void sw_qpath_validated(struct sw_qconn *c, uint16_t id, bool ok);
 bool sw_qdial_add(struct sw_quic *q, struct sw_qroutes *d, const struct sw_addr *a);
 /* Time of the next attempt at a better path; UINT64_MAX: none is planned. */
 uint64_t sw_qpath_due(const struct sw_qconn *c);
-/* The network changed: what we know about paths may be wrong. */
+/* The network changed: what is known about paths may be wrong. */
 void sw_qpath_network_changed(struct sw_qconn *c);
 /* A new number for the present route: congestion control begins anew. False: not now. */
 bool sw_qpath_renew(struct sw_qconn *c);
@@ -605,8 +611,8 @@ void sw_qsilence_check(struct sw_qconn *c);
 bool sw_qpace_near(uint64_t smoothed_rtt_ns, uint64_t min_rtt_ns, double bytes_per_ns);
 /* Bytes a write pass made now may send. */
 size_t sw_qpace_limit(struct sw_qconn *c);
-/* A pass sent n bytes. */
-void sw_qpace_sent(struct sw_qconn *c, size_t n);
+/* A pass sent n bytes; 'again' of them had been sent before. */
+void sw_qpace_sent(struct sw_qconn *c, size_t n, size_t again);
 /* When the next pass may send; UINT64_MAX: at any time. */
 uint64_t sw_qpace_due(const struct sw_qconn *c);
 
@@ -635,7 +641,7 @@ struct sw_qstream *sw_qstream_new(struct sw_qconn *c, int64_t id);
 void sw_qstream_received(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin);
 /* Schedules its callbacks. */
 void sw_qstream_note(struct sw_qstream *s);
-void sw_qstream_tell(struct sw_qstream *s);
+void sw_qstream_run_callbacks(struct sw_qstream *s);
 /* The connection is gone: closed is called, and the stream freed. */
 void sw_qstream_lost(struct sw_qstream *s);
 /* All bytes are here, but the reader has not taken them. */
@@ -678,7 +684,7 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n);
 /* It was dialled and is on a relay: begins to request the peer's candidates. Once. */
 void sw_qreach_start(struct sw_qconn *c);
 void sw_qreach_free(struct sw_qconn *c);
-/* Our addresses or the network changed: tells the peer, and probes anew. */
+/* Our addresses or the network changed: notifies the peer, and probes anew. */
 void sw_qreach_restart(struct sw_qconn *c);
 /* True when the datagram was ours, and nothing for the application. */
 bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n);
@@ -750,8 +756,9 @@ void sw_qhs_callbacks(struct ngtcp2_callbacks *cb);
 /* handshake_keys.c */
 
 /*
- * Application keys are ours: faster, and without a TLS session behind them. c->aead says which; n
- * is 32 or 48. A packet that is opened with them and is no copy sets c->opened. 0, or -1.
+ * Application keys are ours: faster, and without a TLS session behind them. c->keys.aead says
+ * which; n is 32 or 48. A packet that is opened with them and is no copy sets c->heard.genuine. 0,
+ * or -1.
  */
 int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n);
 void sw_qkeys_callbacks(struct ngtcp2_callbacks *cb);

@@ -30,7 +30,7 @@ void sw_quic_wake(struct sw_quic *q)
         sw_loop_defer(q->loop, &q->turn, on_turn);
 }
 
-static void tell_ready(struct sw_qconn *c)
+static void report_ready(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
 
@@ -46,10 +46,10 @@ static void tell_ready(struct sw_qconn *c)
     if (q->cfg.accepted)
         q->cfg.accepted(q->cfg.arg, c);
     if (!c->ops)
-        sw_qconn_close(c, 0, "nobody is listening");
+        sw_qconn_close(c, 0, "endpoint accepts no connections");
 }
 
-static void tell_streams(struct sw_qconn *c)
+static void run_stream_callbacks(struct sw_qconn *c)
 {
     struct sw_list now;
     struct sw_list *m;
@@ -57,10 +57,10 @@ static void tell_streams(struct sw_qconn *c)
     sw_list_init(&now);
     sw_list_splice(&now, &c->streams.events);
     while ((m = sw_list_pop_front(&now)))
-        sw_qstream_tell(SW_CONTAINER_OF(m, struct sw_qstream, event));
+        sw_qstream_run_callbacks(SW_CONTAINER_OF(m, struct sw_qstream, event));
 }
 
-static void tell_datagrams(struct sw_qconn *c)
+static void deliver_datagrams(struct sw_qconn *c)
 {
     struct sw_list *m;
 
@@ -73,13 +73,13 @@ static void tell_datagrams(struct sw_qconn *c)
     }
 }
 
-static void tell(struct sw_qconn *c)
+static void run_callbacks(struct sw_qconn *c)
 {
     if (c->shake.complete && !c->end.closing)
-        tell_ready(c);
+        report_ready(c);
     if (c->shake.told) {
-        tell_streams(c);
-        tell_datagrams(c);
+        run_stream_callbacks(c);
+        deliver_datagrams(c);
         if (c->paths.changed && c->ops && c->ops->path && !c->end.closing)
             c->ops->path(c);
         c->paths.changed = false;
@@ -91,12 +91,12 @@ static void tell(struct sw_qconn *c)
         sw_qconn_bury(c);
 }
 
-static void tell_all(struct sw_quic *q)
+static void run_all_callbacks(struct sw_quic *q)
 {
     struct sw_list *m;
 
     while ((m = sw_list_pop_front(&q->events)))
-        tell(SW_CONTAINER_OF(m, struct sw_qconn, event));
+        run_callbacks(SW_CONTAINER_OF(m, struct sw_qconn, event));
     q->scratch.gathered = 0;
     q->scratch.pieces.n = 0;
 }
@@ -119,9 +119,9 @@ static void write_all(struct sw_quic *q)
 void sw_quic_turn(struct sw_quic *q)
 {
     q->busy = true;
-    tell_all(q);
+    run_all_callbacks(q);
     write_all(q);
-    tell_all(q);
+    run_all_callbacks(q);
     q->busy = false;
     if (!sw_list_empty(&q->dirty) || !sw_list_empty(&q->events))
         sw_quic_wake(q);

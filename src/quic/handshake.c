@@ -176,7 +176,7 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
     }
     if (alg < 0)
         return -1;
-    hs->conn->aead = (uint8_t)alg;
+    hs->conn->keys.aead = (uint8_t)alg;
     note_preferred(hs->conn);
     if (rx && sw_qkeys_install(hs->conn, false, rx, n) != 0)
         return -1;

@@ -58,7 +58,7 @@ static struct aead_ctx *aead_new(struct sw_qconn *c, bool tx, const uint8_t *sec
                                  uint8_t iv[SW_QIV_LEN])
 {
     struct aead_ctx *a = sw_vault_alloc(sizeof(*a));
-    enum sw_aead_alg alg = (enum sw_aead_alg)c->aead;
+    enum sw_aead_alg alg = (enum sw_aead_alg)c->keys.aead;
 
     a->c = c;
     a->next = 0;
@@ -111,7 +111,7 @@ static struct hp_ctx *hp_new(enum sw_aead_alg alg, const uint8_t *secret, size_t
 int sw_qkeys_install(struct sw_qconn *c, bool tx, const uint8_t *secret, size_t n)
 {
     uint8_t iv[SW_QIV_LEN];
-    struct hp_ctx *h = hp_new((enum sw_aead_alg)c->aead, secret, n);
+    struct hp_ctx *h = hp_new((enum sw_aead_alg)c->keys.aead, secret, n);
     struct aead_ctx *a;
     ngtcp2_crypto_aead_ctx aead;
     ngtcp2_crypto_cipher_ctx hp;
@@ -141,10 +141,11 @@ static int on_encrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
     const struct aead_ctx *a = unmark(ctx->native_handle);
+    const struct sw_aead_input in = {nonce, aad, aad_n, p, n};
 
     if (!a)
         return ngtcp2_crypto_encrypt_cb(out, aead, ctx, p, n, nonce, nonce_n, aad, aad_n);
-    sw_aead_seal(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out);
+    sw_aead_seal(sw_sched_get(a->id, 0, a->alg, a->key), &in, out);
     return 0;
 }
 
@@ -154,7 +155,7 @@ static void note_opened(struct aead_ctx *a, uint64_t pn)
     if (pn < a->next)
         return;
     a->next = pn + 1;
-    a->c->opened = true;
+    a->c->heard.genuine = true;
 }
 
 static void log_too_many_ids(struct sw_qconn *c)
@@ -184,6 +185,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
                       const uint8_t *nonce, size_t nonce_n, const uint8_t *aad, size_t aad_n)
 {
     struct aead_ctx *a = unmark(ctx->native_handle);
+    const struct sw_aead_input in = {nonce, aad, aad_n, p, n};
     uint64_t number;
     int rc;
 
@@ -193,8 +195,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
             sw_qacks_screen_long(&reading->acks, aad[0], out, n - aead->max_overhead);
         return rc;
     }
-    if (too_early(a->c) ||
-        sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), nonce, aad, aad_n, p, n, out) != 0)
+    if (too_early(a->c) || sw_aead_open_to(sw_sched_get(a->id, 0, a->alg, a->key), &in, out) != 0)
         return NGTCP2_ERR_DECRYPT;
     if (!sw_qids_screen(&a->c->ids, out, n - SW_AEAD_TAG)) {
         log_too_many_ids(a->c);

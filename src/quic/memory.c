@@ -192,7 +192,7 @@ static uint64_t fair_window(const struct sw_qstream *s)
  * At this pace the peer uses the window up within four round trips. A window that comes as one
  * burst is taken at once, and the next one is a round trip away.
  */
-static bool used_up_soon(const struct sw_qstream *s, uint64_t taken, uint64_t now)
+static bool is_used_up_fast(const struct sw_qstream *s, uint64_t taken, uint64_t now)
 {
     double elapsed = (double)(now - s->rx.window_ns);
     double rtt = (double)(sw_qconn_rtt_ns(s->c) + SLACK_NS);
@@ -214,7 +214,7 @@ uint64_t sw_qmem_taken(struct sw_qstream *s, size_t n)
         return 0;
     give = s->rx.taken;
     s->rx.taken = 0;
-    quick = used_up_soon(s, give, now);
+    quick = is_used_up_fast(s, give, now);
     s->rx.window_ns = now;
     fair = fair_window(s);
     if (fair <= s->rx.window && fair < s->c->q->cfg.stream_window) {

@@ -9,12 +9,14 @@
  */
 #include <ngtcp2/ngtcp2.h>
 
+#include "base/log.h"
 #include "base/time.h"
 #include "quic/core.h"
 
 enum {
     PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */
     PASS_PACKETS_MIN = 4,
+    HOLD = 4,    /* times slower while more is under way than the cap */
     MARGIN = 32, /* slower by this part: headers below ours, and a queue that gets empty */
 };
 
@@ -60,6 +62,25 @@ static bool near_by(const struct sw_qconn *c, const ngtcp2_conn_stat *st)
            (c->shake.confirmed && sw_qpace_near(st->smoothed_rtt, st->min_rtt, rate(st)));
 }
 
+/* BBR only: it fills queues whatever is lost. */
+static void look_at_losses(struct sw_qconn *c, const ngtcp2_conn_stat *st)
+{
+    struct sw_qcap_path p = {
+        .under_way = st->bytes_in_flight,
+        .rtt_ns = st->smoothed_rtt,
+        .min_rtt_ns = sw_max(st->min_rtt, 1),
+        .product = sw_qcap_bytes((double)st->delivery_rate_sec * (double)st->min_rtt / SW_NS_PER_S),
+        .window = st->cwnd,
+        .packet = st->max_tx_udp_payload_size};
+    char id[SW_NODEID_SHORT];
+
+    if (c->q->cfg.congestion != SW_QCC_BBR || !c->shake.told || st->min_rtt == UINT64_MAX)
+        return;
+    if (sw_qcap_look(&c->pace.cap, sw_quic_now(c->q), &p))
+        sw_log_debug("quic", "%s: packets lost, %" PRIu64 " KB under way at most",
+                     sw_nodeid_short(&c->peer, id), c->pace.cap.bytes / 1000);
+}
+
 /* Where nothing is paced, every pass only costs a turn of the loop. */
 size_t sw_qpace_limit(struct sw_qconn *c)
 {
@@ -75,6 +96,7 @@ size_t sw_qpace_limit(struct sw_qconn *c)
     c->pace.on = !near_by(c, &st);
     if (!c->pace.on)
         return PASS_BYTES;
+    look_at_losses(c, &st);
     bytes = rate(&st) * (double)PASS_NS;
     if (bytes > (double)st.send_quantum)
         return st.send_quantum;
@@ -93,13 +115,14 @@ static void go_on(struct sw_qconn *c, uint64_t now)
     (void)ngtcp2_conn_handle_expiry(c->nc, now);
 }
 
-void sw_qpace_sent(struct sw_qconn *c, size_t n)
+void sw_qpace_sent(struct sw_qconn *c, size_t n, size_t again)
 {
     uint64_t now = sw_quic_now(c->q);
     ngtcp2_conn_stat st;
     uint64_t from;
     uint64_t late;
     uint64_t took;
+    uint64_t plain;
 
     if (!c->pace.on) {
         go_on(c, now);
@@ -116,9 +139,13 @@ void sw_qpace_sent(struct sw_qconn *c, size_t n)
     late = sw_min(CATCH_UP_NS, sw_max(LATE_NS, st.smoothed_rtt / 4));
     from = sw_max(c->pace.at_ns, now - late);
     from = sw_min(from, now);
-    took = (uint64_t)((double)n / rate(&st));
+    plain = (uint64_t)((double)n / rate(&st));
+    took = plain;
+    sw_qcap_sent(&c->pace.cap, n, again);
+    if (sw_qcap_reached(&c->pace.cap, st.bytes_in_flight))
+        took *= HOLD;
     c->pace.at_ns = from + took + took / MARGIN;
-    ngtcp2_conn_update_pkt_tx_time(c->nc, from + took / MARGIN + EARLY_NS - ROUNDING_NS);
+    ngtcp2_conn_update_pkt_tx_time(c->nc, c->pace.at_ns - plain + EARLY_NS - ROUNDING_NS);
 }
 
 uint64_t sw_qpace_due(const struct sw_qconn *c)

@@ -99,6 +99,7 @@ static void end(struct sw_qconn *c, bool renewed)
         return;
     }
     r->tainted = false;
+    c->pace.cap = (struct sw_qcap){0};
     c->q->stats.renewals++;
     sw_log_debug("quic", "%s: path changed its delay or was left, congestion control restarted",
                  sw_nodeid_short(&c->peer, id));
@@ -141,6 +142,7 @@ uint64_t sw_qrenew_pause_ns(const struct sw_qconn *c)
 void sw_qrenew_moved(struct sw_qconn *c)
 {
     c->renew.tainted = c->paths.now != c->paths.renewed;
+    c->pace.cap = (struct sw_qcap){0};
 }
 
 void sw_qrenew_watch(struct sw_qconn *c, const ngtcp2_conn_stat *st)

@@ -10,7 +10,10 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { VECS = 4 };
+enum {
+    VECS = 4,
+    OTHER_FRAMES = 300, /* bytes of a packet: headers, acknowledgements, credit */
+};
 
 /*
  * Without an acknowledgement of stream bytes: large packets may vanish. Both sides have to find it
@@ -128,7 +131,7 @@ static void flush(struct sw_qconn *c, struct batch *b)
         (void)sw_qpath_send(c, b->path, b->ecn, c->q->scratch.tx, b->n, b->segment);
         sw_qsilence_sent(c, b->path, c->q->scratch.tx + last, b->n - last);
     }
-    c->tx_packets += b->count;
+    c->keys.tx_packets += b->count;
     *b = (struct batch){0};
 }
 
@@ -155,6 +158,7 @@ static void append(struct sw_qconn *c, struct batch *b, size_t n, uint16_t path,
 struct packet {
     uint8_t *p;
     size_t max;
+    size_t fresh; /* bytes in it that were not sent before */
     ngtcp2_path_storage ps;
     ngtcp2_pkt_info pi;
 };
@@ -180,8 +184,10 @@ static ngtcp2_ssize put_datagrams(struct sw_qconn *c, struct packet *k)
                                                      &accepted, NGTCP2_WRITE_DATAGRAM_FLAG_MORE, 0,
                                                      &v, 1, sw_quic_now(c->q));
 
-        if (accepted)
+        if (accepted) {
+            k->fresh += d->n;
             drop_datagram(c);
+        }
         if (n == NGTCP2_ERR_INVALID_ARGUMENT || n == NGTCP2_ERR_INVALID_STATE) {
             /* The path takes less than when it was queued: lost, as datagrams may be. */
             drop_datagram(c);
@@ -225,12 +231,14 @@ static ngtcp2_ssize put_stream(struct sw_qconn *c, struct sw_qstream *s, struct 
                                   NGTCP2_WRITE_STREAM_FLAG_MORE |
                                       (fin ? NGTCP2_WRITE_STREAM_FLAG_FIN : 0),
                                   s->id, v, n_v, sw_quic_now(c->q));
-    if (taken >= 0)
+    if (taken >= 0) {
+        k->fresh += (size_t)taken;
         sw_qstream_advance(s, (size_t)taken, fin && (size_t)taken == len);
+    }
     return n;
 }
 
-/* The stream cannot go on by itself: what the peer sends brings it back, or nothing does. */
+/* The stream cannot continue by itself: what the peer sends brings it back, or nothing does. */
 static void park(struct sw_qconn *c, struct sw_qstream *s, bool blocked)
 {
     sw_list_unlink(&s->sendq);
@@ -275,11 +283,11 @@ static void rotate(struct sw_qconn *c)
 
 static void update_keys(struct sw_qconn *c)
 {
-    if (c->tx_packets < c->q->key_update_after)
+    if (c->keys.tx_packets < c->q->key_update_after)
         return;
     /* Not while another one is under way: then it is tried again. */
     if (ngtcp2_conn_initiate_key_update(c->nc, sw_quic_now(c->q)) == 0)
-        c->tx_packets = 0;
+        c->keys.tx_packets = 0;
 }
 
 static bool socket_full(struct sw_qconn *c)
@@ -312,10 +320,10 @@ static void look_for_hole(struct sw_qconn *c)
         c->progress_ns = now;
         return;
     }
-    if (c->heard_at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
+    if (c->heard.at_ns < c->progress_ns + SW_NS_PER_S && now - c->progress_ns < 2 * HOLE_NS)
         return;
     c->hole.found = true;
-    c->hole.mute = c->heard_at_ns < c->progress_ns + SW_NS_PER_S &&
+    c->hole.mute = c->heard.at_ns < c->progress_ns + SW_NS_PER_S &&
                    (!c->hole.retry_ns || now - c->hole.retry_ns > HOLE_RETRY_NS);
     c->hole.path = c->paths.now;
     sw_log_debug("quic", "%s: packets lost, limiting the packet size to %d bytes",
@@ -343,11 +351,21 @@ static size_t packet_max(const struct sw_qconn *c)
     return sw_qconn_packet_max(c, ngtcp2_conn_get_max_tx_udp_payload_size(c->nc));
 }
 
+/*
+ * ngtcp2 reports no lost packets. But what was in it is sent again, and that is what a large packet
+ * holds beside headers and acknowledgements when it is not new.
+ */
+static size_t sent_again(const struct packet *k, size_t n)
+{
+    return n > k->fresh + OTHER_FRAMES ? n - k->fresh : 0;
+}
+
 static int write_packets(struct sw_qconn *c)
 {
     struct sw_quic *q = c->q;
     size_t limit = sw_qpace_limit(c);
     size_t total = 0;
+    size_t again = 0;
     struct batch b = {0};
     struct packet k;
     ngtcp2_ssize n;
@@ -359,14 +377,16 @@ static int write_packets(struct sw_qconn *c)
         k.p = q->scratch.tx + b.n;
         ngtcp2_path_storage_zero(&k.ps);
         k.pi.ecn = 0;
+        k.fresh = 0;
         n = write_packet(c, &k);
         if (n > 0) {
             append(c, &b, (size_t)n, sw_qpath_id(&k.ps.path), (uint8_t)k.pi.ecn);
             total += (size_t)n;
+            again += sent_again(&k, (size_t)n);
         }
     } while (n > 0 && total + k.max <= limit && !socket_full(c));
     flush(c, &b);
-    sw_qpace_sent(c, total);
+    sw_qpace_sent(c, total, again);
     rotate(c);
     return n < 0 ? (int)n : 0;
 }
@@ -389,10 +409,10 @@ void sw_qconn_write(struct sw_qconn *c)
 
     if (!c->nc || c->end.closing || socket_full(c))
         return;
-    /* Credit of the connection, or a STOP_SENDING: ngtcp2 tells neither, so they are tried. */
-    if (c->heard)
+    /* Credit of the connection, or a STOP_SENDING: ngtcp2 reports neither, so they are tried. */
+    if (c->heard.since_write)
         sw_list_splice(&c->streams.sendable, &c->streams.blocked);
-    c->heard = false;
+    c->heard.since_write = false;
     look_for_hole(c);
     rc = write_packets(c);
     if (rc != 0) {

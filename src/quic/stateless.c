@@ -52,7 +52,7 @@ static void answer(struct sw_quic *q, const struct sw_qroute *to, ngtcp2_ssize n
 }
 
 /* Shorter than what caused it (RFC 9000, 10.3.3), so that two that answer each other stop. */
-static void say_reset(struct sw_quic *q, const struct sw_qroute *to, const uint8_t *p, size_t n)
+static void send_reset(struct sw_quic *q, const struct sw_qroute *to, const uint8_t *p, size_t n)
 {
     enum { LONGEST = 43 };
     uint8_t token[NGTCP2_STATELESS_RESET_TOKENLEN];
@@ -70,7 +70,8 @@ static void say_reset(struct sw_quic *q, const struct sw_qroute *to, const uint8
            ngtcp2_pkt_write_stateless_reset(q->scratch.tx, len, token, rnd, len - sizeof(token)));
 }
 
-static void say_version(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_version_cid *vc)
+static void send_version(struct sw_quic *q, const struct sw_qroute *to,
+                         const ngtcp2_version_cid *vc)
 {
     static const uint32_t versions[] = {NGTCP2_PROTO_VER_V1};
 
@@ -82,8 +83,8 @@ static void say_version(struct sw_quic *q, const struct sw_qroute *to, const ngt
                                                 versions, SW_ARRAY_LEN(versions)));
 }
 
-static void say_refused(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_pkt_hd *hd,
-                        const char *why)
+static void send_refused(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_pkt_hd *hd,
+                         const char *why)
 {
     q->stats.refused++;
     if (!sw_qbucket_take(&q->limit.refused, sw_quic_now(q), REFUSALS_PER_SECOND))
@@ -109,7 +110,7 @@ static socklen_t sender(const struct sw_qroute *r, struct sockaddr_storage *ss)
     return sizeof(sa);
 }
 
-static void say_retry(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_pkt_hd *hd)
+static void send_retry(struct sw_quic *q, const struct sw_qroute *to, const ngtcp2_pkt_hd *hd)
 {
     uint8_t token[NGTCP2_CRYPTO_MAX_RETRY_TOKENLEN];
     struct sockaddr_storage ss;
@@ -167,7 +168,7 @@ static void welcome(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
         if (sw_qbucket_take(&q->limit.flood, sw_quic_now(q), FLOOD_LINES_PER_SECOND))
             sw_log_info("quic", "%zu handshakes in progress: requiring address validation (Retry)",
                         under_way);
-        say_retry(q, from, hd);
+        send_retry(q, from, hd);
         return;
     }
     /* Genuine handshakes are short: evict the connection that has taken the longest. */
@@ -198,7 +199,7 @@ static void long_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
         goto drop;
     if ((rc == 0 || rc == NGTCP2_ERR_VERSION_NEGOTIATION) && vc.version != 0 &&
         vc.version != NGTCP2_PROTO_VER_V1) {
-        say_version(q, from, &vc);
+        send_version(q, from, &vc);
         return;
     }
     if (rc != 0 || ngtcp2_accept(&hd, p, n) != 0)
@@ -208,9 +209,9 @@ static void long_packet(struct sw_quic *q, const struct sw_qroute *from, uint8_t
     if (!from->relay)
         sw_qrelay_unhold(q, hd.dcid.data, hd.dcid.datalen);
     if (q->draining)
-        say_refused(q, from, &hd, "draining");
+        send_refused(q, from, &hd, "draining");
     else if (q->conn.n_known >= q->cfg.max_conns)
-        say_refused(q, from, &hd, "too many connections");
+        send_refused(q, from, &hd, "too many connections");
     else
         welcome(q, from, ecn, p, n, &hd);
     return;
@@ -236,5 +237,5 @@ void sw_quic_stranger(struct sw_quic *q, const struct sw_qroute *from, uint8_t e
         }
     }
     q->stats.rx_dropped++;
-    say_reset(q, from, p, n);
+    send_reset(q, from, p, n);
 }

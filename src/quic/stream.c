@@ -72,7 +72,7 @@ bool sw_qstream_unread(const struct sw_qstream *s)
     return s->rx.fin && sw_buf_len(&s->rx.rest) > 0 && !deaf(s);
 }
 
-static void tell_closed(struct sw_qstream *s, bool lost)
+static void report_closed(struct sw_qstream *s, bool lost)
 {
     if (s->ops && s->ops->closed)
         s->ops->closed(s, lost);
@@ -84,7 +84,7 @@ void sw_qstream_lost(struct sw_qstream *s)
     bool lost = !s->ended || sw_qstream_unread(s);
 
     s->ended = true;
-    tell_closed(s, lost);
+    report_closed(s, lost);
     stream_free(s);
 }
 
@@ -94,7 +94,7 @@ static void finish_off(struct sw_qstream *s)
     struct sw_qconn *c = s->c;
     bool theirs = !ngtcp2_conn_is_local_stream(c->nc, s->id);
 
-    tell_closed(s, false);
+    report_closed(s, false);
     stream_free(s);
     if (theirs)
         ngtcp2_conn_extend_max_streams_bidi(c->nc, 1);
@@ -200,7 +200,7 @@ static size_t offer(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
     return took;
 }
 
-static void tell_rest(struct sw_qstream *s)
+static void deliver_rest(struct sw_qstream *s)
 {
     size_t took;
 
@@ -224,7 +224,7 @@ static void tell_rest(struct sw_qstream *s)
 }
 
 /* The pieces of this batch, in order; what is not taken is kept. */
-static void tell_pieces(struct sw_qstream *s)
+static void deliver_pieces(struct sw_qstream *s)
 {
     struct sw_quic *q = s->c->q;
     uint32_t i = s->rx.first;
@@ -251,7 +251,7 @@ static void tell_pieces(struct sw_qstream *s)
     }
 }
 
-static void tell_end(struct sw_qstream *s)
+static void report_end(struct sw_qstream *s)
 {
     if (s->rx.fin && !s->rx.done && !s->rx.paused && sw_buf_len(&s->rx.rest) == 0 && !deaf(s))
         (void)offer(s, NULL, 0, true);
@@ -289,17 +289,17 @@ static bool introduce(struct sw_qstream *s)
     return s->ops != NULL;
 }
 
-void sw_qstream_tell(struct sw_qstream *s)
+void sw_qstream_run_callbacks(struct sw_qstream *s)
 {
     if (s->fresh)
         (void)introduce(s);
-    tell_pieces(s);
+    deliver_pieces(s);
     if (sw_buf_len(&s->rx.rest) > 0 && (!s->rx.paused || deaf(s)))
-        tell_rest(s);
+        deliver_rest(s);
     if (s->ops)
-        tell_end(s);
+        report_end(s);
     give_credit(s->c);
-    /* Nothing is kept for it any more, even if the other direction goes on for hours. */
+    /* Nothing is kept for it any more, even if the other direction continues for hours. */
     if (s->rx.done || s->rx.shut || s->muted)
         sw_qmem_stream_end(s);
     /* The reader may still have to take what is left. */
@@ -315,7 +315,7 @@ void sw_qstream_resume(struct sw_qstream *s)
         s->again = true;
         return;
     }
-    tell_rest(s);
+    deliver_rest(s);
     if (!s->rx.paused)
         sw_qstream_note(s);
 }

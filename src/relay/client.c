@@ -189,8 +189,6 @@ static void activate(struct relay_client *c)
         sw_tls_export_done(sw_wsconn_tls(&c->ws));
     c->state = RELAY_ACTIVE;
     c->rx_ns = sw_loop_now(w->loop);
-    c->tokens_ns = c->rx_ns;
-    c->tokens = w->relay->config->burst;
     c->unlimited = w->roster && relay_roster_find(w->roster, &c->id->id) == RELAY_GATEWAY;
     if (w->relay->config->rate && !c->unlimited) /* large reads would be paid for with long waits */
         c->ws.io.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
@@ -389,36 +387,41 @@ static void on_text(struct sw_wsconn *ws, size_t n)
     sw_metric_add(client_of(ws)->worker->stats.unknown_frames, 1);
 }
 
-/* The token bucket: what was read is paid for afterwards, by waiting. */
+/*
+ * The token bucket: what was read is paid for afterwards, by waiting. A connection waits for what
+ * the others of its id owe, too.
+ */
 static void on_batch(struct sw_wsconn *ws, size_t wire)
 {
     struct relay_client *c = client_of(ws);
     const struct sw_relay_config *cfg = c->worker->relay->config;
     uint64_t now = sw_loop_now(c->worker->loop);
+    struct relay_bucket *b;
     uint64_t earned;
 
     if (c->flooded)
         relay_client_refuse(c, SW_WS_POLICY, "flood", "it asks and does not read");
     if (!cfg->rate || c->unlimited || c->state != RELAY_ACTIVE || c->throttled)
         return;
-    earned = sw_min(now - c->tokens_ns, 60 * SW_NS_PER_S) / SW_NS_PER_US * cfg->rate / 1000000;
-    c->tokens_ns = now;
-    c->tokens += (int64_t)earned;
-    if (c->tokens > (int64_t)cfg->burst)
-        c->tokens = cfg->burst;
-    c->tokens -= (int64_t)wire;
-    if (c->tokens >= 0)
+    b = &c->id->bucket;
+    earned = sw_min(now - b->tokens_ns, 60 * SW_NS_PER_S) / SW_NS_PER_US * cfg->rate / 1000000;
+    b->tokens_ns = now;
+    b->tokens += (int64_t)earned;
+    if (b->tokens > (int64_t)cfg->burst)
+        b->tokens = cfg->burst;
+    b->tokens -= (int64_t)wire;
+    if (b->tokens >= 0)
         return;
     sw_metric_add(c->worker->stats.limited_bytes, wire);
-    if (!c->told_rate) {
-        c->told_rate = true;
+    if (!c->notified_rate) {
+        c->notified_rate = true;
         sw_metric_add(c->worker->stats.limited_conns, 1);
         relay_client_status(c, SW_RELAY_RATE_LIMITED);
     }
     c->throttled = true;
     sw_conn_pause(&ws->io);
     sw_timer_start(c->worker->loop, &c->timer,
-                   (uint64_t)-c->tokens * SW_NS_PER_S / cfg->rate + SW_NS_PER_MS, on_timer);
+                   (uint64_t)-b->tokens * SW_NS_PER_S / cfg->rate + SW_NS_PER_MS, on_timer);
 }
 
 /* ---- time ---- */
@@ -462,7 +465,7 @@ static void on_timer(struct sw_timer *t)
         relay_client_refuse(c, SW_WS_POLICY, "timeout", "not established in time");
     } else if (c->throttled) {
         c->throttled = false;
-        c->rx_ns = sw_loop_now(c->worker->loop); /* it was not heard meanwhile */
+        c->rx_ns = sw_loop_now(c->worker->loop); /* it was silent meanwhile */
         sw_conn_resume(&c->ws.io);
         sw_timer_start(c->worker->loop, &c->timer, ping_delay(), on_timer);
     } else {
@@ -542,20 +545,21 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
 {
     const struct sw_relay_config *cfg = w->relay->config;
     struct relay_client *c;
-    struct sw_tls *t = NULL;
+    struct sw_wsconn_opts o = {.ops = &ops,
+                               .message_max = SW_RELAY_MESSAGE_MAX,
+                               .stall_ms = (uint32_t)(cfg->write_timeout_ns / SW_NS_PER_MS)};
     struct sw_err err = {0};
 
     if (tls) {
-        t = make_tls(w, &err);
-        if (!t) {
+        o.tls = make_tls(w, &err);
+        if (!o.tls) {
             relay_refused(w, "handshake", err.msg);
             sw_sock_close(fd);
             return;
         }
     }
     c = SW_NEW(struct relay_client);
-    if (sw_wsconn_init(&c->ws, w->loop, fd, t, false, SW_RELAY_MESSAGE_MAX,
-                       (uint32_t)(cfg->write_timeout_ns / SW_NS_PER_MS), &ops, &err) != SW_OK) {
+    if (sw_wsconn_init(&c->ws, w->loop, fd, &o, &err) != SW_OK) {
         relay_refused(w, "system", err.msg);
         sw_free(c);
         return;

@@ -193,8 +193,8 @@ static struct sw_qad_server *listen_on(struct relay_qad *q, const struct sw_rela
     s = sw_qad_server_new(q->thread.loop, &cfg, err);
     if (s || c->qad_listen.ip.family)
         return s;
-    sw_log_warn("relay", "address discovery: %s; listening on another port, which %s", err->msg,
-                tls ? "iroh's own clients will not find" : "clients are told");
+    sw_log_warn("relay", "address discovery: %s; listening on another port, %s", err->msg,
+                tls ? "not used by iroh clients" : "advertised to clients");
     cfg.listen.port = 0;
     return sw_qad_server_new(q->thread.loop, &cfg, err);
 }
@@ -207,9 +207,9 @@ int relay_qad_new(struct sw_relay *r, struct relay_qad **ret, struct sw_err *err
     int rc;
 
     *ret = q;
-    q->shard = sw_metrics_shard_new(r->metrics);
+    q->shard = sw_metrics_shard_new(r->process.metrics);
     get_metrics(q);
-    rc = sw_crew_thread_init(&q->thread, &r->crew, &thread_ops, err);
+    rc = sw_crew_thread_init(&q->thread, &r->process.crew, &thread_ops, err);
     if (rc != SW_OK)
         return rc;
     q->server = listen_on(q, r->config, err);

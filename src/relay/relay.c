@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "relay/relay.h"
 
-#include <signal.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "base/trim.h"
 #include "io/filewatch.h"
@@ -15,8 +14,7 @@
 #include "tls/crypto/aead.h"
 
 #define AT(field) .offset = offsetof(struct sw_relay_config, field)
-
-static const char *const formats[] = {"plain", "json", NULL};
+#define PROCESS   offsetof(struct sw_relay_config, process)
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Service"},
@@ -48,7 +46,7 @@ static const struct sw_opt table[] = {
      .help = "Asks there, by POST with the NodeID in X-Iroh-Endpoint-Id and X-Iroh-NodeId; only "
              "200 and 'true' admit."},
     {"open", "SPANWIRE_RELAY_OPEN", SW_OPT_BOOL, AT(open),
-     .help = "Everybody may use the relay, but for those that other rules keep out."},
+     .help = "Every client may use the relay, but for those that other rules reject."},
     {"access-token-file", "SPANWIRE_RELAY_ACCESS_TOKEN_FILE", SW_OPT_STR, AT(access_token_file),
      .arg = "FILE", .help = "Bearer token for that URL."},
     {.type = SW_OPT_GROUP, .help = "Limits"},
@@ -56,9 +54,9 @@ static const struct sw_opt table[] = {
      .min = 1, .arg = "N", .help = "Connections at once."},
     {"rate-limit", "SPANWIRE_RELAY_RATE_LIMIT", SW_OPT_U32, AT(rate), .def = "33554432",
      .arg = "BYTES",
-     .help =
-         "Bytes per second one client may send; reading waits, nothing is dropped. 0: no limit. "
-         "Gateways that the control plane knows have none."},
+     .help = "Bytes per second the connections of one key may send; reading waits, nothing is "
+             "dropped. 0: no limit. "
+             "Gateways that the control plane knows have none."},
     {"rate-burst", "SPANWIRE_RELAY_RATE_BURST", SW_OPT_U32, AT(burst), .def = "0", .arg = "BYTES",
      .help = "Bytes it may send at once; 0: a tenth of the rate."},
     {"qad-max", "SPANWIRE_RELAY_QAD_MAX", SW_OPT_U32, AT(qad_max), .def = "16384", .min = 1,
@@ -75,23 +73,21 @@ static const struct sw_opt table[] = {
      .def = "30s", .min = 10, .max = 600000,
      .help = "From the connection to the proof of the key."},
     {.type = SW_OPT_GROUP, .help = "Process"},
-    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "1", .max = 256, .arg = "N",
+    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(process.workers), .def = "1", .max = 256,
+     .arg = "N",
      .help = "Worker threads; 0: one per processor. One carries 10 Gb/s and more; several cost "
              "more per byte, because packets cross between them, and pay when one is full."},
-    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "5s",
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(process.drain_ns), .def = "5s",
      .help = "How long clients may take to leave after SIGTERM."},
     {.type = SW_OPT_GROUP, .help = "Operation"},
-    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
-     .help = "Admin pages: /logging, /quitquitquit."},
-    SW_OPT_ADMIN(offsetof(struct sw_relay_config, access)),
-    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "127.0.0.1:15020",
-     .help = "Metrics."},
-    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(process.admin_addr),
+     .def = "127.0.0.1:15000", .help = "Admin pages: /logging, /quitquitquit."},
+    SW_OPT_ADMIN(PROCESS + offsetof(struct sw_process_config, access)),
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(process.stats_addr),
+     .def = "127.0.0.1:15020", .help = "Metrics."},
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(process.ready_addr), .def = "[::]:15021",
      .help = "Readiness."},
-    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
-     .help = "error, warn, info, debug or trace; per scope as in 'info,relay=debug'."},
-    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats, .help = "Form of the log lines."},
+    SW_OPT_LOG(PROCESS, "relay", "Form of the log lines."),
 };
 
 const struct sw_opts_cmd sw_relay_options = {
@@ -111,7 +107,7 @@ int sw_relay_config_read(struct sw_relay_config *c, int argc, char **argv, struc
     int rc;
 
     *c = (struct sw_relay_config){0};
-    rc = sw_opts_parse(&sw_relay_options, c, &c->arena, argc, argv, NULL, err);
+    rc = sw_opts_parse(&sw_relay_options, c, &c->arena, (struct sw_args){argc, argv}, NULL, err);
     if (rc != SW_OK)
         return rc;
     if (!c->listen.ip.family && !c->tls_listen.ip.family)
@@ -119,9 +115,10 @@ int sw_relay_config_read(struct sw_relay_config *c, int argc, char **argv, struc
     if (c->tls_listen.ip.family && (!c->cert || !c->key))
         return sw_err_set(err, SW_EINVAL, "relay: --tls-listen needs --cert and --key");
     if (!c->open && !c->kubeconfig && !c->allow_file && !c->token_file && !c->access_url)
-        return sw_err_set(err, SW_EINVAL,
-                          "relay: nobody may use it: one of --kubeconfig, --allow-file, "
-                          "--token-file and --access-url is needed, or --open for everybody");
+        return sw_err_set(
+            err, SW_EINVAL,
+            "relay: no access rule: one of --kubeconfig, --allow-file, "
+            "--token-file and --access-url is needed, or --open to admit every client");
     if (!c->burst)
         c->burst = c->rate / 10;
     return SW_OK;
@@ -130,19 +127,6 @@ int sw_relay_config_read(struct sw_relay_config *c, int argc, char **argv, struc
 void sw_relay_config_done(struct sw_relay_config *c)
 {
     sw_arena_clear(&c->arena);
-}
-
-/* ---- the end ---- */
-
-static void drain(struct sw_relay *r)
-{
-    sw_ready_add(r->ready, "draining");
-    sw_crew_drain(&r->crew, r->config->drain_ns);
-}
-
-static void on_quit(void *arg)
-{
-    drain(arg);
 }
 
 /* ---- files ---- */
@@ -161,9 +145,7 @@ static struct sw_tls_cred *load_cred(const struct sw_relay_config *c, struct sw_
             &(struct sw_tls_cred_pem){
                 .chain = chain, .key = key, .any_identity = true, .trust_nobody = true},
             err);
-    if (key.n)
-        explicit_bzero((char *)(uintptr_t)key.p, key.n);
-    sw_slice_free(&key);
+    sw_slice_free_secret(&key);
     sw_slice_free(&chain);
     return cred;
 }
@@ -177,7 +159,7 @@ static int reload_cred(struct sw_relay *r, struct sw_err *err)
     cred = load_cred(r->config, err);
     if (!cred)
         return err->rc;
-    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_CERT_EXPIRY, "relay"),
+    sw_metric_set(sw_metric_get1(r->process.shard, SW_METRIC_CERT_EXPIRY, "relay"),
                   (int64_t)sw_tls_cred_not_after(cred));
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_send_cred(&r->workers[i], sw_tls_cred_ref(cred));
@@ -213,12 +195,14 @@ static void on_roster(void *arg, struct relay_roster *roster, bool complete)
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_send_roster(&r->workers[i], relay_roster_ref(roster));
     (void)relay_roster_unref(roster);
-    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_RELAY_ROSTER, "device"), (int64_t)devices);
-    sw_metric_set(sw_metric_get1(r->shard, SW_METRIC_RELAY_ROSTER, "gateway"), (int64_t)gateways);
+    sw_metric_set(sw_metric_get1(r->process.shard, SW_METRIC_RELAY_ROSTER, "device"),
+                  (int64_t)devices);
+    sw_metric_set(sw_metric_get1(r->process.shard, SW_METRIC_RELAY_ROSTER, "gateway"),
+                  (int64_t)gateways);
     if (!complete || r->roster_read)
         return;
     r->roster_read = true;
-    sw_ready_done(r->ready, "roster");
+    sw_ready_done(r->process.ready, "roster");
     sw_log_info("relay", "control plane read: %zu devices and %zu gateways may connect", devices,
                 gateways);
 }
@@ -227,8 +211,8 @@ static int follow_roster(struct sw_relay *r, struct sw_err *err)
 {
     if (!r->config->kubeconfig)
         return SW_OK;
-    sw_ready_add(r->ready, "roster");
-    r->roster = relay_roster_follow(r->loop, r->config->kubeconfig, on_roster, r, err);
+    sw_ready_add(r->process.ready, "roster");
+    r->roster = relay_roster_follow(r->process.loop, r->config->kubeconfig, on_roster, r, err);
     return r->roster ? SW_OK : sw_err_prefix(err, "--kubeconfig");
 }
 
@@ -240,8 +224,9 @@ static int reload(struct sw_relay *r, struct sw_err *err)
 }
 
 /* What was read before stays in force when the new files are no good. */
-static void reload_now(struct sw_relay *r)
+static void reload_now(void *arg)
 {
+    struct sw_relay *r = arg;
     struct sw_err err = {0};
     bool ok = reload(r, &err) == SW_OK;
 
@@ -249,7 +234,8 @@ static void reload_now(struct sw_relay *r)
         sw_log_info("relay", "configuration files reloaded");
     else
         sw_log_error("relay", "reload failed, keeping the previous files: %s", err.msg);
-    sw_metric_add(sw_metric_get1(r->shard, SW_METRIC_CONFIG_RELOADS, ok ? "ok" : "failed"), 1);
+    sw_metric_add(sw_metric_get1(r->process.shard, SW_METRIC_CONFIG_RELOADS, ok ? "ok" : "failed"),
+                  1);
 }
 
 static void on_reload(struct sw_timer *t)
@@ -262,50 +248,16 @@ static void on_file(void *arg)
 {
     struct sw_relay *r = arg;
 
-    sw_timer_start(r->loop, &r->reload, 100 * SW_NS_PER_MS, on_reload);
-}
-
-static void on_signal(int signo, void *arg)
-{
-    struct sw_relay *r = arg;
-
-    if (signo == SIGHUP) {
-        reload_now(r);
-        return;
-    }
-    if (r->crew.draining && signo == SIGINT)
-        sw_loop_stop(r->loop);
-    drain(r);
+    sw_timer_start(r->process.loop, &r->reload, 100 * SW_NS_PER_MS, on_reload);
 }
 
 /* ---- the beginning ---- */
 
-static int start_admin(struct sw_relay *r, struct sw_err *err)
-{
-    struct sw_admin_opts o = {
-        .title = "spanwire relay",
-        .admin = {r->config->admin_addr},
-        .access = r->config->access,
-        .stats = r->config->stats_addr,
-        .ready_at = r->config->ready_addr,
-        .share = RELAY_PORT_GROUP,
-        .metrics = r->metrics,
-        .ready = r->ready,
-        .log_filter = r->config->log_level,
-        .quit = on_quit,
-        .arg = r,
-    };
-
-    r->admin = sw_admin_new(r->loop, &o, err);
-    return r->admin ? SW_OK : err->rc;
-}
-
 static int start_workers(struct sw_relay *r, struct sw_err *err)
 {
-    unsigned n = sw_crew_size(r->config->workers);
+    unsigned n = sw_crew_size(r->config->process.workers);
     int rc = SW_OK;
 
-    sw_crew_init(&r->crew, "relay", r->loop);
     r->workers = SW_NEW_ARRAY(struct relay_worker, n);
     for (unsigned i = 0; i < n && rc == SW_OK; i++) {
         r->n_workers++;
@@ -335,14 +287,14 @@ static int watch_files(struct sw_relay *r, struct sw_err *err)
     for (size_t i = 0; i < SW_ARRAY_LEN(files); i++) {
         if (!files[i])
             continue;
-        r->watches[i] = sw_filewatch_new(r->loop, files[i], on_file, r, err);
+        r->watches[i] = sw_filewatch_new(r->process.loop, files[i], on_file, r, err);
         if (!r->watches[i])
             return err->rc;
     }
     return SW_OK;
 }
 
-static void say_ready(struct sw_relay *r)
+static void log_ready(struct sw_relay *r)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(r->workers[0].listeners); i++) {
         const struct relay_listener *l = &r->workers[0].listeners[i];
@@ -357,60 +309,51 @@ static void say_ready(struct sw_relay *r)
     }
     if (r->config->open)
         sw_log_warn("relay", "open relay (--open): clients need no permission");
-    sw_ready_done(r->ready, "start");
+    sw_ready_done(r->process.ready, "start");
     sw_log_info("relay", "ready");
     sw_trim_heap();
 }
 
 static int start(struct sw_relay *r, struct sw_err *err)
 {
-    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sw_process_opts process = {.name = "relay",
+                                            .config = &r->config->process,
+                                            .awaits = "start",
+                                            .reload = reload_now,
+                                            .arg = r};
+    const struct sw_admin_opts admin = {.title = "spanwire relay", .share = RELAY_PORT_GROUP};
     int rc = sw_aead_init(SW_AEAD_AUTO, err);
 
-    if (rc != SW_OK)
-        return rc;
     sw_rand_bytes(r->hash_key, sizeof(r->hash_key));
-    r->loop = sw_loop_new(err);
-    if (!r->loop)
-        return err->rc;
-    r->signals = sw_signals_new(r->loop, signos, SW_ARRAY_LEN(signos), on_signal, r, err);
-    if (!r->signals)
-        return err->rc;
-    r->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "relay"});
-    r->shard = sw_metrics_shard_new(r->metrics);
-    r->ready = sw_ready_new();
-    sw_ready_add(r->ready, "start");
-    rc = start_workers(r, err);
+    if (rc == SW_OK)
+        rc = sw_process_open(&r->process, &process, err);
+    if (rc == SW_OK)
+        rc = start_workers(r, err);
     if (rc == SW_OK)
         rc = watch_files(r, err);
     if (rc == SW_OK)
-        rc = start_admin(r, err);
+        rc = sw_process_open_admin(&r->process, &admin, err);
     if (rc == SW_OK)
-        say_ready(r);
+        log_ready(r);
     return rc;
 }
 
 static void stop(struct sw_relay *r)
 {
-    sw_admin_free(r->admin);
+    sw_process_close_admin(&r->process);
     relay_roster_unfollow(r->roster);
     for (size_t i = 0; i < SW_ARRAY_LEN(r->watches); i++)
         sw_filewatch_free(r->watches[i]);
-    sw_crew_end(&r->crew);
+    sw_crew_end(&r->process.crew);
     relay_qad_free(r->qad);
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_stop(&r->workers[i]);
     for (size_t i = 0; i < r->n_workers; i++)
         relay_worker_done(&r->workers[i]);
     sw_free(r->workers);
-    sw_signals_free(r->signals);
-    if (r->loop)
-        sw_timer_stop(r->loop, &r->reload);
-    sw_loop_free(r->loop);
-    if (r->shard)
-        sw_metrics_shard_free(r->shard);
-    sw_metrics_free(r->metrics);
-    sw_ready_free(r->ready);
+    if (r->process.loop)
+        sw_timer_stop(r->process.loop, &r->reload);
+    sw_process_close(&r->process);
 }
 
 int sw_relay_run(const struct sw_relay_config *c, struct sw_err *err)
@@ -419,7 +362,7 @@ int sw_relay_run(const struct sw_relay_config *c, struct sw_err *err)
     int rc = start(&r, err);
 
     if (rc == SW_OK)
-        sw_loop_run(r.loop);
+        sw_loop_run(r.process.loop);
     stop(&r);
     return rc;
 }

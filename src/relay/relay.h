@@ -10,6 +10,7 @@
 #include "io/addr.h"
 #include "opts/admin.h"
 #include "opts/opts.h"
+#include "opts/process.h"
 
 struct sw_relay_config {
     struct sw_arena arena;
@@ -34,14 +35,7 @@ struct sw_relay_config {
     uint32_t queue; /* datagram frames that wait for a client */
     uint64_t write_timeout_ns;
     uint64_t establish_ns;
-    uint32_t workers; /* 0: one per processor */
-    uint64_t drain_ns;
-    struct sw_addr admin_addr;
-    struct sw_admin_access access;
-    struct sw_addr stats_addr;
-    struct sw_addr ready_addr;
-    const char *log_level;
-    int log_format;
+    struct sw_process_config process;
 };
 
 extern const struct sw_opts_cmd sw_relay_options;

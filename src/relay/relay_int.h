@@ -16,14 +16,12 @@
 #include "io/accept.h"
 #include "io/addr.h"
 #include "io/crew.h"
-#include "io/signal.h"
 #include "quic/relay/auth.h"
 #include "quic/wire/relay.h"
 #include "relay/access.h"
 #include "relay/relay.h"
 #include "relay/roster.h"
-#include "telemetry/admin.h"
-#include "telemetry/metrics.h"
+#include "telemetry/process.h"
 
 struct sw_filewatch;
 struct sw_relay;
@@ -70,21 +68,34 @@ struct relay_client {
     struct sw_timer timer;     /* to be established; when active: ping, pong, or the rate */
     uint64_t rx_ns;            /* last message */
     uint64_t ping;             /* content of the ping that waits for its pong; 0: none */
-    int64_t tokens;            /* bytes that may be read; below zero it waits */
-    uint64_t tokens_ns;        /* as of */
     uint8_t state;             /* enum relay_state */
     uint8_t version;
     bool tls : 1;
     bool throttled : 1; /* waits for tokens */
-    bool told_rate : 1;
+    bool notified_rate : 1;
     bool unlimited : 1; /* in its rate */
     bool flooded : 1;   /* sends requests without reading: ended with the batch */
     bool upgraded : 1;  /* counted as a client, not as an HTTP connection */
 };
 
+/* What an id may send: one for all of its connections. */
+struct relay_bucket {
+    int64_t tokens;     /* bytes that may be read; below zero its connections wait */
+    uint64_t tokens_ns; /* as of */
+};
+
+/* The bucket of an id that is not connected any more: connecting again does not fill it. */
+struct relay_owed {
+    struct sw_nodeid id;
+    struct relay_bucket bucket;
+};
+
+enum { RELAY_OWED = 256 }; /* slots, of a worker; a collision forgives the older debt */
+
 /* An id that is connected. */
 struct relay_id {
     struct sw_nodeid id;
+    struct relay_bucket bucket;
     struct sw_list clients; /* the first is active */
     struct sw_nodeid *sent; /* owned: ids it sent to; a hash table with holes of zeros */
     struct sw_nodeid last;  /* the one it sent to last: known to be in the table */
@@ -139,7 +150,8 @@ struct relay_worker {
     struct sw_map ids;              /* relay_id by its id */
     struct sw_list clients;
     size_t n_clients;
-    size_t sent_slots;           /* of all tables of ids */
+    size_t sent_slots; /* of all tables of ids */
+    struct relay_owed owed[RELAY_OWED];
     struct relay_block **out;    /* per worker: being filled; NULL: none */
     _Atomic unsigned *in_flight; /* per worker: blocks on the way to it from here */
     struct relay_block *spare;   /* blocks to use again */
@@ -152,14 +164,8 @@ struct relay_worker {
 
 struct sw_relay {
     const struct sw_relay_config *config;
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
-    struct sw_ready *ready;
-    struct sw_admin *admin;
+    struct sw_process process;
     struct sw_filewatch *watches[5];
-    struct sw_crew crew;
     struct relay_qad *qad;        /* owned; NULL: no address discovery */
     struct relay_worker *workers; /* owned array */
     size_t n_workers;
@@ -243,7 +249,7 @@ void relay_table_sent(struct relay_worker *w, struct relay_id *from, const struc
 
 /* ---- forward.c ---- */
 void relay_forward(struct relay_client *from, const struct sw_relay_frame *f);
-/* Tells 'to', wherever it is, that 'gone' is not here any more. */
+/* Notifies 'to', wherever it is, that 'gone' is not here any more. */
 void relay_forward_gone(struct relay_worker *w, const struct sw_nodeid *to,
                         const struct sw_nodeid *gone);
 void relay_forward_done(struct relay_worker *w);

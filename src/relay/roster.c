@@ -12,6 +12,7 @@
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
 #include "kube/client/kubeconfig.h"
+#include "kube/client/secret.h"
 #include "quic/id/nodeid.h"
 
 /* As the control plane has them (control/connector/build.h). */
@@ -24,11 +25,6 @@ static const struct sw_kube_gvr connectors = {.group = "networking.datumapis.com
                                               .version = "v1alpha1",
                                               .resource = "connectors",
                                               .kind = "Connector",
-                                              .namespaced = true};
-static const struct sw_kube_gvr configmaps = {.group = "",
-                                              .version = "v1",
-                                              .resource = "configmaps",
-                                              .kind = "ConfigMap",
                                               .namespaced = true};
 
 /* ---- snapshots ---- */
@@ -205,8 +201,9 @@ struct relay_roster_follow *relay_roster_follow(struct sw_loop *l, const char *k
     follow(f, &f->devices,
            &(struct sw_informer_opts){.gvr = &connectors, .optional = true, .slim = true});
     follow(f, &f->gateways,
-           &(struct sw_informer_opts){
-               .gvr = &configmaps, .ns = SW_SLICE_LIT(SYSTEM_NS), .label_selector = IS_GATEWAY});
+           &(struct sw_informer_opts){.gvr = &sw_configmaps_gvr,
+                                      .ns = SW_SLICE_LIT(SYSTEM_NS),
+                                      .label_selector = IS_GATEWAY});
     on_gathered(&f->gather); /* empty at first */
     return f;
 }

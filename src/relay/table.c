@@ -29,6 +29,28 @@ static struct relay_client *active_of(const struct relay_id *id)
     return SW_CONTAINER_OF(id->clients.next, struct relay_client, same);
 }
 
+static struct relay_owed *owed_of(struct relay_worker *w, const struct sw_nodeid *id)
+{
+    return &w->owed[sw_hash(id->b, sizeof(id->b)) % RELAY_OWED];
+}
+
+static void bucket_init(struct relay_worker *w, struct relay_id *e)
+{
+    const struct relay_owed *o = owed_of(w, &e->id);
+
+    if (sw_nodeid_eq(&o->id, &e->id))
+        e->bucket = o->bucket;
+    else
+        e->bucket = (struct relay_bucket){.tokens = w->relay->config->burst,
+                                          .tokens_ns = sw_loop_now(w->loop)};
+}
+
+static void bucket_keep(struct relay_worker *w, const struct relay_id *e)
+{
+    if (w->relay->config->rate)
+        *owed_of(w, &e->id) = (struct relay_owed){.id = e->id, .bucket = e->bucket};
+}
+
 void relay_table_add(struct relay_client *c, const struct sw_nodeid *id)
 {
     struct relay_worker *w = c->worker;
@@ -38,6 +60,7 @@ void relay_table_add(struct relay_client *c, const struct sw_nodeid *id)
         e = SW_NEW(struct relay_id);
         e->id = *id;
         sw_list_init(&e->clients);
+        bucket_init(w, e);
         (void)sw_map_put(&w->ids, sw_slice(e->id.b, sizeof(e->id.b)), e);
         sw_metric_add(w->stats.unique_keys, 1);
     } else {
@@ -63,6 +86,7 @@ static void id_free(struct relay_worker *w, struct relay_id *e)
             relay_forward_gone(w, &e->sent[i], &e->id);
     }
     w->sent_slots -= e->sent_cap;
+    bucket_keep(w, e);
     sw_free(e->sent);
     sw_free(e);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker: thread, loop, listening sockets, and what the main thread tells it. */
+/* A worker: thread, loop, listening sockets, and orders of the main thread. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/client.h"
@@ -181,9 +181,9 @@ int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err 
     sw_list_init(&w->clients);
     for (size_t i = 0; i < SW_ARRAY_LEN(w->listeners); i++)
         w->listeners[i] = (struct relay_listener){.acceptor.fd = -1, .tls = i == 1};
-    w->shard = sw_metrics_shard_new(r->metrics);
+    w->shard = sw_metrics_shard_new(r->process.metrics);
     get_metrics(w);
-    rc = sw_crew_thread_init(&w->thread, &r->crew, &worker_ops, err);
+    rc = sw_crew_thread_init(&w->thread, &r->process.crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
     w->index = w->thread.index;

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
+#include "kube/client/secret.h"
 #include "quic/id/keyproof.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
@@ -23,11 +24,6 @@ static const struct sw_kube_gvr connectors = {.group = "networking.datumapis.com
                                               .version = "v1alpha1",
                                               .resource = "connectors",
                                               .kind = "Connector",
-                                              .namespaced = true};
-static const struct sw_kube_gvr configmaps = {.group = "",
-                                              .version = "v1",
-                                              .resource = "configmaps",
-                                              .kind = "ConfigMap",
                                               .namespaced = true};
 static const struct sw_kube_gvr namespaces = {
     .group = "", .version = "v1", .resource = "namespaces", .kind = "Namespace"};
@@ -365,7 +361,11 @@ static void try_register(struct side_api *a)
     sw_json_put_str(&tmp, o, "kind", SW_SLICE_LIT("ConfigMap"));
     sw_json_put(&tmp, o, "metadata", meta);
     sw_json_put(&tmp, o, "data", data);
-    a->call = sw_kube_apply(a->client, &configmaps, o, NULL, MANAGER, true, on_applied, a);
+    a->call =
+        sw_kube_apply(a->client,
+                      &(struct sw_kube_apply){
+                          .gvr = &sw_configmaps_gvr, .obj = o, .manager = MANAGER, .force = true},
+                      on_applied, a);
 }
 
 /* ---- life ---- */

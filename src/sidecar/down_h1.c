@@ -132,22 +132,21 @@ static void on_again(struct sw_defer *d)
         sw_conn_resume(&c->io);
 }
 
-void side_h1_go_on(struct h1c *c)
+void side_h1_continue(struct h1c *c)
 {
     sw_loop_defer(c->s->loop, &c->again, on_again);
 }
 
-void side_h1_say_bye(struct h1c *c)
+void side_h1_close_lingering(struct h1c *c)
 {
     side_h1_close_books(c, NULL);
     sw_qcall_cancel(&c->call);
-    c->state = H1_BYE;
+    c->state = H1_LINGERING;
     sw_timer_stop(c->s->loop, &c->timer);
     sw_defer_cancel(&c->again);
     sw_conn_put(&c->io, sw_buf_data(&c->out), sw_buf_len(&c->out));
     sw_buf_done(&c->out);
-    c->io.stall_ms = SW_CONN_LINGER_MS;
-    sw_conn_close_flushed(&c->io);
+    sw_conn_close_within_linger(&c->io);
 }
 
 /* ---- between requests ---- */
@@ -163,12 +162,12 @@ void side_h1_next_request(struct h1c *c)
     if (c->s->draining)
         c->keep = false;
     if (!c->keep) {
-        side_h1_say_bye(c);
+        side_h1_close_lingering(c);
         return;
     }
     sw_timer_start(c->s->loop, &c->timer, sw_conn_unused(&c->io) ? head_ns : idle_ns,
                    side_h1_on_timer);
-    side_h1_go_on(c);
+    side_h1_continue(c);
 }
 
 void side_h1_put_error(struct h1c *c, unsigned status, const char *reason, const char *proxy_error,
@@ -336,7 +335,7 @@ static bool step_early(struct h1c *c, struct sw_slice in, size_t *used)
     *used = in.n ? sw_qcall_write(&c->call, in.p, in.n) : 0;
     c->log.up += *used;
     if (*used == in.n)
-        side_h1_go_on(c);
+        side_h1_continue(c);
     else if (*used && c->s->c->tunnel_idle_ns)
         sw_timer_start(c->s->loop, &c->timer, c->s->c->tunnel_idle_ns, side_h1_on_timer);
     return false;
@@ -355,7 +354,7 @@ static bool step(struct h1c *c, struct sw_slice in, size_t *used)
     case H1_UDP:
         return step_udp(c, in, used);
     case H1_TUNNEL:
-    case H1_BYE:
+    case H1_LINGERING:
     case H1_DEAD:
         break;
     }
@@ -370,7 +369,7 @@ static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
 
     while (step(c, sw_slice_from(in, at), &used))
         at += used;
-    return c->state == H1_DEAD || c->state == H1_BYE ? in.n : at + used;
+    return c->state == H1_DEAD || c->state == H1_LINGERING ? in.n : at + used;
 }
 
 static void on_eof(struct sw_conn *io)
@@ -392,7 +391,7 @@ static void on_drained(struct sw_conn *io)
         c->blocked = false;
         sw_qcall_resume(&c->call);
     }
-    side_h1_go_on(c);
+    side_h1_continue(c);
 }
 
 static void on_fail(struct sw_conn *io, const struct sw_err *err)

@@ -90,7 +90,7 @@ static void enter_tunnel(struct h1c *c)
     c->state = H1_EARLY;
     if (c->s->c->tunnel_idle_ns)
         sw_timer_start(c->s->loop, &c->timer, c->s->c->tunnel_idle_ns, side_h1_on_timer);
-    side_h1_go_on(c);
+    side_h1_continue(c);
 }
 
 static struct h1c *of(struct sw_qcall *q)
@@ -128,7 +128,7 @@ static void on_answered(struct sw_qcall *q, const struct sw_h1_msg *m)
         side_h1_kill(c, true, "bad_answer");
     } else if (tunnel && q->datagrams) {
         c->state = H1_UDP;
-        side_h1_go_on(c);
+        side_h1_continue(c);
     } else if (tunnel) {
         enter_tunnel(c);
     }
@@ -202,7 +202,7 @@ static size_t take_capsules(struct h1c *c, const uint8_t *p, size_t n, bool fin)
     c->log.down += done;
     c->blocked = done < n;
     if (fin && !c->blocked)
-        side_h1_say_bye(c);
+        side_h1_close_lingering(c);
     return done;
 }
 
@@ -254,7 +254,7 @@ static void on_stopped(struct sw_qcall *q)
 
     if (c->state == H1_TUNNEL || c->state == H1_EARLY)
         side_h1_kill(c, true, "node_stopped");
-    /* Otherwise the answer tells. */
+    /* Otherwise the answer decides. */
 }
 
 static void on_ended(struct sw_qcall *q, enum sw_qfail why, const char *text)

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 #include "sidecar/sidecar_int.h"
 #include "tunnel/qpump.h"
 
@@ -14,12 +14,12 @@ enum {
 };
 
 enum h1_state {
-    H1_IDLE,   /* between requests, or reading a head */
-    H1_CALL,   /* a request is under way */
-    H1_EARLY,  /* a tunnel stands; what came with its head leaves first */
-    H1_TUNNEL, /* the pump has the socket */
-    H1_UDP,    /* capsules here, datagrams there */
-    H1_BYE,    /* io lingers */
+    H1_IDLE,      /* between requests, or reading a head */
+    H1_CALL,      /* a request is under way */
+    H1_EARLY,     /* a tunnel stands; what came with its head leaves first */
+    H1_TUNNEL,    /* the pump has the socket */
+    H1_UDP,       /* capsules here, datagrams there */
+    H1_LINGERING, /* io lingers */
     H1_DEAD,
 };
 
@@ -66,10 +66,10 @@ void side_h1_close_books(struct h1c *c, const char *reason);
 bool side_h1_flush(struct h1c *c);
 /* The connection's timer: too long. */
 void side_h1_on_timer(struct sw_timer *t);
-/* Goes on with what was sent and not taken yet, from the loop. */
-void side_h1_go_on(struct h1c *c);
+/* Continues with what was sent and not taken yet, from the loop. */
+void side_h1_continue(struct h1c *c);
 /* Nothing more is read from this connection; queued output still leaves. */
-void side_h1_say_bye(struct h1c *c);
+void side_h1_close_lingering(struct h1c *c);
 /* Ready for another request, or closes where there may be none. */
 void side_h1_next_request(struct h1c *c);
 /* An answer of our own into 'out'; the connection is dead where it does not fit. */

@@ -40,9 +40,10 @@ static void collect(const struct side_places *p, struct sw_addr_list *ret)
 
     *ret = (struct sw_addr_list){0};
     if (!advertised(p, ret))
-        sw_addr_list_build(ret, mapped, sw_quic_mapped(p->s->quic, mapped), bound,
-                           sw_quic_bound(p->s->quic, bound), local,
-                           sw_addrs_local(local, LOCAL_MAX));
+        sw_addr_list_build(&(struct sw_addr_sources){mapped, sw_quic_mapped(p->s->quic, mapped),
+                                                     bound, sw_quic_bound(p->s->quic, bound), local,
+                                                     sw_addrs_local(local, LOCAL_MAX)},
+                           ret);
 }
 
 void side_places_changed(struct side_places *p)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "kube/client/informer.h"
+#include "kube/client/secret.h"
 #include "quic/wire/relay_url.h"
 #include "sidecar/sidecar_int.h"
 
@@ -15,12 +16,6 @@ enum { RELAYS_MAX = 256 };
 
 #define MAP_NAME "spanwire-relays"
 #define MAP_KEY  "urls"
-
-static const struct sw_kube_gvr configmaps = {.group = "",
-                                              .version = "v1",
-                                              .resource = "configmaps",
-                                              .kind = "ConfigMap",
-                                              .namespaced = true};
 
 /* As SW_VEC(struct sw_relay_url), with a name. */
 struct relay_vec {
@@ -141,8 +136,9 @@ static const struct sw_informer_cbs cbs = {.add = on_add, .update = on_update, .
 
 void side_relays_follow(struct side_relays *r, struct sw_kube_client *client, const char *ns)
 {
-    struct sw_informer_opts o = {
-        .gvr = &configmaps, .ns = sw_slice_str(ns), .field_selector = "metadata.name=" MAP_NAME};
+    struct sw_informer_opts o = {.gvr = &sw_configmaps_gvr,
+                                 .ns = sw_slice_str(ns),
+                                 .field_selector = "metadata.name=" MAP_NAME};
 
     r->informer = sw_informer_new(client, &o, &cbs, r);
     sw_informer_start(r->informer);

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The role: options, the loop with its admin listeners, signals, drain. */
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/resolver.h"
-#include "io/signal.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar.h"
-#include "telemetry/admin.h"
 #include "tls/crypto/aead.h"
 #include "tunnel/scratch.h"
 
 #define AT(field) .offset = offsetof(struct sw_sidecar_config, field)
-
-static const char *const formats[] = {"plain", "json", NULL};
+#define PROCESS   offsetof(struct sw_sidecar_config, process)
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "The gateway's side"},
@@ -64,7 +60,8 @@ static const struct sw_opt table[] = {
     {"dial-timeout", NULL, SW_OPT_DURATION, AT(dial_ns), .def = "8s",
      .help = "Finding a node and connecting to it may take so long."},
     {"answer-timeout", NULL, SW_OPT_DURATION, AT(answer_ns), .def = "15s",
-     .help = "A node has so long to answer a CONNECT or an upgrade."},
+     .help = "A node has so long to answer a CONNECT or an upgrade, once connected. A request\n"
+             "waits no longer for a stream."},
     {"node-idle", NULL, SW_OPT_DURATION, AT(idle_ns), .def = "1h",
      .help = "A connection to a node without requests is closed after this."},
     {"tunnel-idle", NULL, SW_OPT_DURATION, AT(tunnel_idle_ns), .def = "1h",
@@ -89,19 +86,16 @@ static const struct sw_opt table[] = {
      .help = "DNS servers to ask; those of /etc/resolv.conf by default."},
     SW_OPT_UPSTREAM(offsetof(struct sw_sidecar_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Operation"},
-    {"admin-addr", "SPANWIRE_SIDECAR_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr),
+    {"admin-addr", "SPANWIRE_SIDECAR_ADMIN_ADDR", SW_OPT_ADDR, AT(process.admin_addr),
      .def = "127.0.0.1:15050", .help = "Admin pages: /logging, /quitquitquit."},
-    SW_OPT_ADMIN(offsetof(struct sw_sidecar_config, access)),
-    {"stats-addr", "SPANWIRE_SIDECAR_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr),
+    SW_OPT_ADMIN(PROCESS + offsetof(struct sw_process_config, access)),
+    {"stats-addr", "SPANWIRE_SIDECAR_STATS_ADDR", SW_OPT_ADDR, AT(process.stats_addr),
      .def = "127.0.0.1:9090", .help = "Metrics."},
-    {"ready-addr", "SPANWIRE_SIDECAR_READY_ADDR", SW_OPT_ADDR, AT(ready_addr),
+    {"ready-addr", "SPANWIRE_SIDECAR_READY_ADDR", SW_OPT_ADDR, AT(process.ready_addr),
      .def = "127.0.0.1:15051", .help = "Readiness."},
-    {"drain-time", NULL, SW_OPT_DURATION, AT(drain_ns), .def = "30s",
+    {"drain-time", NULL, SW_OPT_DURATION, AT(process.drain_ns), .def = "30s",
      .help = "How long requests may take to end after SIGTERM."},
-    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
-     .help = "error, warn, info, debug or trace; per scope as in 'info,sidecar=debug'."},
-    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats, .help = "Form of the log lines."},
+    SW_OPT_LOG(PROCESS, "sidecar", "Form of the log lines."),
 };
 
 const struct sw_opts_cmd sw_sidecar_options = {
@@ -118,7 +112,8 @@ const struct sw_opts_cmd sw_sidecar_options = {
 int sw_sidecar_config_read(struct sw_sidecar_config *c, int argc, char **argv, struct sw_err *err)
 {
     *c = (struct sw_sidecar_config){0};
-    return sw_opts_parse(&sw_sidecar_options, c, &c->arena, argc, argv, NULL, err);
+    return sw_opts_parse(&sw_sidecar_options, c, &c->arena, (struct sw_args){argc, argv}, NULL,
+                         err);
 }
 
 void sw_sidecar_config_done(struct sw_sidecar_config *c)
@@ -128,15 +123,10 @@ void sw_sidecar_config_done(struct sw_sidecar_config *c)
 
 struct sw_sidecar_run {
     const struct sw_sidecar_config *c;
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_metrics *metrics;
-    struct sw_ready *ready;
-    struct sw_admin *admin;
+    struct sw_process process;
     struct sw_sidecar *s;
     struct sw_timer deadline;
     struct sw_msg stop_msg;
-    bool draining;
 };
 
 static void on_drained(void *arg)
@@ -144,7 +134,7 @@ static void on_drained(void *arg)
     struct sw_sidecar_run *r = arg;
 
     sw_log_info("sidecar", "drained");
-    sw_loop_stop(r->loop);
+    sw_loop_stop(r->process.loop);
 }
 
 static void on_deadline(struct sw_timer *t)
@@ -152,46 +142,29 @@ static void on_deadline(struct sw_timer *t)
     struct sw_sidecar_run *r = SW_CONTAINER_OF(t, struct sw_sidecar_run, deadline);
 
     sw_log_info("sidecar", "drain deadline passed, closing %zu requests", sw_sidecar_active(r->s));
-    sw_loop_stop(r->loop);
+    sw_loop_stop(r->process.loop);
 }
 
-static void drain(struct sw_sidecar_run *r)
-{
-    if (r->draining)
-        return;
-    r->draining = true;
-    sw_log_info("sidecar", "draining for at most %llu ms",
-                (unsigned long long)(r->c->drain_ns / SW_NS_PER_MS));
-    sw_ready_add(r->ready, "draining");
-    sw_timer_start(r->loop, &r->deadline, r->c->drain_ns, on_deadline);
-    sw_sidecar_drain(r->s, on_drained, r);
-}
-
-static void on_signal(int signo, void *arg)
+static void drain(void *arg)
 {
     struct sw_sidecar_run *r = arg;
+    uint64_t time_ns = r->c->process.drain_ns;
 
-    if (signo == SIGHUP)
-        return;
-    if (r->draining && signo == SIGINT)
-        sw_loop_stop(r->loop);
-    drain(r);
-}
-
-static void on_quit(void *arg)
-{
-    drain(arg);
+    sw_log_info("sidecar", "draining for at most %llu ms",
+                (unsigned long long)(time_ns / SW_NS_PER_MS));
+    sw_timer_start(r->process.loop, &r->deadline, time_ns, on_deadline);
+    sw_sidecar_drain(r->s, on_drained, r);
 }
 
 static void on_stop(struct sw_msg *m)
 {
-    drain(SW_CONTAINER_OF(m, struct sw_sidecar_run, stop_msg));
+    sw_process_drain(&SW_CONTAINER_OF(m, struct sw_sidecar_run, stop_msg)->process);
 }
 
 void sw_sidecar_stop(struct sw_sidecar_run *r)
 {
     r->stop_msg.cb = on_stop;
-    sw_loop_post(r->loop, &r->stop_msg);
+    sw_loop_post(r->process.loop, &r->stop_msg);
 }
 
 static void on_scrape(void *arg)
@@ -204,66 +177,50 @@ static void on_scrape(void *arg)
 
 static int start_admin(struct sw_sidecar_run *r, struct sw_err *err)
 {
-    struct sw_admin_opts o = {
+    const struct sw_admin_opts o = {
         .title = "spanwire sidecar",
-        .admin = {r->c->admin_addr},
-        .access = r->c->access,
-        .stats = r->c->stats_addr,
-        .ready_at = r->c->ready_addr,
         .share = "sidecar",
-        .metrics = r->metrics,
         .on_scrape = on_scrape,
-        .ready = r->ready,
         .egress = sw_sidecar_egress(r->s),
-        .log_filter = r->c->log_level,
-        .quit = on_quit,
         .arg = r,
     };
 
-    r->admin = sw_admin_new(r->loop, &o, err);
-    return r->admin ? SW_OK : err->rc;
+    return sw_process_open_admin(&r->process, &o, err);
 }
 
 static int start(struct sw_sidecar_run *r, bool signals, struct sw_err *err)
 {
-    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sw_process_opts process = {.name = "sidecar",
+                                            .config = &r->c->process,
+                                            .awaits = "start",
+                                            .no_signals = !signals,
+                                            .drain = drain,
+                                            .arg = r};
     int rc = sw_aead_init(SW_AEAD_AUTO, err);
 
+    if (rc == SW_OK)
+        rc = sw_process_open(&r->process, &process, err);
     if (rc != SW_OK)
         return rc;
-    r->loop = sw_loop_new(err);
-    if (!r->loop)
-        return err->rc;
-    if (signals) {
-        r->signals = sw_signals_new(r->loop, signos, SW_ARRAY_LEN(signos), on_signal, r, err);
-        if (!r->signals)
-            return err->rc;
-    }
-    r->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "sidecar"});
-    r->ready = sw_ready_new();
-    sw_ready_add(r->ready, "start");
-    r->s = sw_sidecar_new(r->loop, r->c, r->metrics, r->ready, err);
+    r->s = sw_sidecar_new(r->process.loop, r->c, r->process.metrics, r->process.ready, err);
     if (!r->s)
         return err->rc;
     rc = start_admin(r, err);
     if (rc == SW_OK)
-        sw_ready_done(r->ready, "start");
+        sw_ready_done(r->process.ready, "start");
     return rc;
 }
 
 static void stop(struct sw_sidecar_run *r, bool own)
 {
-    sw_admin_free(r->admin);
+    sw_process_close_admin(&r->process);
     sw_sidecar_free(r->s);
     if (own)
         sw_resolver_stop();
-    sw_signals_free(r->signals);
-    if (r->loop)
-        sw_timer_stop(r->loop, &r->deadline);
-    sw_loop_free(r->loop);
-    sw_metrics_free(r->metrics);
-    sw_ready_free(r->ready);
+    if (r->process.loop)
+        sw_timer_stop(r->process.loop, &r->deadline);
     sw_scratch_done();
+    sw_process_close(&r->process);
 }
 
 int sw_sidecar_run(const struct sw_sidecar_config *c, bool signals,
@@ -277,7 +234,7 @@ int sw_sidecar_run(const struct sw_sidecar_config *c, bool signals,
         sw_log_info("sidecar", "ready");
         if (started)
             started(arg, &r);
-        sw_loop_run(r.loop);
+        sw_loop_run(r.process.loop);
     }
     stop(&r, signals);
     return rc;

@@ -14,6 +14,7 @@
 #include "io/loop.h"
 #include "opts/admin.h"
 #include "opts/opts.h"
+#include "opts/process.h"
 #include "opts/upstream.h"
 #include "quic/id/nodeid.h"
 
@@ -58,13 +59,7 @@ struct sw_sidecar_config {
     struct sw_opt_list advertise;     /* addresses to register; none: those we are bound to */
     struct sw_upstream_opts upstream; /* what the control plane and DNS may name */
     /* Operation. */
-    struct sw_addr admin_addr;
-    struct sw_admin_access access;
-    struct sw_addr stats_addr;
-    struct sw_addr ready_addr;
-    uint64_t drain_ns;
-    const char *log_level;
-    int log_format;
+    struct sw_process_config process;
 };
 
 extern const struct sw_opts_cmd sw_sidecar_options;

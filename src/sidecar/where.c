@@ -183,7 +183,7 @@ static void ask_dns(struct side_where *w, struct sw_qlookup *l)
     struct ask *a;
 
     if (!w->dns) {
-        sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "nobody knows this node");
+        sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "NodeID not found in any source");
         return;
     }
     a = ask_new(w, l);

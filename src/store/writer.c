@@ -23,7 +23,7 @@ enum {
     RETRY_MIN_MS = 200, /* after a failed checkpoint or compaction; doubles */
     RETRY_MAX_MS = 10000,
 };
-static const uint64_t say_again_ns = 10 * SW_NS_PER_S;
+static const uint64_t log_again_ns = 10 * SW_NS_PER_S;
 
 /* One group of writes on its way into one transaction. */
 struct batch {
@@ -46,7 +46,7 @@ static void writes_fail(struct sw_store *s, size_t n, const struct sw_err *err)
 {
     uint64_t now = sw_now_ns();
 
-    if (s->failing || (s->failing_said_ns && now - s->failing_said_ns < say_again_ns)) {
+    if (s->failing || (s->failing_said_ns && now - s->failing_said_ns < log_again_ns)) {
         sw_log_debug("store", "%zu writes failed: %s", n, err->msg);
         return;
     }
@@ -132,7 +132,7 @@ static int refuse(struct sw_store_request *r, struct sw_store_obj *there, int rc
     return rc;
 }
 
-/* SW_OK when the write may go on. */
+/* SW_OK when the write may continue. */
 static int precondition(struct sw_store_request *r, struct sw_store_obj *there)
 {
     if (r->verb == SW_STORE_CREATE)

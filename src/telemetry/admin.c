@@ -150,8 +150,8 @@ static void page_quit(struct sw_admin *a, struct sw_http_req *req, struct sw_htt
         sw_http_send_text(r, 404, "not available\n");
     } else {
         sw_http_send_text(r, 200, "shutdown now\n");
-        sw_log_info(scope, "shutdown asked for by request");
-        a->opts.quit(a->opts.arg);
+        sw_log_info(scope, "shutdown requested over the admin port");
+        a->opts.quit(a->opts.quit_arg);
     }
 }
 

@@ -55,6 +55,7 @@ struct sw_admin_opts {
     int (*config_dump)(struct sw_buf *out, void *arg);
     /* POST /quitquitquit; NULL: 404. The answer is already on its way. */
     void (*quit)(void *arg);
+    void *quit_arg;
     /*
      * Pages that require a secret of their own instead of the token, which a browser cannot send:
      * called first, whatever the method, once the request is known to be no other site's. True when

@@ -190,9 +190,9 @@ static void shard_remove_locked(struct sw_metrics_shard *s, struct sw_metric *m)
     metric_unref(m);
 }
 
-static void say_overflow(struct sw_metrics_shard *s, const char *what, size_t max)
+static void log_overflow(struct sw_metrics_shard *s, const char *what, size_t max)
 {
-    if (!atomic_exchange(&s->metrics->overflow_said, true))
+    if (!atomic_exchange(&s->metrics->overflow_logged, true))
         sw_log_warn(scope, "'%s' has more than %zu label sets: new ones count as 'overflow'", what,
                     max);
     sw_metric_add(sw_metric_get(s, SW_METRIC_SERIES_OVERFLOW, NULL), 1);
@@ -245,7 +245,7 @@ static struct sw_metric *traffic_find(struct sw_metrics_shard *s, const struct k
         return m;
     if (s->count[FAMILY_TRAFFIC] >= s->metrics->opts.max_traffic) {
         if (!traffic_evict(s)) {
-            say_overflow(s, "istio_tcp_connections", s->metrics->opts.max_traffic);
+            log_overflow(s, "istio_tcp_connections", s->metrics->opts.max_traffic);
             return traffic_overflow(s, k->b[1] ? SW_REPORTER_DESTINATION : SW_REPORTER_SOURCE);
         }
         m = sw_map_get(&s->map, sw_slice(k->b, k->n));
@@ -310,7 +310,7 @@ struct sw_metric *sw_metric_get(struct sw_metrics_shard *s, enum sw_metric_id id
     if (m)
         return m;
     if (labels && s->count[id] >= s->metrics->opts.max_series) {
-        say_overflow(s, metric_table[id].name, s->metrics->opts.max_series);
+        log_overflow(s, metric_table[id].name, s->metrics->opts.max_series);
         k.n = 1;
         for (size_t i = 0; i < labels; i++)
             key_label(&k, SW_SLICE_LIT("overflow"));

@@ -68,7 +68,7 @@ struct sw_metrics {
     struct sw_list shards;
     struct sw_metrics_shard *retired; /* counts of shards that went */
     struct sw_metrics_shard *own;     /* what a scrape measures itself */
-    atomic_bool overflow_said;
+    atomic_bool overflow_logged;
 };
 
 /* One label set with the shards' values added up. */

@@ -36,7 +36,7 @@
     X(XDS_ANSWERS, COUNTER, "spanwire_xds_answers", "url,result", \
       "Responses of the xDS server that clients accepted (ack) or refused (nack)") \
     X(XDS_REFUSALS, COUNTER, "spanwire_xds_refusals", "reason", \
-      "Streams that the xDS server refused or ended: unauthenticated, forbidden, type, invalid, unavailable") \
+      "Streams that the xDS server refused or ended: unauthenticated, forbidden, type, invalid, limit, unavailable") \
     X(LINK_DECISIONS, COUNTER, "spanwire_link_decisions", "side,result,reason", \
       "Decisions about links: egress, token, ingress, review; allowed, denied or failed, and why") \
     X(LINK_TOKENS, COUNTER, "spanwire_link_tokens", "result", \
@@ -64,7 +64,7 @@
     X(MESH_STORED, GAUGE, "spanwire_mesh_stored_state", "", \
       "1 while the node serves what it stored, because the control plane has not answered yet") \
     X(MESH_LOOKUPS, COUNTER, "spanwire_mesh_lookups", "result", \
-      "Connections that waited for the control plane to say who their destination is: answered, timeout, limit") \
+      "Connections that waited for a destination lookup: answered, timeout, limit") \
     X(CONNECTORS_ONLINE, GAUGE, "spanwire_connectors_online", "", \
       "Connectors that are alive and have a valid key") \
     X(CONNECTOR_REFUSALS, COUNTER, "spanwire_connector_refusals", "reason", \
@@ -90,7 +90,7 @@
     X(DNS_TRANSFERS, COUNTER, "spanwire_dns_transfers", "result", \
       "Zone transfers to secondaries: sent, stalled") \
     X(DNS_NOTIFIES, COUNTER, "spanwire_dns_notifies", "result", \
-      "Changes told to secondaries: heard, refused, lost") \
+      "NOTIFY sent to secondaries: acknowledged, refused, lost") \
     X(DNS_SERIAL, GAUGE, "spanwire_dns_serial", "", \
       "Serial of the zone that is served") \
     X(DNS_SETS, GAUGE, "spanwire_dns_record_sets", "", \
@@ -178,7 +178,7 @@
     X(GW_FAILURES_UNLOGGED, COUNTER, "spanwire_gateway_failures_unlogged", "", \
       "Requests that failed without a log line of their own: too many in one second") \
     X(GW_CONFIG_REFUSED, COUNTER, "spanwire_gateway_config_refused", "type", \
-      "Resources of the control plane that were refused: what was there before stays") \
+      "Resources of the control plane that were rejected, previous version kept") \
     X(CONTROL_OBJECTS_LIMITED, COUNTER, "spanwire_control_objects_limited", "", \
       "Routes and Ingresses found beyond a limit of the table they stand in; the log names them") \
     X(GW_HOSTS_INVALID, GAUGE, "spanwire_gateway_hosts_invalid", "", \
@@ -236,7 +236,7 @@
     X(RELAY_PACKETS_RECV, COUNTER, "spanwire_relay_send_packets_recv", "", \
       "Datagram frames received from clients") \
     X(RELAY_PACKETS_DROPPED, COUNTER, "spanwire_relay_send_packets_dropped", "reason", \
-      "Datagram frames dropped: unknown (nobody of that NodeID), queue (the receiver is too slow)") \
+      "Datagram frames dropped: unknown (no client with that NodeID), queue (the receiver is too slow)") \
     X(RELAY_GOT_PING, COUNTER, "spanwire_relay_got_ping", "", \
       "Pings of clients") \
     X(RELAY_SENT_PONG, COUNTER, "spanwire_relay_sent_pong", "", \
@@ -264,7 +264,7 @@
     X(RELAY_QAD_ERRORED, COUNTER, "spanwire_relay_qad_errored", "", \
       "Handshakes and connections of address discovery that ended by an error") \
     X(RELAY_QAD_REPORTS, COUNTER, "spanwire_relay_qad_reports", "", \
-      "Addresses told to clients: once per connection, and again when it changed") \
+      "Addresses reported to clients: once per connection, and again when it changed") \
     X(RELAY_QAD_RETRIES, COUNTER, "spanwire_relay_qad_retries", "", \
       "Clients that had to prove their address before the handshake") \
     X(REFUSALS, COUNTER, "spanwire_refusals", "reason", \
@@ -327,7 +327,7 @@
     X(SIDE_POOL_OPENED, COUNTER, "iroh_gateway_iroh_connections_opened", "", \
       "Connections to nodes opened") \
     X(SIDE_POOL_CLOSED_IDLE, COUNTER, "iroh_gateway_iroh_connections_closed_idle", "", \
-      "Connections to nodes closed because nobody used them") \
+      "Idle connections to nodes closed") \
     X(SIDE_POOL_CLOSED_ERROR, COUNTER, "iroh_gateway_iroh_connections_closed_error", "", \
       "Connections to nodes that broke") \
     X(SIDE_UP, COUNTER, "iroh_gateway_bytes_to_upstream", "", \

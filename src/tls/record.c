@@ -167,6 +167,7 @@ static size_t seal_inner(struct sw_record *r, const uint8_t *inner, size_t n, ui
 {
     size_t body = n + SW_AEAD_TAG;
     uint8_t nonce[SW_AEAD_NONCE];
+    const struct sw_aead_input in = {nonce, out, SW_TLS_HEADER, inner, n};
 
     out[0] = TYPE_DATA;
     out[1] = 3;
@@ -174,7 +175,7 @@ static size_t seal_inner(struct sw_record *r, const uint8_t *inner, size_t n, ui
     out[3] = (uint8_t)(body >> 8);
     out[4] = (uint8_t)body;
     make_nonce(&r->tx, nonce);
-    sw_aead_seal(schedule(r, &r->tx), nonce, out, SW_TLS_HEADER, inner, n, out + SW_TLS_HEADER);
+    sw_aead_seal(schedule(r, &r->tx), &in, out + SW_TLS_HEADER);
     r->tx.seq++;
     r->tx.bytes += body;
     return SW_TLS_HEADER + body;

@@ -33,7 +33,6 @@ enum {
 
 /* --- priorities --- */
 
-#define GROUPS "+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1"
 /* Last: certificates with such keys exist, and peers without them are not slowed down. */
 #define SIGNATURES_RARE                                                                            \
     "+SIGN-ECDSA-SECP521R1-SHA512:+SIGN-RSA-PSS-SHA256:+SIGN-RSA-PSS-SHA384:+SIGN-RSA-PSS-SHA512:" \
@@ -42,33 +41,62 @@ enum {
     "+SIGN-ECDSA-SECP256R1-SHA256:+SIGN-ECDSA-SECP384R1-SHA384:+SIGN-EDDSA-ED25519:"               \
     "+SIGN-RSA-PSS-RSAE-SHA256:+SIGN-RSA-PSS-RSAE-SHA384:+SIGN-RSA-PSS-RSAE-SHA512:"               \
     "+SIGN-RSA-SHA256:+SIGN-RSA-SHA384:+SIGN-RSA-SHA512:" SIGNATURES_RARE
-#define COMMON GROUPS ":" SIGNATURES ":+CTYPE-X509:+COMP-NULL:%SERVER_PRECEDENCE"
-/* TLS 1.2 names its signatures without the curve. */
-#define TLS12 ":+ECDHE-ECDSA:+ECDHE-RSA:+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:+SIGN-ECDSA-SHA512:"
-#define AES   "+AES-128-GCM:+AES-256-GCM"
+/* Which versions and algorithms a session has: bits above the eight of SW_TLS_NO_... */
+enum { WITH_TLS12 = 1 << 8, WITHOUT_TLS13 = 1 << 9, PRIORITIES = 1 << 10 };
 
-/*
- * Index: 1 = with TLS 1.2, 2 = with ChaCha20, 4 = without TLS 1.3. Nothing of the system's
- * configuration enters.
- */
-static const char *const priority_text[] = {
-    "NONE:+VERS-TLS1.3:" AES ":+AEAD:" COMMON,
-    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
-    "NONE:+VERS-TLS1.3:" AES ":+CHACHA20-POLY1305:+AEAD:" COMMON,
-    "NONE:+VERS-TLS1.3:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
-    "NONE:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
-    "NONE:+VERS-TLS1.2:" AES ":+AEAD" TLS12 COMMON,
-    "NONE:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
-    "NONE:+VERS-TLS1.2:" AES ":+CHACHA20-POLY1305:+AEAD" TLS12 COMMON,
-};
-static gnutls_priority_t priorities[SW_ARRAY_LEN(priority_text)];
-static int priorities_rc;
-static pthread_once_t priorities_once = PTHREAD_ONCE_INIT;
+static gnutls_priority_t priorities[PRIORITIES];
+static pthread_mutex_t priorities_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void make_priorities(void)
+/* Nothing of the system's configuration enters. TLS 1.2 names its signatures without the curve. */
+static int make_priority(unsigned which, gnutls_priority_t *ret)
 {
-    for (size_t i = 0; i < SW_ARRAY_LEN(priorities) && priorities_rc >= 0; i++)
-        priorities_rc = gnutls_priority_init(&priorities[i], priority_text[i], NULL);
+    static const struct {
+        unsigned mask; /* of 'which' */
+        unsigned want;
+        const char *text;
+    } parts[] = {
+        {WITHOUT_TLS13, 0, ":+VERS-TLS1.3"},
+        {WITH_TLS12, WITH_TLS12, ":+VERS-TLS1.2"},
+        {SW_TLS_NO_AES_128, 0, ":+AES-128-GCM"},
+        {SW_TLS_NO_AES_256, 0, ":+AES-256-GCM"},
+        {SW_TLS_NO_CHACHA, 0, ":+CHACHA20-POLY1305"},
+        {0, 0, ":+AEAD"},
+        {WITH_TLS12 | SW_TLS_NO_ECDSA, WITH_TLS12, ":+ECDHE-ECDSA"},
+        {WITH_TLS12 | SW_TLS_NO_RSA, WITH_TLS12, ":+ECDHE-RSA"},
+        {WITH_TLS12, WITH_TLS12, ":+SIGN-ECDSA-SHA256:+SIGN-ECDSA-SHA384:+SIGN-ECDSA-SHA512"},
+        {SW_TLS_NO_X25519, 0, ":+GROUP-X25519"},
+        {SW_TLS_NO_P256, 0, ":+GROUP-SECP256R1"},
+        {SW_TLS_NO_P384, 0, ":+GROUP-SECP384R1"},
+        {0, 0, ":" SIGNATURES ":+CTYPE-X509:+COMP-NULL:%SERVER_PRECEDENCE"},
+    };
+    char text[1024] = "NONE";
+    size_t n = strlen(text);
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(parts); i++) {
+        size_t len = strlen(parts[i].text);
+
+        if ((which & parts[i].mask) != parts[i].want)
+            continue;
+        assert(n + len < sizeof(text));
+        memcpy(text + n, parts[i].text, len + 1);
+        n += len;
+    }
+    return gnutls_priority_init(ret, text, NULL);
+}
+
+/* Made when it is first asked for: each has 8 KB, and most processes use two. */
+static int get_priority(unsigned which, gnutls_priority_t *ret)
+{
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&priorities_lock);
+    if (!priorities[which])
+        rc = make_priority(which, &priorities[which]);
+    if (rc < 0)
+        priorities[which] = NULL;
+    *ret = priorities[which];
+    (void)pthread_mutex_unlock(&priorities_lock);
+    return rc;
 }
 
 /* --- transport --- */
@@ -260,13 +288,14 @@ static int set_tickets(struct sw_tls_lib *l)
 static int set_up(struct sw_tls_lib *l, struct sw_err *err)
 {
     unsigned flags = GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL;
-    unsigned which = (l->params.tls12 ? 1u : 0u) | (l->params.chacha ? 2u : 0u) |
-                     (l->params.tls12_only ? 4u : 0u);
-    int rc;
+    unsigned which = l->params.without | (l->params.chacha ? 0u : SW_TLS_NO_CHACHA) |
+                     (l->params.tls12 || l->params.tls12_only ? WITH_TLS12 : 0u) |
+                     (l->params.tls12_only ? WITHOUT_TLS13 : 0u);
+    gnutls_priority_t priority;
+    int rc = get_priority(which, &priority);
 
-    (void)pthread_once(&priorities_once, make_priorities);
-    if (priorities_rc < 0)
-        return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(priorities_rc));
+    if (rc < 0)
+        return sw_err_set(err, SW_EINVAL, "TLS set-up: %s", gnutls_strerror(rc));
     /*
      * One key share: a second would cost a curve operation per handshake, and a server that wants
      * another group sends HelloRetryRequest.
@@ -277,7 +306,7 @@ static int set_up(struct sw_tls_lib *l, struct sw_err *err)
         flags |= GNUTLS_NO_TICKETS;
     rc = gnutls_init(&l->session, flags);
     if (rc >= 0)
-        rc = gnutls_priority_set(l->session, priorities[which]);
+        rc = gnutls_priority_set(l->session, priority);
     if (rc >= 0 && l->params.ticket_key)
         rc = set_tickets(l);
     l->tickets = l->params.ticket_key != NULL;
@@ -359,7 +388,7 @@ static bool aead_of(gnutls_session_t s, enum sw_aead_alg *ret)
 
 /*
  * Compares what we derived with what GnuTLS would use and takes the sequence number from it. They
- * can differ only if a newer GnuTLS delivers secrets at another time than the one we know.
+ * can differ only if a newer GnuTLS delivers secrets at another time than the known one.
  */
 static bool same_state(gnutls_session_t s, unsigned read, const struct sw_record *r,
                        uint64_t *ret_seq)
@@ -540,7 +569,7 @@ int sw_tls_handshake(struct sw_tls *t, struct sw_slice in, size_t *ret_used, str
     rc = step(l);
     *ret_used = in.n - l->in.n;
     l->in_total += *ret_used;
-    /* The library would go on collecting a message that promises megabytes. */
+    /* The library would continue collecting a message that promises megabytes. */
     if (rc == GNUTLS_E_AGAIN && l->in_total > IN_MAX)
         rc = GNUTLS_E_HANDSHAKE_TOO_LARGE;
     if (rc == GNUTLS_E_AGAIN && !l->out_full) {

@@ -72,10 +72,12 @@ static int check_identity(struct sw_tls_lib *l)
     }
     if (is_expected(l, id))
         return SW_OK;
+    if (l->params.n_expect == 0)
+        return sw_err_set(&l->verdict, SW_EDENIED, "peer is '%.*s', expected no identity",
+                          SW_SLICE_ARG(sw_slice_head(id->uri, 70)));
     return sw_err_set(&l->verdict, SW_EDENIED, "peer is '%.*s', expected '%.*s'%s",
                       SW_SLICE_ARG(sw_slice_head(id->uri, 70)),
-                      SW_SLICE_ARG(l->params.n_expect ? sw_slice_head(l->params.expect[0], 70)
-                                                      : SW_SLICE_LIT("nobody")),
+                      SW_SLICE_ARG(sw_slice_head(l->params.expect[0], 70)),
                       l->params.n_expect > 1 ? " or others" : "");
 }
 

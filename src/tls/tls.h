@@ -40,11 +40,27 @@ typedef int (*sw_tls_verify_cb)(void *arg, const struct sw_tls_peer *peer, struc
  */
 typedef int (*sw_tls_leaf_cb)(void *arg, struct sw_slice leaf, struct sw_err *err);
 
+/*
+ * Algorithms that a handshake does without. TLS 1.2 and 1.3 share the ciphers; how the server's key
+ * is used matters to TLS 1.2 alone.
+ */
+enum {
+    SW_TLS_NO_AES_128 = 1,
+    SW_TLS_NO_AES_256 = 2,
+    SW_TLS_NO_CHACHA = 4,
+    SW_TLS_NO_ECDSA = 8,
+    SW_TLS_NO_RSA = 16,
+    SW_TLS_NO_X25519 = 32,
+    SW_TLS_NO_P256 = 64,
+    SW_TLS_NO_P384 = 128,
+};
+
 struct sw_tls_params {
     bool server;
     bool tls12;        /* also speak TLS 1.2 */
     bool tls12_only;   /* speak nothing newer */
     bool chacha;       /* also accept ChaCha20-Poly1305; HBONE does not */
+    uint8_t without;   /* SW_TLS_NO_..., bits */
     bool insecure_any; /* client: any chain that verifies will do, whatever its identity */
     /*
      * Server of ordinary HTTPS instead of a mesh peer: a client certificate is requested but not

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "base/vec.h"
 #include "tls/cert/constraints.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
@@ -24,7 +25,7 @@ struct facts {
     size_t n;
     struct sw_slice uris[SW_TLS_PEER_IDS_MAX];
     size_t n_uris;
-    bool several; /* SPIFFE URIs, whether we know their form or not */
+    bool several; /* SPIFFE URIs, whether their form is known or not */
     struct sw_tls_cert_ref refs[SW_TLS_CHAIN_MAX];
     struct sw_slice cn;
     struct sw_slice orgs[SW_TLS_ORGS_MAX];
@@ -105,9 +106,8 @@ struct verdict {
 };
 
 struct cache {
-    struct sw_map map;    /* key -> struct verdict */
-    struct verdict **all; /* the same, for picking one at random */
-    size_t n;
+    struct sw_map map;            /* key -> struct verdict */
+    SW_VEC(struct verdict *) all; /* the same, for picking one at random */
     uint64_t hits;
 };
 
@@ -117,13 +117,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void cache_empty(struct cache *c)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        sw_peer_unref(c->all[i]->peer);
-        sw_free(c->all[i]);
+    for (size_t i = 0; i < c->all.n; i++) {
+        sw_peer_unref(c->all.p[i]->peer);
+        sw_free(c->all.p[i]);
     }
     sw_map_done(&c->map);
     c->map = (struct sw_map){0};
-    c->n = 0;
+    c->all.n = 0;
 }
 
 static void cache_free(void *arg)
@@ -131,7 +131,7 @@ static void cache_free(void *arg)
     struct cache *c = arg;
 
     cache_empty(c);
-    sw_free(c->all);
+    sw_vec_done(&c->all);
     sw_free(c);
     mine = NULL;
 }
@@ -148,18 +148,18 @@ static struct cache *cache_get(void)
         return mine;
     (void)pthread_once(&once, make_key);
     mine = SW_NEW(struct cache);
-    mine->all = SW_NEW_ARRAY(struct verdict *, SW_VERIFY_CACHE_MAX);
     (void)pthread_setspecific(at_exit_key, mine);
     return mine;
 }
 
 static void cache_remove(struct cache *c, size_t i)
 {
-    struct verdict *v = c->all[i];
+    struct verdict *v = c->all.p[i];
 
     (void)sw_map_del(&c->map, sw_slice(v->key, sizeof(v->key)));
-    c->all[i] = c->all[--c->n];
-    c->all[i]->at = i;
+    sw_vec_swap_remove(&c->all, i);
+    if (i < c->all.n)
+        c->all.p[i]->at = i;
     sw_peer_unref(v->peer);
     sw_free(v);
 }
@@ -172,14 +172,14 @@ static void cache_put(const uint8_t key[32], const struct sw_tls_peer *peer)
     v = sw_map_get(&c->map, sw_slice(key, 32));
     if (v)
         cache_remove(c, v->at);
-    if (c->n == SW_VERIFY_CACHE_MAX)
-        cache_remove(c, (size_t)sw_rand_below(c->n));
+    if (c->all.n == SW_VERIFY_CACHE_MAX)
+        cache_remove(c, (size_t)sw_rand_below(c->all.n));
     v = SW_NEW(struct verdict);
     memcpy(v->key, key, sizeof(v->key));
     v->peer = sw_peer_ref(peer);
-    v->at = c->n;
+    v->at = c->all.n;
     v->until_ns = sw_now_ns() + VERDICT_S * SW_NS_PER_S;
-    c->all[c->n++] = v;
+    sw_vec_push(&c->all, v);
     (void)sw_map_put(&c->map, sw_slice(v->key, sizeof(v->key)), v);
 }
 
@@ -242,10 +242,11 @@ static int explain_status(unsigned status, uint8_t *ret_alert, struct sw_err *er
          "is signed by a certificate that is no CA"},
         {GNUTLS_CERT_EXPIRED, SW_ALERT_CERTIFICATE_EXPIRED, "has expired"},
         {GNUTLS_CERT_NOT_ACTIVATED, SW_ALERT_CERTIFICATE_EXPIRED, "is not valid yet"},
-        {GNUTLS_CERT_PURPOSE_MISMATCH, SW_ALERT_BAD_CERTIFICATE, "is not meant for this use"},
+        {GNUTLS_CERT_PURPOSE_MISMATCH, SW_ALERT_BAD_CERTIFICATE,
+         "key usage does not allow this use"},
         {GNUTLS_CERT_INSECURE_ALGORITHM, SW_ALERT_BAD_CERTIFICATE, "uses a weak algorithm"},
         {GNUTLS_CERT_UNKNOWN_CRIT_EXTENSIONS, SW_ALERT_BAD_CERTIFICATE,
-         "has a critical extension nobody here knows"},
+         "has an unsupported critical extension"},
         {GNUTLS_CERT_SIGNER_CONSTRAINTS_FAILURE, SW_ALERT_BAD_CERTIFICATE,
          "is outside the name constraints of its CA"},
         {GNUTLS_CERT_SIGNATURE_FAILURE, SW_ALERT_BAD_CERTIFICATE, "has a wrong signature"},

@@ -43,17 +43,16 @@ static void on_known(struct sw_defer *defer)
     finish(d, d->rc, &d->err);
 }
 
-void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *to,
-                   const struct sw_ip *src, const struct sw_sock_opts *o, uint64_t timeout_ns,
+void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_dial_target *t,
                    sw_dial_cb cb)
 {
     *d = (struct sw_dial){.loop = l, .fd = -1, .cb = cb};
-    d->rc = sw_sock_connect(to, src, o, &d->fd, &d->err);
+    d->rc = sw_sock_connect(t->to, t->src, t->opts, &d->fd, &d->err);
     if (d->rc == SW_OK)
         d->rc = sw_watch_start(l, &d->watch, d->fd, on_event, &d->err);
     /* A connect within the host is over by now; no need to wait for the loop to say so. */
     if (d->rc == SW_OK && !sw_sock_is_connected(d->fd))
-        sw_timer_start(l, &d->deadline, timeout_ns, on_deadline);
+        sw_timer_start(l, &d->deadline, t->timeout_ns, on_deadline);
     else /* before sessions flush, so that an answer leaves with what they have to send */
         sw_loop_defer_first(l, &d->done, on_known);
 }

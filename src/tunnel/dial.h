@@ -24,12 +24,18 @@ struct sw_dial {
     struct sw_err err; /* goes with rc */
 };
 
+/* Where to connect, and how: to, src and opts as in sw_sock_connect. */
+struct sw_dial_target {
+    const struct sw_addr *to;
+    const struct sw_ip *src;
+    const struct sw_sock_opts *opts;
+    uint64_t timeout_ns;
+};
 /*
- * Starts connecting. The callback comes later, never from inside this call. src as in
- * sw_sock_connect. *d is initialised here.
+ * Starts connecting. The callback comes later, never from inside this call. *d is initialised here,
+ * *t lives for the call.
  */
-void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_addr *to,
-                   const struct sw_ip *src, const struct sw_sock_opts *o, uint64_t timeout_ns,
+void sw_dial_start(struct sw_dial *d, struct sw_loop *l, const struct sw_dial_target *t,
                    sw_dial_cb cb);
 /* Gives up and closes; no callback any more. No effect on a finished or zeroed dial. */
 void sw_dial_cancel(struct sw_dial *d);

@@ -257,6 +257,12 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
     const struct sw_pool_config *config = &c->pool->config;
     struct sw_tls_params tls = {.alpn = c->alpn ? c->alpn : "h2"};
+    const struct sw_session_setup setup = {
+        .tls = &tls,
+        .config = &config->session,
+        .ops = config->on_other ? &pool_other_ops : &pool_session_ops,
+        .owner = c,
+    };
     struct sw_err failed = {0};
     struct sw_dialled dialled;
 
@@ -272,9 +278,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     tls.web = c->host != NULL;
     tls.host = c->host;
     tls.sni = c->host;
-    c->session =
-        sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), false, &tls, &config->session,
-                       config->on_other ? &pool_other_ops : &pool_session_ops, c, &failed);
+    c->session = sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), &setup, &failed);
     sw_free(c->dial);
     c->dial = NULL;
     c->cred = sw_tls_cred_unref(c->cred);
@@ -303,8 +307,12 @@ static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_tar
     p->n_conns++;
     c->dial = SW_NEW(struct pool_dial);
     c->dial->conn = c;
-    sw_dial_start(&c->dial->dial, p->loop, &t->addr, t->bind_src ? &t->src : NULL, &t->sock,
-                  p->config.connect_timeout_ns, on_dialled);
+    sw_dial_start(&c->dial->dial, p->loop,
+                  &(struct sw_dial_target){.to = &t->addr,
+                                           .src = t->bind_src ? &t->src : NULL,
+                                           .opts = &t->sock,
+                                           .timeout_ns = p->config.connect_timeout_ns},
+                  on_dialled);
     return c;
 }
 

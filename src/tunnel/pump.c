@@ -47,7 +47,7 @@ void sw_pump_stop(struct sw_pump *p, bool reset)
 static void finish(struct sw_pump *p, int rc)
 {
     sw_pump_stop(p, rc != SW_OK);
-    p->finished(p, rc);
+    p->ops->on_done(p, rc);
 }
 
 /* Each mover returns bytes moved, SW_EAGAIN (wait), SW_EOF or a failure. */
@@ -121,7 +121,7 @@ static ssize_t splice_in(struct sw_pump_side *from)
     if (n == SW_EAGAIN)
         from->readable = false;
     if (n == SW_ECLOSED || n == SW_ESYS)
-        from->broken = true; /* the kernel tells it once only */
+        from->broken = true; /* the kernel reports it once only */
     if (n >= (ssize_t)from->pipe->cap / 2 && ++from->grow >= GROW_AFTER)
         sw_pipe_grow(from->pipe);
     return n == SW_ELIMIT ? 0 : n;
@@ -170,7 +170,7 @@ static int run_side(struct sw_pump *p, int i)
         moved += (size_t)n;
     }
     if (moved)
-        p->moved(p, i, moved);
+        p->ops->on_moved(p, i, moved);
     if (p->done)
         return SW_OK;
     if (from->bulk && moved < BULK_UNTIL)
@@ -234,12 +234,12 @@ static void on_event1(struct sw_watch *w, unsigned events)
 }
 
 int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_dialled *dialled,
-                  sw_pump_moved_cb moved, sw_pump_done_cb finished, struct sw_err *err)
+                  const struct sw_pump_ops *ops, struct sw_err *err)
 {
     ssize_t n;
     int rc;
 
-    *p = (struct sw_pump){.loop = l, .moved = moved, .finished = finished};
+    *p = (struct sw_pump){.loop = l, .ops = ops};
     p->side[0] = (struct sw_pump_side){.fd = fd0, .readable = true};
     p->side[1] = (struct sw_pump_side){
         .fd = dialled->fd,
@@ -253,7 +253,7 @@ int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_diall
      */
     n = copy_some(&p->side[0], &p->side[1]);
     if (n > 0)
-        moved(p, 0, (size_t)n);
+        ops->on_moved(p, 0, (size_t)n);
     else if (n != SW_EAGAIN)
         sw_loop_defer(l, &p->again, on_again);           /* an end shows again there */
     p->side[0].broken = n == SW_ECLOSED || n == SW_ESYS; /* a failure does not */

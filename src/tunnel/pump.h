@@ -16,10 +16,12 @@
 
 struct sw_pump;
 
-/* SW_OK: both ends finished. SW_ECLOSED: one end was reset, and so is the other now. */
-typedef void (*sw_pump_done_cb)(struct sw_pump *p, int rc);
-/* Bytes moved from side 'from' since the last call. */
-typedef void (*sw_pump_moved_cb)(struct sw_pump *p, int from, size_t n);
+struct sw_pump_ops {
+    /* Bytes moved from side 'from' since the last call. */
+    void (*on_moved)(struct sw_pump *p, int from, size_t n);
+    /* SW_OK: both ends finished. SW_ECLOSED: one end was reset, and so is the other now. */
+    void (*on_done)(struct sw_pump *p, int rc);
+};
 
 struct sw_pump_side {
     int fd; /* owned until done */
@@ -39,17 +41,16 @@ struct sw_pump {
     struct sw_pump_side side[2];
     struct sw_defer again;
     bool done;
-    sw_pump_moved_cb moved;
-    sw_pump_done_cb finished;
+    const struct sw_pump_ops *ops;
 };
 
 /*
  * Takes both sockets (closed when done or stopped): side 0 is an accepted one, side 1 was dialled.
- * 'finished' comes from the loop, never from inside this call, exactly once unless stopped; 'moved'
+ * on_done comes from the loop, never from inside this call, exactly once unless stopped; on_moved
  * may. SW_ESYS: could not watch them; both are closed.
  */
 SW_NODISCARD int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0,
-                               struct sw_dialled *dialled, sw_pump_moved_cb moved,
-                               sw_pump_done_cb finished, struct sw_err *err);
+                               struct sw_dialled *dialled, const struct sw_pump_ops *ops,
+                               struct sw_err *err);
 /* Ends it now: both ends are closed, with a reset when asked. No callback any more. */
 void sw_pump_stop(struct sw_pump *p, bool reset);

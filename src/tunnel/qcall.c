@@ -36,7 +36,7 @@ static void release(struct sw_qcall *c)
     c->active = false;
 }
 
-/* The stream goes on without us, and ends. */
+/* The stream continues without us, and ends. */
 static void orphan(struct sw_qcall *c)
 {
     struct sw_qstream *s = c->stream;
@@ -110,16 +110,31 @@ static void send_again(struct sw_qcall *c)
 
 /* ---- waiting ---- */
 
+/* How long the call has waited for a stream of the node and for the answer on it. */
+static uint64_t waited_ns(const struct sw_qcall *c)
+{
+    return sw_loop_now(loop_of(c)) - c->since_ns;
+}
+
+/*
+ * False: the call spent nearly all of its time waiting for a stream, so the missing answer does not
+ * mean that the node is gone.
+ */
+static bool node_had_time(const struct sw_qcall *c)
+{
+    return sw_loop_now(loop_of(c)) - c->opened_ns >= sw_min(c->answer_ns, c->dial->c.silence_ns);
+}
+
 /* First whether the node is there at all, then whether it answers. */
 static void on_timeout(struct sw_timer *t)
 {
     struct sw_qcall *c = SW_CONTAINER_OF(t, struct sw_qcall, timer);
-    uint64_t waited = sw_loop_now(loop_of(c)) - c->opened_ns;
+    uint64_t waited = waited_ns(c);
     bool unconfirmed = !c->heard && sw_qstream_unacked(c->stream) >= c->head_at + c->sent;
     uint64_t next = unconfirmed ? c->dial->c.silence_ns : UINT64_MAX;
 
     if (c->answer_ns && waited >= c->answer_ns) {
-        if (!c->heard)
+        if (!c->heard && node_had_time(c))
             qnode_suspect(c);
         qcall_fail(c, SW_QFAIL_ANSWER_TIMEOUT, "the node did not answer in time");
         return;
@@ -142,9 +157,20 @@ static void on_no_stream(struct sw_timer *t)
                "the node allows no more streams");
 }
 
-void qcall_wait(struct sw_qcall *c, uint64_t dial_ns)
+void qcall_wait_dial(struct sw_qcall *c)
 {
-    sw_timer_start(loop_of(c), &c->timer, dial_ns + c->dial->c.wait_ns, on_no_stream);
+    const struct sw_qdial_config *d = &c->dial->c;
+
+    c->since_ns = 0;
+    sw_timer_start(loop_of(c), &c->timer, d->lookup_timeout_ns + d->wait_ns, on_no_stream);
+}
+
+void qcall_wait_stream(struct sw_qcall *c)
+{
+    if (c->since_ns)
+        return;
+    c->since_ns = sw_loop_now(loop_of(c));
+    sw_timer_start(loop_of(c), &c->timer, c->dial->c.wait_ns, on_no_stream);
 }
 
 /* ---- the answer ---- */
@@ -296,6 +322,8 @@ static void on_opened(struct sw_defer *d)
 
 int qcall_open(struct sw_qcall *c)
 {
+    uint64_t first = c->dial->c.silence_ns;
+    uint64_t waited = waited_ns(c);
     int rc = sw_qstream_open(c->node->conn, &stream_ops, c, &c->stream);
 
     if (rc != SW_OK)
@@ -304,7 +332,9 @@ int qcall_open(struct sw_qcall *c)
     write_head(c);
     sw_loop_defer(loop_of(c), &c->defer, on_opened);
     c->opened_ns = sw_loop_now(loop_of(c));
-    sw_timer_start(loop_of(c), &c->timer, c->dial->c.silence_ns, on_timeout);
+    if (c->answer_ns)
+        first = sw_min(first, c->answer_ns - sw_min(waited, c->answer_ns));
+    sw_timer_start(loop_of(c), &c->timer, first, on_timeout);
     return SW_OK;
 }
 

@@ -11,7 +11,7 @@
 #include "tunnel/qdial_int.h"
 
 static void find(struct sw_qnode *n);
-static void on_kick(struct sw_defer *defer);
+static void on_wake(struct sw_defer *defer);
 
 /* ---- nodes ---- */
 
@@ -50,7 +50,7 @@ static void node_free(struct sw_qnode *n)
 
     forget_lookup(n);
     sw_timer_stop(d->loop, &n->timer);
-    sw_defer_cancel(&n->kick);
+    sw_defer_cancel(&n->wake);
     sw_defer_cancel(&n->reap);
     qnode_retire(n);
     sw_list_unlink(&n->link);
@@ -128,9 +128,9 @@ static void check_idle(struct sw_qnode *n)
 }
 
 /* Opens streams for waiting calls, as many as the peer allows. */
-static void on_kick(struct sw_defer *defer)
+static void on_wake(struct sw_defer *defer)
 {
-    struct sw_qnode *n = SW_CONTAINER_OF(defer, struct sw_qnode, kick);
+    struct sw_qnode *n = SW_CONTAINER_OF(defer, struct sw_qnode, wake);
     int rc = SW_OK;
 
     if (n->state == QNODE_NEW) {
@@ -151,10 +151,10 @@ static void on_kick(struct sw_defer *defer)
     check_idle(n);
 }
 
-void qnode_kick(struct sw_qnode *n)
+void qnode_wake(struct sw_qnode *n)
 {
     if (n->state == QNODE_READY || n->state == QNODE_NEW)
-        sw_loop_defer(n->d->loop, &n->kick, on_kick);
+        sw_loop_defer(n->d->loop, &n->wake, on_wake);
 }
 
 static void on_ready(struct sw_qconn *q)
@@ -165,9 +165,11 @@ static void on_ready(struct sw_qconn *q)
     n->hurry = false;
     n->d->n_conns++;
     sw_timer_stop(n->d->loop, &n->timer);
+    SW_LIST_FOREACH (it, &n->waiting)
+        qcall_wait_stream(SW_CONTAINER_OF(it, struct sw_qcall, link));
     if (n->d->c.ops->opened)
         n->d->c.ops->opened(n->d->c.arg, q);
-    qnode_kick(n);
+    qnode_wake(n);
 }
 
 static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
@@ -204,7 +206,7 @@ static void on_room(struct sw_qconn *q)
     n->full = false;
     if (!sw_list_linked(&n->idle_link)) /* else it is the timer of its idleness */
         sw_timer_stop(n->d->loop, &n->timer);
-    qnode_kick(n);
+    qnode_wake(n);
 }
 
 static enum sw_qfail close_reason(const struct sw_qclose *why)
@@ -263,7 +265,7 @@ static void on_closed(struct sw_qconn *q, const struct sw_qclose *why)
         sw_map_get(&d->nodes, qnode_key(&n->id)) == n) {
         n->state = QNODE_NEW;
         n->hurry |= silent;
-        sw_loop_defer(d->loop, &n->kick, on_kick);
+        sw_loop_defer(d->loop, &n->wake, on_wake);
         return;
     }
     qnode_retire(n);
@@ -409,8 +411,10 @@ int qnode_join(struct sw_qnode *n, struct sw_qcall *c)
     n->n_calls++;
     n->d->n_calls++;
     sw_list_push_back(&n->waiting, &c->link);
-    qcall_wait(c, n->state == QNODE_READY ? 0 : n->d->c.lookup_timeout_ns);
-    qnode_kick(n);
+    qcall_wait_dial(c);
+    if (n->state == QNODE_READY)
+        qcall_wait_stream(c);
+    qnode_wake(n);
     return SW_OK;
 }
 
@@ -497,7 +501,7 @@ void sw_qdial_free(struct sw_qdial *d)
         node_free(n);
     }
     while (!sw_list_empty(&d->failed))
-        qnode_forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+        qnode_drop_failure(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
     sw_map_done(&d->failures);
     sw_map_done(&d->nodes);
     sw_free(d);
@@ -535,7 +539,7 @@ void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t)
     struct qnode_failure *f = sw_map_get(&d->failures, qnode_key(&t->id));
 
     if (f)
-        qnode_forgive(d, f);
+        qnode_drop_failure(d, f);
     SW_LIST_FOREACH (it, &d->all) {
         const struct sw_qnode *n = SW_CONTAINER_OF(it, struct sw_qnode, link);
 

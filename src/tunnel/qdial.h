@@ -2,7 +2,7 @@
 /*
  * The client half of the tunnel protocol: one QUIC connection per node, dialled once for any number
  * of concurrent calls, a stream per call, closed when idle for long. A connection that went silent
- * or has no streams left is set apart: what runs on it goes on, new calls get another.
+ * or has no streams left is set apart: what runs on it continues, new calls get another.
  *
  * One loop, one thread. Callbacks come from the loop or from sw_qcall_... calls on other objects,
  * never from inside sw_qcall_start.
@@ -85,6 +85,7 @@ struct sw_qcall {
     struct sw_defer defer;
     uint64_t answer_ns;
     uint64_t opened_ns; /* when its head left */
+    uint64_t since_ns;  /* when the call's wait for a stream began; 0: the node is being dialled */
     enum sw_qfail fail;
     size_t head_at; /* bytes of head written */
     uint64_t sent;  /* body bytes */
@@ -108,7 +109,7 @@ struct sw_qcall_spec {
     struct sw_slice method; /* decides how the answer is read */
     bool safe; /* no harm when the node sees the head twice (CONNECT, GET without body) */
     bool udp;  /* the head is of sw_qhead_put_udp */
-    uint64_t answer_timeout_ns; /* from the head on; 0: none */
+    uint64_t answer_timeout_ns; /* from the dial's end on, a wait for a stream included; 0: none */
 };
 
 /* Begins; ops->ended comes in any case unless cancelled. */
@@ -164,7 +165,7 @@ struct sw_qdial_config {
     size_t max_conns_of_node;   /* when it allows no more streams on the others [4] */
     uint64_t idle_ns;           /* without a call the connection is closed [1 h] */
     uint64_t lookup_timeout_ns; /* [10 s] for lookup and dial together */
-    uint64_t wait_ns;           /* a call waits for a stream so long, after the dial [15 s] */
+    uint64_t wait_ns;           /* a call waits for a stream so long, from the dial's end [15 s] */
     /*
      * A connection on which a head was not even acknowledged after this, and no other packet
      * arrived either, is set apart: calls that may be retried are sent again on a new one, which

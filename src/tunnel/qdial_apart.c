@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections set apart: new calls do not use them any more, calls that run on them go on, and they
- * close with the last of these. So a silence, or a peer without streams, costs running calls
+ * Connections set apart: new calls do not use them any more, calls that run on them continue, and
+ * they close with the last of these. So a silence, or a peer without streams, costs running calls
  * nothing.
  */
 #include "base/log.h"
@@ -30,11 +30,13 @@ void qnode_move_waiting(struct sw_qnode *from, struct sw_qnode *to)
         c->node = to;
         c->reused = to->state == QNODE_READY;
         sw_list_push_back(&to->waiting, &c->link);
+        if (to->state == QNODE_READY)
+            qcall_wait_stream(c);
     }
     sw_list_unlink(&to->idle_link);
     if (to->state == QNODE_READY && !to->full)
         sw_timer_stop(to->d->loop, &to->timer);
-    qnode_kick(to);
+    qnode_wake(to);
 }
 
 /* Calls that wait here move on, when there is another connection to be had. */
@@ -111,7 +113,7 @@ bool qnode_any_silent(const struct sw_qdial *d, const struct sw_nodeid *id)
     return false;
 }
 
-static bool heard_again(const struct sw_qnode *n)
+static bool has_answered(const struct sw_qnode *n)
 {
     return n->silent_ns && n->conn &&
            sw_qconn_silence_ns(n->conn) < sw_loop_now(n->d->loop) - n->silent_ns;
@@ -127,14 +129,14 @@ struct sw_qnode *qnode_recover(struct sw_qdial *d, const struct sw_nodeid *id)
         return NULL;
     SW_LIST_FOREACH (it, &d->apart) {
         n = SW_CONTAINER_OF(it, struct sw_qnode, apart_link);
-        if (sw_nodeid_eq(&n->id, id) && heard_again(n))
+        if (sw_nodeid_eq(&n->id, id) && has_answered(n))
             break;
         n = NULL;
     }
     if (!n)
         return NULL;
     if (f)
-        qnode_forgive(d, f);
+        qnode_drop_failure(d, f);
     sw_log_info("dial", "%s: packets arrive again", sw_nodeid_short(id, text));
     sw_list_unlink(&n->apart_link);
     d->n_apart--;

@@ -27,7 +27,7 @@ const char *sw_qfail_text(enum sw_qfail f)
     return (size_t)f < SW_ARRAY_LEN(texts) ? texts[f] : "unknown";
 }
 
-void qnode_forgive(struct sw_qdial *d, struct qnode_failure *f)
+void qnode_drop_failure(struct sw_qdial *d, struct qnode_failure *f)
 {
     (void)sw_map_del(&d->failures, qnode_key(&f->id));
     sw_list_unlink(&f->link);
@@ -39,9 +39,9 @@ void qnode_remember_failure(struct sw_qdial *d, const struct sw_nodeid *id)
     struct qnode_failure *f = sw_map_get(&d->failures, qnode_key(id));
 
     if (f)
-        qnode_forgive(d, f);
+        qnode_drop_failure(d, f);
     if (d->failures.n >= QNODE_FAILURES_MAX)
-        qnode_forgive(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+        qnode_drop_failure(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
     f = SW_NEW(struct qnode_failure);
     f->id = *id;
     f->until_ns = sw_loop_now(d->loop) + d->c.remember_ns;
@@ -57,6 +57,6 @@ bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id)
         return false;
     if (sw_loop_now(d->loop) < f->until_ns)
         return true;
-    qnode_forgive(d, f);
+    qnode_drop_failure(d, f);
     return false;
 }

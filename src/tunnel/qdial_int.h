@@ -38,7 +38,7 @@ struct sw_qnode {
     size_t n_calls;
     struct sw_timer timer; /* lookup and dial together, then idleness, or how long it is full */
     uint64_t silent_ns;    /* since when it is set apart for silence; 0: it is not */
-    struct sw_defer kick;
+    struct sw_defer wake;
     struct sw_defer reap;
     enum sw_qfail fail; /* why we ended a dial */
     bool full;          /* the peer allows no more streams now */
@@ -86,7 +86,7 @@ void qnode_leave(struct sw_qcall *c);
 /* Takes it out of all tables: new calls make a new one. */
 void qnode_retire(struct sw_qnode *n);
 /* Opens streams for calls that wait, in the next turn. */
-void qnode_kick(struct sw_qnode *n);
+void qnode_wake(struct sw_qnode *n);
 /* Nothing uses it and nothing will. */
 void qnode_close(struct sw_qnode *n, const char *reason);
 /* Datagrams with the stream id of this call are for it. */
@@ -98,7 +98,7 @@ void qnode_add_flow(struct sw_qcall *c);
 bool qnode_silent(struct sw_qcall *c);
 /* The same of one that a new call is about to use. */
 bool qnode_stale(struct sw_qnode *n);
-/* The node did not answer: other calls get a new connection, what runs on this one goes on. */
+/* The node did not answer: other calls get a new connection, what runs on this one continues. */
 void qnode_suspect(struct sw_qcall *c);
 /* The peer allows no more streams: after a while those that wait get another connection. */
 void qnode_full(struct sw_qnode *n);
@@ -116,13 +116,18 @@ bool qnode_failed_lately(struct sw_qdial *d, const struct sw_nodeid *id);
 /* This node did not answer: calls in the next moments fail at once. */
 void qnode_remember_failure(struct sw_qdial *d, const struct sw_nodeid *id);
 /* Forgets that it did not, and frees f. */
-void qnode_forgive(struct sw_qdial *d, struct qnode_failure *f);
+void qnode_drop_failure(struct sw_qdial *d, struct qnode_failure *f);
 
 /* ---- qcall.c ---- */
 
 /* Opens the stream of a waiting call: SW_OK, SW_ELIMIT (later), SW_ECLOSED. */
 int qcall_open(struct sw_qcall *c);
-/* It waits for a stream, behind a dial that may take so long. */
-void qcall_wait(struct sw_qcall *c, uint64_t dial_ns);
+/* The call waits for the dial and then for a stream. */
+void qcall_wait_dial(struct sw_qcall *c);
+/*
+ * A connection to the node is ready: the call waits only for a stream. No effect on a call that
+ * did so already, because a further connection does not prolong the wait.
+ */
+void qcall_wait_stream(struct sw_qcall *c);
 /* Ends it. */
 void qcall_fail(struct sw_qcall *c, enum sw_qfail why, const char *text);

@@ -12,7 +12,7 @@ enum {
     REFUSED_DROP_MAX = 1 << 20, /* what a peer may still send after a refusal */
     CODE = 0,                   /* of resets */
 };
-static const uint64_t linger_ns = 10 * SW_NS_PER_S;
+static const uint64_t refused_drain_ns = 10 * SW_NS_PER_S;
 
 /* ---- reports to the owner ---- */
 
@@ -146,7 +146,7 @@ bool qs_answer(struct qs_exchange *x, struct sw_slice head)
     return false;
 }
 
-static void on_linger(struct sw_timer *t)
+static void on_drain_timeout(struct sw_timer *t)
 {
     qs_abort(SW_CONTAINER_OF(t, struct qs_exchange, timer), NULL);
 }
@@ -155,7 +155,7 @@ static void on_linger(struct sw_timer *t)
  * The peer may be in the middle of a body, which is read for a while: a peer that gets STOP_SENDING
  * may not read the answer.
  */
-static void linger(struct qs_exchange *x)
+static void drain_refused(struct qs_exchange *x)
 {
     release(x, false);
     x->state = QS_REFUSED;
@@ -164,7 +164,7 @@ static void linger(struct qs_exchange *x)
         qs_over(x, x->reason);
         return;
     }
-    sw_timer_start(x->v->loop, &x->timer, linger_ns, on_linger);
+    sw_timer_start(x->v->loop, &x->timer, refused_drain_ns, on_drain_timeout);
     qs_want_data(x);
 }
 
@@ -184,7 +184,7 @@ void qs_refuse(struct qs_exchange *x, unsigned status, const char *phrase, const
            x->head.host.p ? x->head.host.p : "", x->head.port, status, reason);
     qs_begun(x, status);
     if (rc == SW_OK && qs_answer(x, sw_buf_slice(&head)))
-        linger(x);
+        drain_refused(x);
 }
 
 /* ---- bytes through ---- */

@@ -16,9 +16,9 @@ static void overflow(struct qs_conn *c)
     char id[SW_NODEID_SHORT];
 
     v->stats.overflows++;
-    if (v->overflow_told_ns && now - v->overflow_told_ns < SW_NS_PER_S)
+    if (v->overflow_logged_ns && now - v->overflow_logged_ns < SW_NS_PER_S)
         return;
-    v->overflow_told_ns = now;
+    v->overflow_logged_ns = now;
     sw_log_warn("tunnel", "%s: streams are reset: %llu are open",
                 sw_nodeid_short(sw_qconn_peer(c->q), id), (unsigned long long)v->stats.streams);
 }

@@ -48,7 +48,9 @@ static void try_next(struct qs_exchange *x, const char *reason)
         qs_connected(x, NULL, &x->addrs[x->next_addr++]);
         return;
     }
-    sw_dial_start(&x->dial, x->v->loop, &x->addrs[x->next_addr++], NULL, &opts, left / tries,
+    sw_dial_start(&x->dial, x->v->loop,
+                  &(struct sw_dial_target){
+                      .to = &x->addrs[x->next_addr++], .opts = &opts, .timeout_ns = left / tries},
                   on_dialled);
 }
 

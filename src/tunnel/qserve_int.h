@@ -24,7 +24,7 @@ struct sw_qserve {
     struct sw_list conns;
     struct sw_list exchanges; /* all, also those whose stream is closed but not reaped */
     struct sw_qserve_stats stats;
-    uint64_t overflow_told_ns;
+    uint64_t overflow_logged_ns;
     struct sw_list idle; /* qserve_pool.c: connections to origins */
     size_t n_idle;
     struct sw_timer idle_sweep;
@@ -108,7 +108,7 @@ struct qs_exchange {
     const struct sw_h1_msg *msg; /* in the arena */
     struct sw_qhead head;        /* in the arena */
     struct sw_qserve_verdict verdict;
-    struct sw_timer timer; /* head, then name lookup and connect, then lingering */
+    struct sw_timer timer; /* head, then name lookup and connect, then draining a refused body */
     struct sw_defer reap;
     struct sw_resolve *resolve; /* under way */
     struct sw_dial dial;
@@ -148,9 +148,9 @@ void qs_recheck(struct qs_exchange *x);
 bool qs_answer(struct qs_exchange *x, struct sw_slice head);
 /* Answers without a body, and ends. phrase NULL: the standard one. */
 void qs_refuse(struct qs_exchange *x, unsigned status, const char *phrase, const char *reason);
-/* Tells the owner that an answer was given. */
+/* Reports to the owner that an answer was given. */
 void qs_begun(struct qs_exchange *x, unsigned status);
-/* The exchange is over: counts, tells, lets go. reason NULL: well. */
+/* The exchange is over: counts, reports, frees. reason NULL: success. */
 void qs_over(struct qs_exchange *x, const char *reason);
 /* The same, giving the stream up. */
 void qs_abort(struct qs_exchange *x, const char *reason);
@@ -162,7 +162,7 @@ void qs_pump_done(struct sw_qpump *p, int rc);
 
 /* ---- qserve_dial.c ---- */
 
-/* Resolves, connects, and goes on with qs_connected; or refuses. */
+/* Resolves, connects, and continues with qs_connected; or refuses. */
 void qs_dial(struct qs_exchange *x);
 void qs_dial_cancel(struct qs_exchange *x);
 /* qserve.c: the way is open (tcp, http) or known (udp, d is NULL). */

@@ -69,7 +69,8 @@ static void send_datagram(struct qs_exchange *x, uint8_t *payload, size_t n)
 
 static void read_socket(struct qs_exchange *x)
 {
-    static _Thread_local uint8_t buf[SW_VARINT_MAX + 8 + SW_DGRAM_MAX];
+    /* Not of the thread: every thread of every role would have its 64 KB from the start. */
+    __attribute__((uninitialized)) uint8_t buf[SW_VARINT_MAX + 8 + SW_DGRAM_MAX];
     uint8_t *payload = buf + SW_VARINT_MAX + 8;
     struct qs_udp *u = x->udp;
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "base/def.h"
+#include "io/loop.h"
 
 struct sw_tstream;
 
@@ -39,13 +39,19 @@ struct sw_scratch {
     uint8_t *tx;    /* SW_TX_SIZE: sealed records */
     uint8_t *stage; /* SW_STAGE_SIZE + 1: plain frames of the next record */
     struct sw_gather gather[SW_GATHER_STREAMS];
-    size_t gather_next; /* which one to give up when all are taken */
+    size_t gather_next;   /* which one to give up when all are taken */
+    struct sw_loop *loop; /* of the timer; NULL: never started */
+    struct sw_timer resting;
+    bool bulk; /* since the timer was started */
 };
 
 /* The calling thread's own; made on first use. */
 struct sw_scratch *sw_scratch(void);
-/* Frees it (thread end). */
+/* Frees it (thread end, before the loop goes). */
 void sw_scratch_done(void);
+/* Call for what used more than a few pages of it: after half a second without, they are given back.
+ */
+void sw_scratch_bulk(struct sw_loop *l);
 
 static inline uint8_t *sw_slot(const struct sw_scratch *s, size_t i)
 {

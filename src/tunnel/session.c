@@ -4,12 +4,12 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/conn/conn.h"
 #include "io/sock.h"
 #include "tunnel/scratch.h"
 #include "tunnel/session_impl.h"
 
 enum {
-    LINGER_MS = 250,
     /* Below what HTTP/2 starts with, so that a connection that has just been made has room. */
     STALL_WINDOW = 16 << 10,
 };
@@ -40,7 +40,7 @@ size_t sw_session_room(const struct sw_session *s, size_t own_limit)
 {
     size_t limit;
 
-    if (s->state != SESSION_OPEN || s->draining || s->peer_goaway)
+    if (s->state != SESSION_OPEN || s->drain.on || s->peer_goaway)
         return 0;
     limit = sw_min(own_limit, sw_h2_peer_max_streams(s->h2));
     return limit > s->n_streams ? limit - s->n_streams : 0;
@@ -68,7 +68,7 @@ static void on_reap(struct sw_defer *d)
     sw_free(s);
 }
 
-/* Streams that ended well and only wait for a slow local reader may go on, unless 'all'. */
+/* Streams that ended well and only wait for a slow local reader may continue, unless 'all'. */
 static void end_streams(struct sw_session *s, bool all)
 {
     struct sw_list streams;
@@ -162,13 +162,13 @@ void sw_session_close(struct sw_session *s, int rc, const struct sw_err *err)
 }
 
 /* Sends GOAWAY and close_notify and lingers, so that a close does not destroy the last bytes. */
-static void say_goodbye(struct sw_session *s)
+static void send_final_goaway(struct sw_session *s)
 {
     uint8_t bye[SW_TLS_CTRL_ROOM];
     size_t n;
 
-    if (!s->goodbye) {
-        s->goodbye = true;
+    if (!s->drain.goaway_sent) {
+        s->drain.goaway_sent = true;
         sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
         session_send(s);
     }
@@ -179,7 +179,7 @@ static void say_goodbye(struct sw_session *s)
         (void)!sw_sock_write(s->fd, bye, n);
     sw_sock_shutdown_write(s->fd);
     s->state = SESSION_LINGER;
-    sw_timer_start(s->loop, &s->timer, LINGER_MS * SW_NS_PER_MS, on_timer);
+    sw_timer_start(s->loop, &s->timer, SW_CONN_LINGER_MS * SW_NS_PER_MS, on_timer);
 }
 
 void session_check_end(struct sw_session *s)
@@ -196,9 +196,9 @@ void session_check_end(struct sw_session *s)
     }
     if (s->n_streams)
         return;
-    ending = s->peer_goaway || (s->draining && (s->goodbye || !s->server));
+    ending = s->peer_goaway || (s->drain.on && (s->drain.goaway_sent || !s->server));
     if (ending || sw_h2_finished(s->h2))
-        say_goodbye(s);
+        send_final_goaway(s);
 }
 
 static void on_flush(struct sw_defer *d)
@@ -211,9 +211,9 @@ static void on_flush(struct sw_defer *d)
             s->ops->on_room(s);
     }
     session_send(s);
-    if (s->ping_next && s->state == SESSION_OPEN && !s->pinged) {
+    if (s->drain.ping_next && s->state == SESSION_OPEN && !s->pinged) {
         /* Behind the notice on the wire, so that the answer proves the peer has seen it. */
-        s->ping_next = false;
+        s->drain.ping_next = false;
         s->pinged = true;
         sw_h2_ping(s->h2);
         sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
@@ -287,26 +287,26 @@ static void on_timer(struct sw_timer *timer)
 
 void sw_session_drain(struct sw_session *s)
 {
-    if (s->draining || s->state == SESSION_DEAD || s->state == SESSION_LINGER ||
+    if (s->drain.on || s->state == SESSION_DEAD || s->state == SESSION_LINGER ||
         s->state == SESSION_OTHER)
         return;
     if (s->state == SESSION_HANDSHAKE) {
         /* A client in its handshake is accepted: it gets GOAWAY once the session is open. */
-        s->drain_when_open = s->server;
+        s->drain.when_open = s->server;
         if (!s->server)
             session_fail(s, SW_OK, NULL);
         return;
     }
-    s->draining = true;
+    s->drain.on = true;
     if (s->server) {
         /* Requests may be on their way: after one round trip the GOAWAY names the last of them. */
         sw_h2_shutdown_notice(s->h2);
-        s->ping_next = true;
+        s->drain.ping_next = true;
     }
     session_touch(s);
 }
 
-/* ---- what HTTP/2 tells us ---- */
+/* ---- callbacks of HTTP/2 ---- */
 
 static void h2_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head,
                     bool end)
@@ -396,12 +396,12 @@ static void h2_pong(struct sw_h2 *h)
     struct sw_session *s = sw_h2_owner(h);
 
     s->pinged = false;
-    if (s->ping_next) { /* an answer to an earlier one */
+    if (s->drain.ping_next) { /* an answer to an earlier one */
         session_touch(s);
         return;
     }
-    if (s->draining && !s->goodbye) {
-        s->goodbye = true;
+    if (s->drain.on && !s->drain.goaway_sent) {
+        s->drain.goaway_sent = true;
         sw_h2_goaway(s->h2, SW_H2_NO_ERROR);
         session_touch(s);
     }
@@ -425,31 +425,29 @@ const struct sw_h2_ops session_h2_ops = {
 void session_opened(struct sw_session *s)
 {
     start_pings(s);
-    if (s->drain_when_open)
+    if (s->drain.when_open)
         sw_session_drain(s);
 }
 
-struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
-                                  const struct sw_tls_params *tls,
-                                  const struct sw_session_config *c,
-                                  const struct sw_session_ops *ops, void *owner, struct sw_err *err)
+struct sw_session *sw_session_new(struct sw_loop *l, int fd, const struct sw_session_setup *setup,
+                                  struct sw_err *err)
 {
     struct sw_session *s = SW_NEW(struct sw_session);
     size_t used;
 
     s->loop = l;
     s->fd = fd;
-    s->server = server;
-    s->ops = ops;
-    s->owner = owner;
-    s->config = *c;
+    s->server = setup->tls->server;
+    s->ops = setup->ops;
+    s->owner = setup->owner;
+    s->config = *setup->config;
     sw_list_init(&s->streams);
     sw_list_init(&s->ready);
     sw_list_init(&s->blocked);
     sw_buf_init(&s->in, SW_TLS_RECORD_MAX + SW_TLS_HANDSHAKE_OUT_MAX);
     sw_buf_init(&s->out, 4 * SW_TX_SIZE + SW_TLS_HANDSHAKE_OUT_MAX);
-    s->tls = sw_tls_new(tls, err);
-    if (s->tls && !server &&
+    s->tls = sw_tls_new(setup->tls, err);
+    if (s->tls && !s->server &&
         sw_tls_handshake(s->tls, sw_slice("", 0), &used, &s->out, err) != SW_EAGAIN) {
         sw_tls_free(s->tls);
         s->tls = NULL;
@@ -461,7 +459,7 @@ struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
         sw_free(s);
         return NULL;
     }
-    sw_timer_start(l, &s->timer, c->handshake_ns, on_timer);
+    sw_timer_start(l, &s->timer, s->config.handshake_ns, on_timer);
     (void)session_write_out(s);
     return s;
 }

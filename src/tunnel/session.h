@@ -84,7 +84,7 @@ struct sw_tstream_ops {
     void (*on_moved)(struct sw_tstream *t, size_t up, size_t down);
     /*
      * The stream is gone, its socket closed. SW_OK: both directions ended; SW_ECLOSED: reset by
-     * either side, err says which; SW_EAGAIN: the peer did not look at it, try elsewhere; others:
+     * either side, err says which; SW_EREFUSED: the peer did not look at it, try elsewhere; others:
      * the session failed. The last callback; *t must stay readable until the loop's deferred calls
      * (free it with sw_loop_defer).
      */
@@ -108,7 +108,7 @@ struct sw_tstream {
     bool shut;            /* and passed on to the socket */
     bool answered;        /* server: a response was submitted */
     bool closing;         /* HTTP/2 stream is gone, received bytes are still being written */
-    bool lost;            /* its connection ended, it was not told anything */
+    bool lost;            /* its connection ended, not reported yet */
     uint16_t ahead;       /* bytes sent before the answer and not taken from the socket yet */
     int early_fd;         /* borrowed until they are sent, else -1 */
     struct sw_buf *rest;  /* received, not yet written; owned, NULL while empty */
@@ -117,14 +117,18 @@ struct sw_tstream {
 
 /* ---- sessions ---- */
 
+struct sw_session_setup {
+    /* tls->server: which end this is. What it borrows must live until on_ready or on_closed. */
+    const struct sw_tls_params *tls;
+    const struct sw_session_config *config; /* copied */
+    const struct sw_session_ops *ops;
+    void *owner;
+};
 /*
- * Takes the connected socket and starts TLS. What sw_tls_params borrows must live until on_ready or
- * on_closed. NULL with err when TLS cannot be set up; the socket is closed.
+ * Takes the connected socket and starts TLS. NULL with err when TLS cannot be set up; the socket is
+ * closed.
  */
-struct sw_session *sw_session_new(struct sw_loop *l, int fd, bool server,
-                                  const struct sw_tls_params *tls,
-                                  const struct sw_session_config *c,
-                                  const struct sw_session_ops *ops, void *owner,
+struct sw_session *sw_session_new(struct sw_loop *l, int fd, const struct sw_session_setup *setup,
                                   struct sw_err *err);
 void *sw_session_owner(const struct sw_session *s);
 /* NULL before TLS is done. */
@@ -158,7 +162,7 @@ SW_NODISCARD int sw_tstream_open(struct sw_session *s, struct sw_tstream *t,
                                  const struct sw_tstream_ops *ops,
                                  const struct sw_h2_header *fields, size_t n, struct sw_err *err);
 /*
- * Client, after opening: what the application has said already goes out with the CONNECT. It is
+ * Client, after opening: what the application has sent already goes out with the CONNECT. It is
  * not taken from the socket, which stays the caller's: until the answer, the tunnel may be tried
  * elsewhere unless t->ahead says that the peer may have passed bytes on. Nothing happens on a
  * connection on which the peer has not spoken yet.

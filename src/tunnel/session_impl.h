@@ -26,15 +26,11 @@ struct sw_session {
     bool hup;
     bool broken;     /* a write failed */
     bool peer_spoke; /* a record of the peer was opened */
-    bool draining;
-    bool ping_next;       /* drain: the notice is on its way, a PING follows */
-    bool joined;          /* 'out' holds the end of our handshake, to leave with the first frames */
-    bool drain_when_open; /* requested during the handshake */
+    bool joined;     /* 'out' holds the end of our handshake, to leave with the first frames */
     bool peer_goaway;
     bool pinged;       /* a PING is unanswered */
     bool room_grew;    /* a stream ended without on_done: on_room follows */
     bool in_h2;        /* inside feed or flush, which must not be entered again */
-    bool goodbye;      /* GOAWAY was sent */
     bool taken;        /* socket and TLS went to the owner */
     struct sw_buf in;  /* a record begun, or handshake bytes */
     struct sw_buf out; /* sealed bytes the socket did not take */
@@ -50,11 +46,19 @@ struct sw_session {
     struct sw_err err;
     int rc;
     struct sw_session_config config;
+    struct session_drain {
+        bool on;
+        bool when_open;   /* requested during the handshake */
+        bool ping_next;   /* the notice is on its way, a PING follows */
+        bool goaway_sent; /* GOAWAY was sent */
+    } drain;
     /* While a batch is being sealed. */
-    struct sw_tstream *sending; /* whose bytes are in the slots */
-    size_t slot_at;             /* next unsent byte in the slots */
-    size_t slot_end;
-    bool slot_last; /* the local end follows these bytes */
+    struct session_slots {
+        struct sw_tstream *of; /* whose bytes are in the slots */
+        size_t at;             /* next unsent byte */
+        size_t end;
+        bool last; /* the local end follows these bytes */
+    } slots;
     size_t stage_n;
     size_t tx_n;
 };

@@ -13,6 +13,7 @@
 enum {
     BATCHES_PER_TURN = 4,
     HELD_FREELY = 12 << 20,
+    BULK_FROM = 16 << 10,
 };
 
 /*
@@ -275,6 +276,8 @@ static bool receive_batch(struct sw_session *s)
         memcpy(rx, sw_buf_data(&s->in), begun);
         sw_buf_consume(&s->in, begun);
     }
+    if (n >= BULK_FROM)
+        sw_scratch_bulk(s->loop);
     total = begun + (size_t)n;
     used = take(s, rx, total);
     if (s->state == SESSION_DEAD)

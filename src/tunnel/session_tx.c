@@ -96,18 +96,18 @@ ssize_t tx_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret
     size_t left;
 
     (void)id;
-    if (!t || s->sending != t)
+    if (!t || s->slots.of != t)
         return SW_EAGAIN;
-    left = s->slot_end - s->slot_at;
+    left = s->slots.end - s->slots.at;
     if (left == 0) {
-        if (!s->slot_last)
+        if (!s->slots.last)
             return SW_EAGAIN;
         *ret_end = true;
         return 0;
     }
-    in_slot = SW_SLOT_DATA - s->slot_at % SW_SLOT_DATA;
+    in_slot = SW_SLOT_DATA - s->slots.at % SW_SLOT_DATA;
     left = sw_min(sw_min(left, in_slot), max);
-    *ret_end = s->slot_last && s->slot_at + left == s->slot_end;
+    *ret_end = s->slots.last && s->slots.at + left == s->slots.end;
     return (ssize_t)left;
 }
 
@@ -116,8 +116,8 @@ void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[
 {
     struct sw_session *s = sw_h2_owner(h);
     struct sw_scratch *sc = sw_scratch();
-    size_t slot = s->slot_at / SW_SLOT_DATA;
-    uint8_t *p = sw_slot(sc, sw_min(slot, SW_SLOTS - 1)) + s->slot_at % SW_SLOT_DATA;
+    size_t slot = s->slots.at / SW_SLOT_DATA;
+    uint8_t *p = sw_slot(sc, sw_min(slot, SW_SLOTS - 1)) + s->slots.at % SW_SLOT_DATA;
     struct sw_tstream *t = stream;
 
     (void)id;
@@ -135,8 +135,8 @@ void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[
         s->tx_n +=
             sw_tls_seal(s->tls, p - SW_H2_FRAME_HEAD, n + SW_H2_FRAME_HEAD, sc->tx + s->tx_n);
     }
-    s->slot_at += n;
-    if (s->slot_last && s->slot_at == s->slot_end)
+    s->slots.at += n;
+    if (s->slots.last && s->slots.at == s->slots.end)
         t->sent_end = true;
 }
 
@@ -160,6 +160,8 @@ static ssize_t read_slots(struct sw_tstream *t, size_t budget)
     if (n == SW_EAGAIN || (n >= 0 && (size_t)n < offered && !t->hup))
         t->readable = false;
     t->bulk = n >= SW_SLOT_DATA;
+    if (t->bulk)
+        sw_scratch_bulk(t->session->loop);
     return n;
 }
 
@@ -194,20 +196,17 @@ static void send_some(struct sw_session *s, struct sw_tstream *t)
         stream_local_failed(t);
         return;
     }
-    s->sending = t;
-    s->slot_at = 0;
-    s->slot_end = n > 0 ? (size_t)n : 0;
-    s->slot_last = n == SW_EOF;
+    s->slots = (struct session_slots){.of = t, .end = n > 0 ? (size_t)n : 0, .last = n == SW_EOF};
     if (n == SW_EOF)
         t->read_end = true;
     if (n > 0) /* before the flush, which may end the stream */
         t->ops->on_moved(t, (size_t)n, 0);
     sw_h2_resume(s->h2, t->id);
     (void)flush(s);
-    s->sending = NULL;
+    s->slots.of = NULL;
     if (s->state == SESSION_DEAD || t->session != s)
         return;
-    if (s->slot_at < s->slot_end || (s->slot_last && !t->sent_end))
+    if (s->slots.at < s->slots.end || (s->slots.last && !t->sent_end))
         stream_local_failed(t); /* HTTP/2 did not want it any more, and it cannot be kept */
     else if (t->readable && !t->read_end)
         sw_list_push_back(&s->ready, &t->queue);
@@ -222,15 +221,12 @@ static void send_early(struct sw_session *s, struct sw_tstream *t)
     t->early_fd = -1;
     if (n <= 0)
         return; /* silent, or broken: to be seen after the answer */
-    s->sending = t;
-    s->slot_at = 0;
-    s->slot_end = (size_t)n;
-    s->slot_last = false;
+    s->slots = (struct session_slots){.of = t, .end = (size_t)n};
     sw_h2_resume(s->h2, t->id);
     (void)flush(s);
-    s->sending = NULL;
+    s->slots.of = NULL;
     if (s->state != SESSION_DEAD && t->session == s)
-        t->ahead = (uint16_t)s->slot_at;
+        t->ahead = (uint16_t)s->slots.at;
 }
 
 /* The body of an answer: small, and sent as far as the window goes. */
@@ -244,17 +240,14 @@ static void send_reply(struct sw_session *s, struct sw_tstream *t)
         return;
     }
     memcpy(sw_slot(sw_scratch(), 0), sw_buf_data(t->reply), n);
-    s->sending = t;
-    s->slot_at = 0;
-    s->slot_end = n;
-    s->slot_last = n == sw_buf_len(t->reply);
+    s->slots = (struct session_slots){.of = t, .end = n, .last = n == sw_buf_len(t->reply)};
     sw_h2_resume(s->h2, t->id);
     (void)flush(s);
-    s->sending = NULL;
+    s->slots.of = NULL;
     if (s->state == SESSION_DEAD || t->session != s)
         return;
-    sw_buf_consume(t->reply, s->slot_at);
-    if (s->slot_at < n)
+    sw_buf_consume(t->reply, s->slots.at);
+    if (s->slots.at < n)
         sw_list_push_back(&s->blocked, &t->queue);
     else if (sw_buf_len(t->reply))
         sw_list_push_back(&s->ready, &t->queue);

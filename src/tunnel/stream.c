@@ -159,7 +159,7 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
     if (s->server && !t->answered && code != SW_H2_NO_ERROR)
         sw_h2_count_early_reset(s->h2, sw_loop_now(s->loop));
     if (t->fd < 0) { /* not relaying yet */
-        (void)sw_err_set(&err, code == SW_H2_REFUSED_STREAM ? SW_EAGAIN : SW_ECLOSED,
+        (void)sw_err_set(&err, code == SW_H2_REFUSED_STREAM ? SW_EREFUSED : SW_ECLOSED,
                          "stream closed by the peer before it was used (HTTP/2 code %u)", code);
         stream_finish(t, err.rc, &err, false);
     } else if (!clean) {
@@ -213,7 +213,7 @@ int sw_tstream_open(struct sw_session *s, struct sw_tstream *t, const struct sw_
 {
     int32_t id;
 
-    if (s->state != SESSION_OPEN || s->draining || s->peer_goaway)
+    if (s->state != SESSION_OPEN || s->drain.on || s->peer_goaway)
         return sw_err_set(err, SW_ECLOSED, "connection is going away");
     id = sw_h2_request(s->h2, fields, n, t, err);
     if (id < 0)

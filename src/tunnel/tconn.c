@@ -5,13 +5,13 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "io/conn/conn.h"
 #include "io/sock.h"
 #include "tunnel/scratch.h"
 
 enum {
-    TURNS = 4,        /* batches of a direction before others get a turn */
-    LINGER_MS = 1000, /* for the peer to read what was sent last */
-    IOV_MAX_RX = 64,  /* records of one batch written with one call */
+    TURNS = 4,       /* batches of a direction before others get a turn */
+    IOV_MAX_RX = 64, /* records of one batch written with one call */
 };
 
 struct sw_tconn {
@@ -34,12 +34,12 @@ struct sw_tconn {
     bool hup;
     bool local_readable;
     bool local_hup;
-    bool bulk;      /* the last read of the local socket filled a record */
-    bool peer_end;  /* close_notify came */
-    bool told_end;  /* and was passed on */
-    bool local_end; /* end of the local socket */
-    bool sent_end;  /* and was passed on */
-    bool finishing; /* sw_tconn_finish was called */
+    bool bulk;         /* the last read of the local socket filled a record */
+    bool peer_end;     /* close_notify came */
+    bool reported_end; /* and was passed on */
+    bool local_end;    /* end of the local socket */
+    bool sent_end;     /* and was passed on */
+    bool finishing;    /* sw_tconn_finish was called */
     bool done;
     bool working; /* inside a turn: a second one is put off */
 };
@@ -137,7 +137,7 @@ static void send_sealed(struct sw_tconn *c, const uint8_t *p, size_t n)
         fail(c, SW_ELIMIT, "peer does not take what is sent");
 }
 
-static void say_end(struct sw_tconn *c)
+static void send_end(struct sw_tconn *c)
 {
     uint8_t bye[SW_TLS_CTRL_ROOM];
     size_t n = sw_tls_close_notify(c->tls, bye, sizeof(bye));
@@ -194,7 +194,7 @@ static bool send_batch(struct sw_tconn *c)
         return false;
     if (n == SW_EOF) {
         c->local_end = true;
-        say_end(c);
+        send_end(c);
         return false;
     }
     if (n < 0) {
@@ -398,9 +398,9 @@ static void offer(struct sw_tconn *c)
     struct sw_slice held = c->rest ? sw_buf_slice(c->rest) : sw_slice("", 0);
     size_t used;
 
-    if (c->finishing || (held.n == 0 && !(c->peer_end && !c->told_end)))
+    if (c->finishing || (held.n == 0 && !(c->peer_end && !c->reported_end)))
         return;
-    c->told_end = c->peer_end;
+    c->reported_end = c->peer_end;
     used = c->ops->on_bytes(c, held, c->peer_end);
     if (c->done || !c->rest)
         return;
@@ -439,8 +439,8 @@ static void run_relay(struct sw_tconn *c)
     }
     if (c->done)
         return;
-    if (c->peer_end && !c->told_end && !c->rest) {
-        c->told_end = true;
+    if (c->peer_end && !c->reported_end && !c->rest) {
+        c->reported_end = true;
         sw_sock_shutdown_write(c->local);
     }
     if (up || down)
@@ -453,7 +453,7 @@ static void check_over(struct sw_tconn *c)
         return;
     if (c->finishing && c->sent_end && c->peer_end)
         end(c, SW_OK, NULL, false);
-    else if (c->local >= 0 && c->sent_end && c->told_end)
+    else if (c->local >= 0 && c->sent_end && c->reported_end)
         end(c, SW_OK, NULL, false);
 }
 
@@ -564,7 +564,7 @@ void sw_tconn_join(struct sw_tconn *c, int fd)
 
     c->local = fd;
     c->local_readable = true;
-    c->told_end = false; /* the socket was not told */
+    c->reported_end = false; /* not passed to the socket yet */
     if (sw_watch_start(c->loop, &c->local_watch, fd, on_local_event, &err) != SW_OK)
         c->local_readable = c->local_hup = true; /* the next read or write says what is wrong */
     sw_loop_defer(c->loop, &c->again, on_again);
@@ -572,7 +572,7 @@ void sw_tconn_join(struct sw_tconn *c, int fd)
 
 void sw_tconn_join_dialled(struct sw_tconn *c, struct sw_dialled *dialled)
 {
-    c->told_end = false;
+    c->reported_end = false;
     c->local_hup = (dialled->events & SW_HUP) != 0;
     c->local_readable = true;
     c->local = SW_TAKE_FD(dialled->fd);
@@ -591,8 +591,8 @@ void sw_tconn_finish(struct sw_tconn *c)
         return;
     c->finishing = true;
     drop_rest(c);
-    sw_timer_start(c->loop, &c->linger, LINGER_MS * SW_NS_PER_MS, on_linger);
-    say_end(c);
+    sw_timer_start(c->loop, &c->linger, SW_CONN_LINGER_MS * SW_NS_PER_MS, on_linger);
+    send_end(c);
     if (!c->done)
         sw_loop_defer(c->loop, &c->again, on_again);
 }

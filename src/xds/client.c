@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "proto/pb.h"
@@ -17,7 +18,7 @@
 
 #include <proto/discovery.pb-c.h>
 
-enum { TOKEN_MAX = 64 * 1024, RESPONSE_DEPTH = 16, SILENT_S = 5 };
+enum { TOKEN_MAX = 64 * 1024, SILENT_S = 5 };
 #define METHOD "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 /* --- requests --- */
@@ -79,8 +80,8 @@ static void add_version(void *ctx, struct sw_slice name, struct sw_slice version
     struct versions *to = ctx;
     Sw__ResourceVersion *v = SW_PB_NEW(to->a, Sw__ResourceVersion, sw__resource_version);
 
-    v->key = SW_PB_BYTES(name);
-    v->value = SW_PB_BYTES(version);
+    v->key = SW_PB_BYTES(sw_arena_slice(to->a, name));
+    v->value = SW_PB_BYTES(sw_arena_slice(to->a, version));
     sw_vec_push(&to->list, v);
 }
 
@@ -185,39 +186,6 @@ static void set_connected(struct sw_xds_client *c, bool on, const struct sw_err 
         c->o.on_state(c->o.arg, on, err);
 }
 
-static const struct sw_slice *slices(struct sw_arena *a, const ProtobufCBinaryData *in, size_t n)
-{
-    struct sw_slice *to = n ? sw_arena_array(a, n, sizeof(*to)) : NULL;
-
-    for (size_t i = 0; i < n; i++)
-        to[i] = SW_PB_SLICE(in[i]);
-    return to;
-}
-
-static void fill_update(struct sw_arena *a, const Sw__DeltaDiscoveryResponse *r,
-                        struct sw_xds_update *u)
-{
-    struct sw_xds_item *items = sw_arena_array(a, r->n_resources + 1, sizeof(*items));
-
-    u->type = SW_PB_SLICE(r->type_url);
-    for (size_t i = 0; i < r->n_resources; i++) {
-        const Sw__Resource *res = r->resources[i];
-
-        if (!res->resource)
-            continue; /* a sign of life of something we hold */
-        items[u->n_added++] =
-            (struct sw_xds_item){.name = SW_PB_SLICE(res->name),
-                                 .version = SW_PB_SLICE(res->version),
-                                 .value = SW_PB_SLICE(res->resource->value),
-                                 .type = SW_PB_SLICE(res->resource->type_url),
-                                 .aliases = slices(a, res->aliases, res->n_aliases),
-                                 .n_aliases = res->n_aliases};
-    }
-    u->added = items;
-    u->removed = slices(a, r->removed_resources, r->n_removed_resources);
-    u->n_removed = r->n_removed_resources;
-}
-
 /* Names that appear twice, or are not ours to keep, spoil the whole response. */
 static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
                         const struct sw_xds_update *u, struct sw_err *err)
@@ -227,6 +195,7 @@ static int check_update(const struct sw_xds_client *c, const struct xc_type *t,
 
     if (u->n_added > c->o.max_resources || t->held.n + u->n_added > 2 * c->o.max_resources)
         return sw_err_set(err, SW_ELIMIT, "too many resources");
+    sw_map_reserve(&seen, u->n_added);
     for (size_t i = 0; i < u->n_added && rc == SW_OK; i++) {
         struct sw_slice name = u->added[i].name;
 
@@ -370,25 +339,24 @@ static int give(struct xc_type *t, const struct sw_xds_update *u, struct sw_err 
 static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
 {
     struct sw_xds_client *c = arg;
-    struct sw_pb_limits limits = {.bytes = c->o.max_response,
-                                  .memory = msg.n * 8 + ((size_t)1 << 20),
-                                  .depth = RESPONSE_DEPTH};
     SW_ARENA_AUTO a = {0};
     struct sw_err err = {0};
-    const Sw__DeltaDiscoveryResponse *r = SW_PB_UNPACK(
-        &a, Sw__DeltaDiscoveryResponse, sw__delta_discovery_response, msg, &limits, &err);
-    struct sw_xds_update u = {0};
+    struct xc_update r;
     struct xc_type *t;
     int rc;
 
     (void)call;
-    if (!r) {
+    if (msg.n > c->o.max_response) {
+        give_up(c, "response is too large");
+        return;
+    }
+    if (xc_update_read(&a, msg, msg.n * 8 + ((size_t)1 << 20), &r, &err) != SW_OK) {
         give_up(c, err.msg);
         return;
     }
-    t = xc_type_find(c, SW_PB_SLICE(r->type_url));
+    t = xc_type_find(c, r.u.type);
     if (!t) {
-        give_up(c, "response of a type nobody asked for");
+        give_up(c, "response of an unsubscribed type");
         return;
     }
     sw_timer_stop(c->loop, &c->silent);
@@ -400,16 +368,15 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
         if (!c->call)
             return;
     }
-    fill_update(&a, r, &u);
     sw_buf_clear(&t->refused);
-    rc = check_update(c, t, &u, &err);
+    rc = check_update(c, t, &r.u, &err);
     if (rc == SW_OK)
-        rc = give(t, &u, &err);
+        rc = give(t, &r.u, &err);
     if (rc == SW_OK)
         err = (struct sw_err){0};
     else if (err.rc == 0)
         (void)sw_err_set(&err, rc, "refused");
-    keep_response(c, t, SW_PB_SLICE(r->nonce), &err);
+    keep_response(c, t, r.nonce, &err);
     /* Subscribes to what it references before the ACK, after which dependent types follow. */
     flush(c);
     if (c->call && !t->hold)
@@ -528,9 +495,7 @@ static struct sw_grpc_call *open_call(struct sw_xds_client *c, struct sw_err *er
         return c->o.open(c->o.open_arg, SW_SLICE_LIT(METHOD), &call_ops, c, err);
     token = read_token(c);
     call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), sw_slice_trim_lines(token), 0, &call_ops, c);
-    if (token.n)
-        explicit_bzero((char *)(uintptr_t)token.p, token.n);
-    sw_slice_free(&token);
+    sw_slice_free_secret(&token);
     return call;
 }
 

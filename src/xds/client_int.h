@@ -2,6 +2,7 @@
 /* What the client's files share. Not for others. */
 #pragma once
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -62,6 +63,20 @@ struct sw_xds_client {
     struct sw_timer silent; /* runs until the first response of a stream */
     struct sw_defer flush;
 };
+
+/* A response whose contents lie in the message. */
+struct xc_update {
+    struct sw_xds_update u;
+    struct sw_slice nonce;
+};
+
+/* --- client_update.c --- */
+/*
+ * Reads a DeltaDiscoveryResponse; 'a' gets the lists, of at most 'memory' bytes. SW_EPROTO or
+ * SW_ELIMIT with the reason.
+ */
+SW_NODISCARD int xc_update_read(struct sw_arena *a, struct sw_slice msg, size_t memory,
+                                struct xc_update *ret, struct sw_err *err);
 
 /* --- client_types.c --- */
 struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url);

@@ -170,17 +170,17 @@ static void put(const struct xds_sub *u, struct xds_msg *m, const struct sw_xds_
 
 static void too_many(struct xds_sub *u)
 {
-    sw_grpc_finish(u->stream->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many names");
+    xds_stream_close(u->stream, SW_GRPC_RESOURCE_EXHAUSTED, "too many names");
 }
 
 /* A subscribed resource, once per response. Endpoints of a service are included. */
-static void tell_rec(struct xds_sub *u, struct xds_msg *m, struct xds_rec *r)
+static void put_record(struct xds_sub *u, struct xds_msg *m, struct xds_rec *r)
 {
     const struct xds_table *t = u->follow->table;
     struct xds_hits endpoints;
     int rc = SW_OK;
 
-    if (sw_map_put(&m->told, r->name, r))
+    if (sw_map_put(&m->answered, r->name, r))
         return;
     put(u, m, r->res);
     if (u->wildcard || !u->stream->delta)
@@ -194,30 +194,30 @@ static void tell_rec(struct xds_sub *u, struct xds_msg *m, struct xds_rec *r)
         too_many(u);
 }
 
-static void tell_key(struct xds_sub *u, struct xds_msg *m, struct sw_slice key)
+static void put_key(struct xds_sub *u, struct xds_msg *m, struct sw_slice key)
 {
     const struct xds_table *t = u->follow->table;
     struct xds_rec *r = xds_table_get(t, key);
     struct xds_hits hits;
 
     if (r) {
-        tell_rec(u, m, r);
+        put_record(u, m, r);
         return;
     }
     xds_index_find(&t->aliases, key, &hits);
     for (size_t i = 0; i < hits.n; i++)
-        tell_rec(u, m, hits.p[i]);
+        put_record(u, m, hits.p[i]);
     if (hits.n == 0 && u->stream->delta)
         xds_msg_remove(m, key);
 }
 
-static void tell_forced(struct xds_sub *u, struct xds_msg *m, size_t max)
+static void put_forced(struct xds_sub *u, struct xds_msg *m, size_t max)
 {
     while (!sw_list_empty(&u->forced) && xds_msg_size(m) < max) {
         struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
 
         sw_list_unlink(&n->forced);
-        tell_key(u, m, n->name);
+        put_key(u, m, n->name);
     }
 }
 
@@ -237,11 +237,11 @@ static bool comes_along(const struct xds_sub *u, const struct sw_xds_res *res)
     return false;
 }
 
-static void tell_change(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)
+static void put_change(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)
 {
     bool wanted = xds_sub_wants(u, r->name);
 
-    if (holds(u->follow, r) || (m->told.n && sw_map_get(&m->told, r->name)))
+    if (holds(u->follow, r) || (m->answered.n && sw_map_get(&m->answered, r->name)))
         return;
     if (!wanted && comes_along(u, r->res)) {
         wanted = true;
@@ -252,7 +252,7 @@ static void tell_change(struct xds_sub *u, struct xds_msg *m, const struct xds_r
         put(u, m, r->res);
 }
 
-static void tell_removal(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)
+static void put_removal(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)
 {
     const struct xds_name *n = sw_map_get(&u->names, r->name);
 
@@ -264,8 +264,8 @@ static void tell_removal(struct xds_sub *u, struct xds_msg *m, const struct xds_
 }
 
 /* Changes after *at, until the piece is full. True: at the end of the log. */
-static bool tell_log(struct xds_sub *u, struct xds_msg *m, size_t max, uint64_t *at, bool additions,
-                     bool removals)
+static bool put_log(struct xds_sub *u, struct xds_msg *m, size_t max, uint64_t *at, bool additions,
+                    bool removals)
 {
     const struct xds_table *t = u->follow->table;
 
@@ -278,16 +278,16 @@ static bool tell_log(struct xds_sub *u, struct xds_msg *m, size_t max, uint64_t 
         if (!xds_change_counts(c))
             continue;
         if (c->rec->res && additions)
-            tell_change(u, m, c->rec);
+            put_change(u, m, c->rec);
         else if (!c->rec->res && removals)
-            tell_removal(u, m, c->rec);
+            put_removal(u, m, c->rec);
     }
     *at = t->seq;
     return true;
 }
 
 /* Names that the client claimed to hold. */
-static void tell_gone(struct xds_follow *f, struct xds_msg *m, size_t max)
+static void put_gone(struct xds_follow *f, struct xds_msg *m, size_t max)
 {
     while (sw_buf_len(&f->gone) && xds_msg_size(m) < max) {
         struct sw_slice rest = sw_buf_slice(&f->gone);
@@ -302,7 +302,7 @@ static void tell_gone(struct xds_follow *f, struct xds_msg *m, size_t max)
 }
 
 /* The client's own node first, and then in the order of the log, which skips those. */
-static void tell_local(struct xds_sub *u, struct xds_msg *m)
+static void put_local(struct xds_sub *u, struct xds_msg *m)
 {
     const struct xds_table *t = u->follow->table;
     struct xds_follow *f = u->follow;
@@ -324,19 +324,19 @@ static void fill(struct xds_sub *u, struct xds_msg *m, size_t max, bool held, bo
     struct xds_follow *f = u->follow;
     bool last = removals || !u->kind->removed_last;
 
-    tell_forced(u, m, max);
+    put_forced(u, m, max);
     if (!held || u->answer) {
-        tell_local(u, m);
-        if (tell_log(u, m, max, &f->at, true, !u->kind->removed_last))
+        put_local(u, m);
+        if (put_log(u, m, max, &f->at, true, !u->kind->removed_last))
             f->first = false;
         if (f->at >= f->since)
             forget_held(f);
     }
     if (!last || (held && !u->answer))
         return;
-    tell_gone(f, m, max);
+    put_gone(f, m, max);
     if (u->kind->removed_last)
-        (void)tell_log(u, m, max, &f->removed_at, false, true);
+        (void)put_log(u, m, max, &f->removed_at, false, true);
 }
 
 /* --- when --- */
@@ -433,7 +433,7 @@ static bool send_all(struct xds_sub *u, const struct xds_table *t)
     }
     if (!u->wildcard) {
         SW_MAP_FOREACH (it, &u->names)
-            tell_key(u, &m, it->key);
+            put_key(u, &m, it->key);
     }
     sent = xds_msg_send(u, &m);
     xds_msg_done(&m);

@@ -29,7 +29,7 @@ void xds_msg_done(struct xds_msg *r)
 {
     sw_buf_done(&r->buf);
     sw_buf_done(&r->removed);
-    sw_map_done(&r->told);
+    sw_map_done(&r->answered);
     xds_names_done(&r->names);
 }
 

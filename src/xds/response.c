@@ -156,11 +156,11 @@ static bool held_initially(struct xds_sub *u, const struct sw_xds_res *res)
 }
 
 /* Answers a name whatever the client has of it, once per response. */
-static void delta_tell(struct xds_msg *r, struct sw_slice name, const struct sw_xds_snap *now)
+static void delta_append(struct xds_msg *r, struct sw_slice name, const struct sw_xds_snap *now)
 {
     struct sw_xds_res *res = sw_xds_snap_get(now, name);
 
-    if (sw_map_put(&r->told, name, r))
+    if (sw_map_put(&r->answered, name, r))
         return;
     if (res)
         xds_msg_put(r, res->resource);
@@ -175,7 +175,7 @@ static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct xds_
         struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
 
         sw_list_unlink(&n->forced);
-        delta_tell(r, n->name, now);
+        delta_append(r, n->name, now);
         sent_ahead(u, n, sw_xds_snap_get(now, n->name));
     }
     while (!sw_list_empty(&u->gone) && xds_msg_size(r) < piece) {
@@ -184,13 +184,13 @@ static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct xds_
         sw_list_unlink(&n->forced);
         sw_list_push_back(&r->names, &n->forced);
         u->n_gone--;
-        delta_tell(r, n->name, now);
+        delta_append(r, n->name, now);
         if (sw_xds_snap_get(now, n->name) != sw_xds_snap_get(u->base, n->name))
             xds_sub_stray(u, now);
     }
 }
 
-/* Goes on with the walk to u->target until the piece is full. True: at its end. */
+/* Continues with the walk to u->target until the piece is full. True: at its end. */
 static bool delta_walk(struct xds_sub *u, struct xds_msg *r, size_t piece)
 {
     struct step s;
@@ -199,7 +199,7 @@ static bool delta_walk(struct xds_sub *u, struct xds_msg *r, size_t piece)
         if (!walk(u->base, u->target, &u->at_base, &u->at_target, &s))
             return true;
         if (!xds_sub_wants(u, (s.is ? s.is : s.was)->name) ||
-            (r->told.n && sw_map_get(&r->told, (s.is ? s.is : s.was)->name)))
+            (r->answered.n && sw_map_get(&r->answered, (s.is ? s.is : s.was)->name)))
             continue;
         if (!s.is) {
             xds_msg_remove(r, s.was->name);
@@ -454,7 +454,7 @@ static bool push_pass(struct xds_stream *st, bool removals, bool *held)
         bool busy = waiting(u);
 
         if (sw_grpc_queued(st->call) > st->server->o.piece)
-            return false; /* goes on when the client took it */
+            return false; /* continues when the client took it */
         if (!busy)
             busy = push_sub(u, u->kind->rank && *held, removals) || u->target;
         if (busy && u->kind->rank)

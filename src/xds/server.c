@@ -59,26 +59,27 @@ enum sw_grpc_status xds_refusal_status(int rc)
 
 void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status)
 {
-    const char *reason = status == SW_GRPC_PERMISSION_DENIED  ? "forbidden"
-                         : status == SW_GRPC_UNIMPLEMENTED    ? "type"
-                         : status == SW_GRPC_UNAVAILABLE      ? "unavailable"
-                         : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
-                                                              : "unauthenticated";
+    const char *reason = status == SW_GRPC_PERMISSION_DENIED    ? "forbidden"
+                         : status == SW_GRPC_UNIMPLEMENTED      ? "type"
+                         : status == SW_GRPC_UNAVAILABLE        ? "unavailable"
+                         : status == SW_GRPC_INVALID_ARGUMENT   ? "invalid"
+                         : status == SW_GRPC_RESOURCE_EXHAUSTED ? "limit"
+                                                                : "unauthenticated";
 
     if (s->o.metrics)
         sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_XDS_REFUSALS, reason), 1);
 }
 
-/* SW_OK, SW_EAGAIN, or the call was refused. */
+/* SW_OK, SW_EPENDING, or the call was refused. */
 static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct sw_xds_client_id *id)
 {
     struct sw_err err = {0};
     char text[SW_ADDR_TEXT];
     int rc = s->o.allow ? s->o.allow(s->o.arg, id, &err) : SW_OK;
 
-    if (rc == SW_EAGAIN && s->n_waiting >= WAITING_MAX)
+    if (rc == SW_EPENDING && s->n_waiting >= WAITING_MAX)
         rc = sw_err_set(&err, SW_ELIMIT, "too many wait to be let in");
-    if (rc != SW_OK && rc != SW_EAGAIN) {
+    if (rc != SW_OK && rc != SW_EPENDING) {
         sw_log_info("xds", "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);
         xds_count_refusal(s, xds_refusal_status(rc));
         sw_grpc_finish(c, xds_refusal_status(rc), "%s", err.msg);
@@ -116,7 +117,7 @@ void sw_xds_server_recheck(struct sw_xds_server *s)
         case SW_OK:
             let_in(s, st->call);
             break;
-        case SW_EAGAIN:
+        case SW_EPENDING:
             make_wait(st);
             break;
         default:
@@ -142,7 +143,7 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     bool delta = false;
     int rc = judge(s, c, &id);
 
-    if (rc != SW_OK && rc != SW_EAGAIN)
+    if (rc != SW_OK && rc != SW_EPENDING)
         return;
     if (s->n_streams >= s->o.max_streams) {
         sw_log_warn("xds", "limit of %zu streams reached: refusing a new stream", s->o.max_streams);
@@ -157,7 +158,7 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
         st->token = sw_slice_dup(req->token);
     sw_grpc_accept(c, &xds_stream_ops, st);
     xds_stream_review(st);
-    if (rc == SW_EAGAIN)
+    if (rc == SW_EPENDING)
         make_wait(st);
     else
         let_in(s, c);
@@ -186,7 +187,7 @@ static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *er
         rc = s->o.view(s->o.arg, &id, view, err);
     if (rc == SW_OK && view[0])
         rc = sw_err_set(err, SW_EDENIED, "not for clients of some Gateways only");
-    return rc == SW_EAGAIN ? sw_err_set(err, SW_EDENIED, "not known yet, ask again") : rc;
+    return rc == SW_EPENDING ? sw_err_set(err, SW_EDENIED, "not known yet, ask again") : rc;
 }
 
 static void add_methods(struct sw_xds_server *s)

@@ -83,7 +83,7 @@ struct xds_sub {
     uint64_t nacks;
     char *nack;   /* the last answer was a refusal: its text, cut; NULL: it was not */
     char *detail; /* the same, longer; for Listeners only */
-    bool retries; /* the client goes on trying what it refused */
+    bool retries; /* the client keeps trying what it refused */
 };
 
 struct xds_stream {
@@ -147,6 +147,8 @@ void xds_stream_free(struct xds_stream *st);
 void xds_stream_wake(struct xds_stream *st);
 /* Ends the stream, and returns false, when its client may not have it any more. */
 bool xds_stream_judge(struct xds_stream *st);
+/* Logs and counts why the client is not served any more, and ends the stream. Once. */
+void xds_stream_close(struct xds_stream *st, enum sw_grpc_status status, const char *why);
 /* Calls 'revoked' from time to time. */
 void xds_stream_review(struct xds_stream *st);
 /* What there is of a type for this client, borrowed until the next commit. */
@@ -168,7 +170,8 @@ int xds_sub_add(struct xds_sub *u, struct sw_slice name, bool force);
 void xds_sub_drop(struct xds_sub *u, struct sw_slice name);
 /* The name is subscribed to: it will be answered. */
 void xds_sub_force(struct xds_sub *u, struct sw_slice name);
-/* The same, but not before what it may refer to: the client has an older version to go on with. */
+/* The same, but not before what it may refer to: the client has an older version to continue with.
+ */
 void xds_sub_await(struct xds_sub *u, struct sw_slice name);
 /* To be answered though it is not subscribed to by name. */
 void xds_sub_echo(struct xds_sub *u, struct sw_slice name);
@@ -185,7 +188,7 @@ void xds_initial_done(struct xds_sub *u);
 const char *xds_sub_label(const struct xds_sub *u);
 /*
  * An answer to the outstanding response, or another one to the last. text is NULL for an ACK;
- * retries: the client goes on trying.
+ * retries: the client keeps trying.
  */
 void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retries);
 
@@ -221,11 +224,11 @@ int xds_request_follow(struct xds_sub *u, const struct Sw__DeltaDiscoveryRequest
 struct xds_msg {
     const char *version; /* borrowed */
     struct sw_buf buf;
-    struct sw_buf removed; /* names, encoded; they come after the nonce */
-    struct sw_map told;    /* delta: names answered ahead of the walk, which skips them */
-    struct sw_list names;  /* struct xds_name: of 'told', to be freed */
-    size_t n;              /* resources and removals */
-    bool full;             /* beyond the limit */
+    struct sw_buf removed;  /* names, encoded; they come after the nonce */
+    struct sw_map answered; /* delta: names answered ahead of the walk, which skips them */
+    struct sw_list names;   /* struct xds_name: of 'answered', to be freed */
+    size_t n;               /* resources and removals */
+    bool full;              /* beyond the limit */
 };
 
 /* version is borrowed. */

@@ -103,12 +103,19 @@ struct sw_xds_client_id xds_stream_id(const struct xds_stream *st)
                                      .resolves = st->resolves};
 }
 
-static void shut_out(struct xds_stream *st, enum sw_grpc_status status, const char *why)
+static void log_closing(const struct xds_stream *st, struct sw_slice why)
 {
     char text[SW_ADDR_TEXT];
 
-    sw_log_warn("xds", "closing the stream of client %s, node '%.*s': %s",
-                sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), why);
+    sw_log_warn("xds", "closing the stream of client %s, node '%.*s': %.*s",
+                sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(why));
+}
+
+void xds_stream_close(struct xds_stream *st, enum sw_grpc_status status, const char *why)
+{
+    if (st->shut_out)
+        return;
+    log_closing(st, sw_slice_str(why));
     xds_count_refusal(st->server, status);
     st->shut_out = true;
     sw_grpc_finish(st->call, status, "%s", why);
@@ -123,7 +130,7 @@ bool xds_stream_judge(struct xds_stream *st)
     if (st->waiting || st->shut_out)
         return true;
     if (s->o.revoked && s->o.revoked(s->o.arg, &id, &err)) {
-        shut_out(st, SW_GRPC_UNAUTHENTICATED, err.msg);
+        xds_stream_close(st, SW_GRPC_UNAUTHENTICATED, err.msg);
         return false;
     }
     return !st->cache || xds_stream_look(st);
@@ -137,13 +144,13 @@ bool xds_stream_look(struct xds_stream *st)
     struct sw_err err = {0};
     int rc = s->o.view ? s->o.view(s->o.arg, &id, view, &err) : SW_OK;
 
-    if (rc == SW_EAGAIN) { /* not known yet: it keeps its view, at first none */
+    if (rc == SW_EPENDING) { /* not known yet: it keeps its view, at first none */
         if (!st->looked)
             (void)snprintf(st->view, sizeof(st->view), "?");
         return true;
     }
     if (rc != SW_OK) {
-        shut_out(st, xds_refusal_status(rc), err.msg);
+        xds_stream_close(st, xds_refusal_status(rc), err.msg);
         return false;
     }
     st->looked = true;
@@ -299,14 +306,14 @@ static struct xds_sub *sub_for(struct xds_stream *st, struct sw_slice url, bool 
     if (url.n == 0 || url.n > SW_XDS_TYPE_MAX || memchr(url.p, 0, url.n) ||
         memchr(url.p, '#', url.n) || /* a view's */
         (st->fixed && !sw_slice_eq_str(url, st->fixed))) {
-        sw_grpc_finish(st->call, SW_GRPC_INVALID_ARGUMENT, "bad type_url");
+        xds_stream_close(st, SW_GRPC_INVALID_ARGUMENT, "bad type_url");
         return NULL;
     }
     if (!type_ready(st, url))
         return NULL;
     u = xds_sub_get(st, url, ret_new);
     if (!u)
-        sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many types on one stream");
+        xds_stream_close(st, SW_GRPC_RESOURCE_EXHAUSTED, "too many types on one stream");
     return u;
 }
 
@@ -338,7 +345,7 @@ static bool is_star(struct sw_slice name)
 
 static void too_many(struct xds_stream *st)
 {
-    sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "too many names, or one too long");
+    xds_stream_close(st, SW_GRPC_RESOURCE_EXHAUSTED, "too many names, or one too long");
 }
 
 /* --- delta --- */
@@ -434,7 +441,7 @@ static void follow_request(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *r
     if (rc == SW_ELIMIT)
         too_many(u->stream);
     else if (rc != SW_OK)
-        sw_grpc_finish(u->stream->call, SW_GRPC_INVALID_ARGUMENT, "malformed request");
+        xds_stream_close(u->stream, SW_GRPC_INVALID_ARGUMENT, "malformed request");
 }
 
 /* What of a message is unpacked: large types read the list of what the client holds in place. */
@@ -558,8 +565,9 @@ static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
         delta_request(st, &a, msg, &limits, &err);
     else
         sotw_request(st, &a, msg, &limits, &err);
+    (void)c;
     if (err.rc)
-        sw_grpc_finish(c, SW_GRPC_INVALID_ARGUMENT, "%s", err.msg);
+        xds_stream_close(st, SW_GRPC_INVALID_ARGUMENT, err.msg);
     xds_stream_wake(st);
 }
 
@@ -582,7 +590,10 @@ static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct s
 
     (void)c;
     (void)status;
-    (void)message;
+    if (message.n && !st->shut_out) { /* not gRPC, or beyond its limits */
+        log_closing(st, message);
+        xds_count_refusal(st->server, SW_GRPC_INVALID_ARGUMENT);
+    }
     sw_log_debug("xds", "stream of node '%.*s' ended", SW_SLICE_ARG(st->node_id));
     xds_stream_free(st);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed reads from the tree, and the schema that gives a plain scalar its type. */
+#include "base/search.h"
 #include "yaml/yaml.h"
 
 #include <stdio.h>
 
 #include "base/buf.h"
-
-static bool one_of(struct sw_slice s, const char *const *words)
-{
-    for (; *words; words++) {
-        if (sw_slice_eq_str(s, *words))
-            return true;
-    }
-    return false;
-}
 
 static struct sw_slice unsigned_part(struct sw_slice s)
 {
@@ -57,7 +49,7 @@ static bool is_float(struct sw_slice s)
     size_t whole;
     size_t frac = 0;
 
-    if (one_of(u, inf) || one_of(s, nan))
+    if (sw_word_in(u, inf) || sw_word_in(s, nan))
         return true;
     whole = digits(u);
     u = sw_slice_from(u, whole);
@@ -82,9 +74,9 @@ enum sw_yaml_type sw_yaml_type(const struct sw_yaml *node)
 
     if (node->kind != SW_YAML_SCALAR || !node->plain)
         return SW_YAML_STR;
-    if (one_of(node->text, nulls))
+    if (sw_word_in(node->text, nulls))
         return SW_YAML_NULL;
-    if (one_of(node->text, bools))
+    if (sw_word_in(node->text, bools))
         return SW_YAML_BOOL;
     if (is_int(node->text))
         return SW_YAML_INT;
@@ -238,7 +230,7 @@ int sw_yaml_enum(const struct sw_yaml *node, const char *const *names, int *ret,
 int sw_yaml_known_keys(const struct sw_yaml *map, const char *const *known, struct sw_err *err)
 {
     SW_YAML_FOREACH (it, map) {
-        if (it->key && !one_of(it->key->text, known))
+        if (it->key && !sw_word_in(it->key->text, known))
             return sw_yaml_error(it->key, err, "unknown key '%.*s'",
                                  (int)sw_min(it->key->text.n, 64), it->key->text.p);
     }

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/search.h"
 #include "yaml/yaml.h"
 
 enum { WIDTH = 80, KEY_MOST = 128, DEPTH_MOST = 400 };
@@ -49,15 +50,6 @@ static void line(struct writer *w, size_t indent)
 }
 
 /* ---- what a plain text would be read as ---- */
-
-static bool one_of(struct sw_slice s, const char *const *list)
-{
-    for (; *list; list++) {
-        if (sw_slice_eq_str(s, *list))
-            return true;
-    }
-    return false;
-}
 
 static size_t digits(struct sw_slice s, size_t i)
 {
@@ -182,7 +174,7 @@ static bool means_more(struct sw_slice s)
     char bare[64];
     size_t n = 0;
 
-    if (one_of(s, words))
+    if (sw_word_in(s, words))
         return true;
     if (!isdigit((unsigned char)s.p[0]) && !strchr("+-.", s.p[0]))
         return false;
@@ -292,7 +284,7 @@ static enum style choose(struct sw_slice s, bool key)
 
 /* ---- scalars ---- */
 
-/* Where a long line goes on below. */
+/* Where a long line continues below. */
 static bool fold_here(const struct writer *w, struct sw_slice s, size_t i, bool after_space)
 {
     return !after_space && w->col > WIDTH && i && i + 1 < s.n && s.p[i + 1] != ' ';

@@ -193,25 +193,12 @@ def test_nothing_readable_on_the_wire(mesh):
     """Between nodes only TLS to port 15008 is seen; the application's bytes are not."""
     mesh.both()
     mesh.echo(mesh.s2, 9443)
-    sniffer = mesh.keep(mesh.topo.fabric.socket(socket.AF_PACKET, socket.SOCK_RAW,
-                                                socket.htons(3)))
-    sniffer.bind(("node2", 0))
-    sniffer.setblocking(False)
+    wire = mesh.keep(traffic.Wire(mesh.topo.fabric, "node2"))
     secret = b"open-sesame-" * 20
     with traffic.connect(mesh.c1, (mesh.s2.ip4, 9443)) as sock:
         sock.sendall(secret)
         assert traffic.read_exact(sock, len(secret)) == secret
-    frames = bytearray()
-    ports = set()
-    while True:  # the answer is here, so all that was sent for it is there
-        try:
-            frame = sniffer.recv(65535)
-        except BlockingIOError:
-            break
-        frames += frame
-        if frame[12:14] == b"\x08\x00" and frame[23] == 6:
-            ports.add(int.from_bytes(frame[36:38], "big"))
-            ports.add(int.from_bytes(frame[34:36], "big"))
+    ports, frames = wire.seen()
     assert 15008 in ports and 9443 not in ports
     assert b"open-sesame" not in frames
 

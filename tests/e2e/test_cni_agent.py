@@ -42,6 +42,11 @@ def talks_mtls(rig, box, node, to):
     assert line["dst.identity"] == to.identity
 
 
+def told(rig, box, why):
+    """The pod's events say what its start waits for."""
+    until(lambda: any(r == "WaitingForMesh" and why in m for r, m in rig.events(box)), what=f"the event: {why}")
+
+
 # -- a pod's life ---------------------------------------------------------------------------------
 
 def test_a_new_pod_is_in_the_mesh_when_add_returns(rig):
@@ -88,10 +93,10 @@ def test_a_pod_without_the_label_is_left_alone(rig):
 
 
 class Behind(traffic.HandlerServer):
-    """The API without TLS, whose watch of namespaces stands still when told to."""
+    """The API without TLS, whose watch of namespaces stands still, or whose lists of them get no answer, when told to."""
 
     def __init__(self, rig):
-        self.api, self.still = rig.api, threading.Event()
+        self.api, self.still, self.silent = rig.api, threading.Event(), threading.Event()
         self.context = rig.api.context()
         super().__init__(rig.mesh.topo.fabric, ("127.0.0.1", free_port()), self._pass)
         self.kubeconfig = rig.dir / "behind.kubeconfig"
@@ -118,6 +123,9 @@ class Behind(traffic.HandlerServer):
                 while data := sock.recv(1 << 16):
                     if b"GET /api/v1/namespaces?" in data and b"watch=" in data:
                         watch.set()
+                    elif b"GET /api/v1/namespaces?" in data and self.silent.is_set():
+                        sock.shutdown(socket.SHUT_RDWR)
+                        break
                     up.sendall(data)
                 up.shutdown(socket.SHUT_RDWR)
             thread.join()
@@ -140,10 +148,30 @@ def test_a_namespace_that_was_labelled_just_now(rig):
     assert other.untouched()
     status, out = rig.call("ADD", box, timeout="3s")
     assert status != 0 and "has not seen the labels of the pod's namespace" in out["msg"], out
+    told(rig, box, "has not seen the labels of the pod's namespace")
     waiting = rig.call("ADD", box, wait=False)
     behind.still.clear()
     assert rig.result(waiting)[0] == 0
     assert box.rules()
+
+
+def test_a_namespace_that_the_api_does_not_tell_of(rig):
+    """It may be in the mesh since the agent's watch was last heard: its pod waits until the API answers."""
+    behind = rig.mesh.keep(Behind(rig))
+    good, rig.api.kubeconfig = rig.api.kubeconfig, behind.kubeconfig
+    rig.start("--wait", "2s")
+    rig.api.kubeconfig = good
+    rig.proxy()
+    rig.namespace("plain")
+    behind.silent.set()
+    box = rig.pod("a1", 61, namespace="plain")
+    status, out = rig.call("ADD", box, timeout="4s")
+    assert status != 0 and "the API does not say whether the pod's namespace is in the mesh" in out["msg"], out
+    told(rig, box, "the API does not say whether the pod's namespace is in the mesh")
+    waiting = rig.call("ADD", box, wait=False)
+    behind.silent.clear()
+    assert rig.result(waiting)[0] == 0
+    assert box.untouched()
 
 
 def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):
@@ -186,6 +214,7 @@ def test_a_pod_the_api_does_not_show_waits(rig):
     box.name, name = "ghost", box.name
     status, out = rig.call("ADD", box, timeout="1s")
     assert status == 1 and "does not show the pod" in out["msg"]
+    told(rig, box, "the API does not show the pod on this node")
     box.name, box.uid, uid = name, "another-uid", box.uid
     status, out = rig.call("ADD", box, timeout="1s")
     assert status == 1 and "another pod of this name" in out["msg"]
@@ -338,6 +367,117 @@ def test_rules_that_vanish_fail_check(rig):
     assert status == 1 and "rules are missing" in out["msg"]
 
 
+def test_status_and_check_without_an_agent_and_before_the_api_was_read(rig):
+    """What is not known is not called right: code 50 of STATUS, and CHECK fails for now."""
+    rig.start()
+    rig.proxy()
+    box = rig.pod("a1", 61)
+    rig.add(box)
+    rig.running(box)
+    rig.enabled(box)
+    rig.agents[-1].kill()
+    status, out = rig.call("STATUS", version="1.1.0")
+    assert status == 1 and out["code"] == 50 and str(rig.plugin_sock) in out["msg"], out
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and out["code"] == 11 and str(rig.plugin_sock) in out["msg"], out
+    rig.api.stop(kill=True)
+    rig.start(wait=False)
+    until(rig.answers, what="the agent")
+    status, out = rig.call("STATUS", version="1.1.0")
+    assert status == 1 and out["code"] == 50 and "waits for the API" in out["msg"], out
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and out["code"] == 11 and "waits for the API" in out["msg"], out
+    rig.api.restart()
+    until(lambda: rig.call("STATUS", version="1.1.0") == (0, None), what="the agent to be ready")
+    until(lambda: rig.call("CHECK", box) == (0, None), what="the pod to be handed over")
+
+
+def test_a_pod_that_should_be_in_the_mesh_and_is_not_fails_check(rig):
+    rig.start()
+    rig.proxy()
+    rig.namespace("late")
+    box = rig.pod("a1", 61, namespace="late")
+    rig.add(box)
+    assert rig.call("CHECK", box) == (0, None)
+    rig.label("/api/v1/namespaces/late", {MODE: "ambient"})  # it has no address in its status yet: nothing brings it in
+    until(lambda: rig.call("CHECK", box)[0], what="CHECK to fail")
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and out["code"] == 100 and "belongs to the mesh and is not redirected" in out["msg"], out
+    assert box.untouched()
+    box.uid, uid = "another-uid", box.uid
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and out["code"] == 11 and "another pod of this name" in out["msg"], out
+    box.uid = uid
+    rig.show_process(box)
+    rig.running(box)
+    until(lambda: rig.call("CHECK", box) == (0, None), what="the pod to be found and redirected")
+
+
+def test_check_compares_namespace_and_addresses(rig):
+    rig.start()
+    rig.proxy()
+    box, spare = rig.pod("a1", 61), rig.pod("a2", 62, namespace="kube-system")
+    rig.add(box)
+    assert rig.call("CHECK", box) == (0, None)
+    box.path, path = spare.path, box.path
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and "not the network namespace that was redirected" in out["msg"], out
+    box.path = path + "-gone"
+    status, out = rig.call("CHECK", box)
+    assert status == 1 and "-gone" in out["msg"], out
+    box.path = path
+    status, out = rig.call("CHECK", box, prevResult={"cniVersion": "1.0.0", "ips": [{"address": f"{spare.ip4}/24"}]})
+    assert status == 1 and "none of the addresses of prevResult" in out["msg"], out
+    status, out = rig.call("CHECK", box, prevResult=None)
+    assert status == 1 and out["code"] == 7 and "prevResult is missing" in out["msg"], out
+    assert rig.call("CHECK", box) == (0, None)
+
+
+def test_an_acknowledgement_that_does_not_come_is_in_the_events(rig, proxy):
+    rig.start("--wait", "2s")
+    p = proxy()
+    p.until_snapshot()
+    box = rig.pod("a1", 61)
+    call = rig.call("ADD", box, wait=False)
+    assert p.next(answer=None)[0] == "add"
+    told(rig, box, "the node proxy has not acknowledged the pod")
+    assert call.poll() is None
+    p.sock.send(zds.ACK)
+    assert rig.result(call)[0] == 0
+
+
+def test_more_starts_than_there_may_be(rig):
+    """The rest is refused with an event, and other commands are served meanwhile."""
+    rig.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip(f"{hard} descriptors are too few")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    box = rig.pod("a1", 61)
+    body = {"Netns": box.path, "PodName": "ghost", "PodNamespace": "shop", "PodUID": "no-such-uid"}
+    calls = []
+    try:
+        for _ in range(1024):
+            calls.append(rig.post("/cmdadd", body))
+        until(lambda: b"too many pods" in _answer(rig.post("/cmdadd", body)), what="the refusal")
+        status, out = rig.call("STATUS")
+        assert out["code"] == 50 and "node proxy" in out["msg"], out
+    finally:
+        for s in calls:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    until(lambda: any("too many pods start at once" in m for _, m in rig.events_of("shop", "ghost")), what="the event")
+
+
+def _answer(sock):
+    """What comes within a moment."""
+    with sock:
+        sock.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):
+            return sock.recv(4096)
+        return b""
+
+
 def test_many_pods_at_once(rig):
     rig.start()
     node = rig.proxy()
@@ -448,7 +588,10 @@ def test_waits_for_a_configuration(rig):
 
 @pytest.mark.parametrize("running", [True, False], ids=["by-agent", "without-agent"])
 def test_uninstall_leaves_nothing(rig, running):
-    agent = rig.start()
+    state = rig.dir / "state"
+    state.mkdir()
+    (state / "mesh.state").write_text("x")
+    agent = rig.start("--node-state-dir", str(state))
     node = rig.proxy()
     boxes = [rig.pod(f"a{i}", 60 + i, containers=[{"name": "app", "image": "app", **probe(PORT)}]) for i in (1, 2)]
     for box in boxes:
@@ -462,7 +605,7 @@ def test_uninstall_leaves_nothing(rig, running):
         assert all(b.rules() for b in boxes), "an agent that ends leaves the pods in the mesh"
     argv = [rig.binary, "cni", "uninstall", "--node-name", "node1", "--plugin-socket", str(rig.plugin_sock),
             "--run-dir", str(rig.dir / "run"), "--cni-bin-dir", str(rig.bin), "--cni-conf-dir", str(rig.conf),
-            "--host-netns", rig.node.path]
+            "--host-netns", rig.node.path, "--node-state-dir", str(state)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stderr, rig.log()[-2000:])
     assert all(b.untouched() for b in boxes)
@@ -473,7 +616,7 @@ def test_uninstall_leaves_nothing(rig, running):
         assert all(rig.annotation(b) is None for b in boxes)
         until(lambda: pods_of(node) == {}, what="the proxy to have no pods")
         assert not rig.zds.exists() and not rig.plugin_sock.exists()
-    assert list((rig.dir / "run/pods").glob("*")) == []
+    assert list((rig.dir / "run/pods").glob("*")) == [] and not state.exists()
 
 
 def test_a_deleted_daemonset_uninstalls(rig):
@@ -626,7 +769,7 @@ def test_the_hosts_own_namespace_is_refused(mesh, binary):
     ("/cmdadd", b"{", "400"), ("/cmdadd", b"[]", "400"), ("/cmdadd", b"{}", "400"),
     ("/cmdadd", b'{"Netns":"relative","PodName":"a","PodNamespace":"b"}', "400"),
     ("/cmdadd", b'{"Netns":7,"PodName":"a","PodNamespace":"b"}', "400"), ("/nothing", b"{}", "404"),
-    ("/cmddel", b"{}", "200"), ("/cmdgc", b'{"ValidAttachments":7}', "200"), ("/cmdcheck", b"{}", "200"),
+    ("/cmddel", b"{}", "200"), ("/cmdgc", b'{"ValidAttachments":7}', "200"), ("/cmdcheck", b"{}", "400"),
 ])
 def test_the_plugins_socket_refuses_nonsense(rig, path, body, status):
     if not shutil.which("curl"):

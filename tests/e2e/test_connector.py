@@ -313,7 +313,7 @@ def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
     d.wait_live()
     edge.op("connect", peer=d.id, addrs=d.addrs())
     assert "refused" in edge.event("closed")["why"]
-    until(lambda: "not a gateway we know" in d.log() and edge.id in d.log(), 10)
+    until(lambda: "unknown gateway" in d.log() and edge.id in d.log(), 10)
     until(lambda: d.metric("spanwire_refusals") >= 1)
     # The control plane names it (the controller writes the annotation from such objects).
     ns = control.post("/api/v1/namespaces", {"metadata": {"name": "spanwire-system"}}).status
@@ -326,10 +326,15 @@ def test_only_gateways_of_the_fabric_get_in(control, device, edge, web):
     status, answer = edge.ask(get("127.0.0.1", web.port, "/hello"))
     assert status == 200 and answer["text"].endswith("hello /hello")
     until(lambda: edge.id in [c["peer"] for c in d.status()["connections"]])
+
+    def paths():
+        return [p["gateway"] for p in connector(control, "doors")["status"].get("connectionDetails", {}).get("paths", [])]
+    until(lambda: paths() == [edge.id], what="the gateway's path in the status")
     # And takes it back: the connection goes.
     control.delete("/api/v1/namespaces/spanwire-system/configmaps/gateway-test")
     edge.event("closed")
     until(lambda: not d.status()["connections"], 5)
+    until(lambda: paths() == [], what="the path of a gateway that is gone to be taken out")
 
 
 def test_only_advertised_destinations_are_reached(control, device, edge, web):
@@ -476,7 +481,7 @@ def test_draining_lets_tunnels_finish(device, edge, web):
 def test_open_is_said_aloud(device, edge, web):
     d = device("--name", "open", "--open", "--allow", f"127.0.0.1:{web.port}", where="open")
     d.wait_live()
-    until(lambda: "everybody who knows the NodeID may connect" in d.log(), 5)
+    until(lambda: "access control disabled (--open)" in d.log(), 5)
     edge.connect(d)
     assert edge.ask(get("127.0.0.1", web.port, "/x"))[0] == 200
     assert edge.ask(get("127.0.0.1", 1, "/x"))[0] == 403

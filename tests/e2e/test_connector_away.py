@@ -109,7 +109,7 @@ def test_memory_that_is_not_ours_is_ignored(control, device, web):
     file.chmod(0o600)
     file.write_bytes(good)
     (d.data / "connector.key").unlink()
-    assert start("said to another key") == 0
+    assert start("saved for another device key") == 0
     control.restart()
 
 

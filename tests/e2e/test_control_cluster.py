@@ -159,7 +159,7 @@ def test_pages(w):
 def test_tokens_are_the_clusters(w):
     """Nobody without a token, with one that is made up, or whose owner has no right to it."""
     w.fabric.apply(fb.thing("ServiceAccount", "stranger"))
-    tokens = {"no bearer token": None, "nobody's": "abc.def.ghi", "may not get /xds": w.new_token("stranger")}
+    tokens = {"no bearer token": None, "not authenticated": "abc.def.ghi", "may not get /xds": w.new_token("stranger")}
     for why, token in tokens.items():
         done = w.lint(token, "5s")
         assert done.returncode != 0, done.stdout[:500]
@@ -215,7 +215,7 @@ def test_two_that_do_not_know_of_each_other(binary, tmp_path):
         start, before = time.monotonic(), int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
         other = Replica(binary, tmp_path, "other", f.control.kubeconfig, addresses="127.0.0.2=127.0.0.2")
         # Whoever has used up its share first sets the pace of both: the other one may stay within its own.
-        until(lambda: any("written too often" in p.log() for p in (other, f.control)), GUARD, "a line about it")
+        until(lambda: any("write rate limit reached" in p.log() for p in (other, f.control)), GUARD, "a line about it")
         time.sleep(3)  # for a storm to grow
         after = int(f.get("Gateway", "edge")["metadata"]["resourceVersion"])
         # Twenty at once and two in a second, on both sides; leases and other objects are written too.

@@ -8,7 +8,9 @@ import time
 
 import pytest
 from harness import fabric as fb
-from harness.device import Device, Web
+from harness.control import Control
+from harness.device import LEASES, Device, Web, ending
+from harness.fabric import programmed
 from harness.sidecar import Sidecar
 from harness.wait import guard, until
 
@@ -36,6 +38,7 @@ class World:
             "endpoint": f"http://127.0.0.1:{self.web.port}", "connector": {"name": "laptop"}}]}]}))
         self.flowing = threading.Event()
         self.over = False
+        self.returned = 0.0  # of control
         self.answers, self.asking = collections.deque(), 0
         self.lock = threading.Lock()
         until(lambda: self.ask()[0] == 200, what="the first answer")
@@ -80,9 +83,10 @@ class World:
         until(lambda: self.asking == 0)
 
     def good(self, n=100):
-        """All answers so far, and n more."""
+        """All answers so far, n more, and all until every Lease that was stored has run out since control returned."""
         seen = len(self.answers)
-        until(lambda: len(self.answers) >= seen + n, what=f"answers, last {list(self.answers)[-3:]}")
+        until(lambda: len(self.answers) >= seen + n and time.monotonic() > self.returned + LEASE + 2,
+              what=f"answers, last {list(self.answers)[-3:]}")
         failed = collections.Counter(a for a in list(self.answers) if a[0] != 200)
         assert not failed, f"{failed} of {len(self.answers)}\n{self.log()}"
 
@@ -91,6 +95,7 @@ class World:
 
     def start_control(self):
         self.control.restart()
+        self.returned = time.monotonic()
         self.fabric._c = None
 
     def ready(self):
@@ -162,6 +167,18 @@ def test_with_the_sidecar(world):
     time.sleep(1)
     world.start_control()
     world.good()
+
+
+def test_devices_renew_at_once(binary, tmp_path):
+    """A Lease of ten minutes is renewed after five, otherwise."""
+    with programmed(Control, binary, tmp_path, "--connector-lease", "600s") as control, ending() as note:
+        device = note(Device(binary, tmp_path / "device", control.kubeconfig, "--name", "patient"))
+        device.wait_live()
+        for kill in (False, True):
+            before = control.get(f"{LEASES}/patient").json["spec"]["renewTime"]
+            control.stop(kill=kill)
+            control.restart()
+            until(lambda: control.get(f"{LEASES}/patient").json["spec"]["renewTime"] > before, what=device.log()[-3000:])
 
 
 def test_a_device_that_died_meanwhile_goes_offline(world):

@@ -78,9 +78,39 @@ def test_an_api_takes_the_chart(api):
     need_kubectl()
     link = deploy.component_flags("link")
     for flags in ((), ("--set", "mesh.enabled=false"), ("--set", "gateway.enabled=false"), deploy.component_flags("join", "link"),
+                  ("--set", "control.persistence.enabled=true"),
                   ("--set", "mesh.enabled=false,gateway.enabled=false", *link)):
         objects = deploy.rendered(*flags)
         assert len(dry_run(api, objects)) == len(objects)
+
+
+def said_of(api, objects, *flags):
+    """{object: what 'kubectl apply' says of it}"""
+    said = api.kubectl("apply", *flags, "-f", "-", stdin=yaml.safe_dump_all(objects))
+    return dict(re.match(r"(\S+) (\S+)", line).groups() for line in said.splitlines())
+
+
+def test_helm_template_piped_into_kubectl_apply(binary, tmp_path):
+    """As people do it, without server-side apply: on an API that has none of it, over what is applied, and a changed one."""
+    need_kubectl()
+    api = Control(binary, tmp_path, "--gateway", "false", "--connector", "false", "--relaxed-sync")
+    try:
+        rt.namespace(api, NAMESPACE)
+        flags = deploy.component_flags("join", "link")
+        objects = deploy.rendered(*flags)
+        dry = said_of(api, objects, "--dry-run=server")
+        assert len(dry) == len(objects) and set(dry.values()) == {"created"}, dry
+        assert said_of(api, objects, "--dry-run=server") == dry, "nothing was stored"
+        assert said_of(api, objects) == dry
+        same = said_of(api, objects, "--dry-run=server")
+        assert not {name: said for name, said in same.items() if said != "unchanged"}
+        changed = deploy.rendered(*flags, "--set", "image.tag=v8,node.extraArgs={--log-level=debug}")
+        again = said_of(api, changed, "--dry-run=server")
+        moved = {name for name, said in again.items() if said == "configured"}
+        assert moved == {"deployment.apps/spanwire-control", "deployment.apps/spanwire-gateway", "deployment.apps/spanwire-link",
+                         "daemonset.apps/spanwire-node", "daemonset.apps/spanwire-cni"}, again
+    finally:
+        api.close()
 
 
 @pytest.mark.parametrize("components", [(), ("join",), ("link",), ("join", "link")], ids="+".join)
@@ -90,6 +120,26 @@ def test_chart_and_manifests_are_the_same(tmp_path, components):
     assert set(chart) == set(manifests)
     for which, obj in manifests.items():
         assert chart[which] == obj, which
+
+
+def test_what_precedes_the_removal(api):
+    """The same objects of chart and manifests; only Helm itself gets them, for kubectl would run the Job at once."""
+    assert not any("uninstall" in name for _, _, name in deploy.by_key(deploy.rendered()))
+    hooks = [o for o in deploy.rendered(api=api) if "helm.sh/hook" in o["metadata"].get("annotations", {})]
+    assert {o["metadata"]["annotations"]["helm.sh/hook"] for o in hooks} == {"pre-delete"}
+    weights = {o["kind"]: int(o["metadata"]["annotations"]["helm.sh/hook-weight"]) for o in hooks}
+    assert max(weights, key=weights.get) == "Job" and weights["Role"] < weights["RoleBinding"] < 0
+    chart = deploy.by_key([deploy.without_hooks(o) for o in hooks])
+    manifests = deploy.by_key(deploy.kustomized(deploy.MANIFESTS / "uninstall"))
+    assert set(chart) == set(manifests)
+    for which, obj in manifests.items():
+        assert chart[which] == obj, which
+    assert len(dry_run(api, list(manifests.values()))) == len(manifests)
+    off = deploy.rendered("--set", "uninstall.enabled=false", api=api)
+    assert not any("uninstall" in o["metadata"]["name"] for o in off)
+    job, = (o for o in deploy.rendered("--set", "uninstall.keepSecrets=true", api=api) if o["kind"] == "Job")
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["uninstall", "--keep-secrets"]
+    assert not deploy.violations(job["spec"]["template"]["spec"])
 
 
 def test_values_of_the_chart():
@@ -184,6 +234,39 @@ def test_node_and_agent_have_exactly_their_capabilities():
         for i, line in enumerate(lines):
             if line.strip() in ("- SYS_ADMIN", "- NET_ADMIN", "- SYS_PTRACE"):
                 assert lines[i - 1].strip().startswith("#"), line
+
+
+def test_node_gets_revocation_lists_and_keeps_its_state():
+    """By a ConfigMap that need not be there; and on the host, or a reboot would take what the node knew."""
+    for spec in (deploy.pods(deploy.kustomized())["spanwire-node"]["spec"], deploy.pods(deploy.rendered())["spanwire-node"]["spec"]):
+        volumes = {v["name"]: v for v in spec["volumes"]}
+        [container] = spec["containers"]
+        mounts = {m["mountPath"]: m for m in container["volumeMounts"]}
+        assert "--crl=/var/run/secrets/spanwire/crl/ca-crl.pem" in container["args"]
+        crl = mounts["/var/run/secrets/spanwire/crl"]
+        assert crl["readOnly"] and volumes[crl["name"]]["configMap"] == {"name": "istio-ca-crl", "optional": True}
+        [state] = [a.split("=")[1] for a in container["args"] if a.startswith("--state-dir=")]
+        assert volumes[mounts[state]["name"]]["hostPath"] == {"path": "/var/lib/spanwire/node", "type": "DirectoryOrCreate"}
+
+
+def test_records_of_control_on_a_volume():
+    """Off unless asked for, with one replica; a claim of the chart's own, or one that is there."""
+    def control(*flags):
+        made = deploy.by_key(deploy.rendered(*flags))
+        spec = made["Deployment", NAMESPACE, "spanwire-control"]["spec"]
+        [run] = [v for v in spec["template"]["spec"]["volumes"] if v["name"] == "run"]
+        return made, spec, run
+    made, spec, run = control()
+    assert "emptyDir" in run and not any(kind == "PersistentVolumeClaim" for kind, _, _ in made)
+    made, spec, run = control("--set", "control.persistence.enabled=true,control.persistence.storageClassName=fast")
+    assert run["persistentVolumeClaim"] == {"claimName": "spanwire-control"} and spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"} and spec["template"]["spec"]["securityContext"] == {"fsGroup": 65532}
+    claim = made["PersistentVolumeClaim", NAMESPACE, "spanwire-control"]
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "64Mi"}}}
+    assert not deploy.violations(spec["template"]["spec"])
+    made, spec, run = control("--set", "control.persistence.enabled=true,control.persistence.existingClaim=mine")
+    assert run["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert not any(kind == "PersistentVolumeClaim" for kind, _, _ in made)
 
 
 # --- rights ---
@@ -372,6 +455,118 @@ def test_rights_that_are_missing_are_no_uninstallation(agent):
     agent.process.signal(15)
     assert agent.process.wait() == 0
     assert box.rules() and agent.rig.host_rules() and (agent.rig.bin / "spanwire-cni").exists()
+
+
+# --- removed ---
+
+UNINSTALL = ROOT / "deploy/kubernetes/uninstall/rbac.yaml"
+# What control makes: (path of the list, name); the last ones are of somebody else.
+MADE = [(f"/api/v1/namespaces/{NAMESPACE}/secrets", name) for name in ("spanwire-xds", "istio-ca-secret")] + [
+    (f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases", name) for name in ("spanwire-mesh", "spanwire-planes-1a2b")] + [
+    (f"/api/v1/namespaces/{NAMESPACE}/configmaps", "spanwire-xds")] + [
+    (f"/api/v1/namespaces/{ns}/configmaps", name) for ns in ("shop", "default") for name in ("istio-ca-root-cert", "istio-ca-crl")]
+OTHERS = [(f"/api/v1/namespaces/{NAMESPACE}/secrets", "cacerts"), ("/api/v1/namespaces/other/configmaps", "istio-ca-root-cert"),
+          ("/api/v1/namespaces/shop/configmaps", "mine"), (f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases", "other")]
+
+
+def _uninstall(agent, binary, where, *flags):
+    """'spanwire uninstall' with the rights of the manifests."""
+    config = yaml.safe_load(agent.api.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": rt.token_of(agent.api, NAMESPACE, "spanwire-uninstall")}
+    (where / "uninstall.kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
+    return subprocess.Popen([binary, "uninstall", "--namespace", NAMESPACE, "--kubeconfig", str(where / "uninstall.kubeconfig"),
+                             *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(name="whole")
+def _whole(agent):
+    """The agent as a pod of its DaemonSet, control as a Deployment, and what it makes."""
+    api = agent.api
+    for doc in yaml.safe_load_all(UNINSTALL.read_text(encoding="utf-8")):
+        apply(api, doc)
+    rt.namespace(api, "other")
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    top = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+    rt.make(api, f"{top}/deployments", {"metadata": {"name": "spanwire-control"}, "spec": {
+        "selector": {"matchLabels": {"app": "x"}}, "template": template}})
+    made = rt.make(api, f"{top}/daemonsets", {"metadata": {"name": "spanwire-cni"}, "spec": {
+        "selector": {"matchLabels": {"app": "x"}}, "template": template}})
+    agent.pod = f"/api/v1/namespaces/{NAMESPACE}/pods/spanwire-cni-1"
+    # The finalizer stands for the kubelet, which lets a pod go when its processes have ended.
+    assert api.patch(agent.pod, {"metadata": {"finalizers": ["test.example/kubelet"], "ownerReferences": [{
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "spanwire-cni", "uid": made.json["metadata"]["uid"],
+        "controller": True, "blockOwnerDeletion": True}]}}).status == 200
+    for path, name in MADE + OTHERS:
+        ours = {} if (path, name) in OTHERS else {"app.kubernetes.io/managed-by": "spanwire"}
+        rt.make(api, path, {"metadata": {"name": name, "labels": ours}})
+    yield agent
+
+
+def _there(api, things):
+    return [(path, name) for path, name in things if api.get(f"{path}/{name}").status == 200]
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["all", "keep-secrets"])
+def test_uninstall_leaves_nothing_that_control_and_agents_made(whole, binary, tmp_path, keep):
+    whole.rig.proxy()
+    box = whole.enrolled("web", 61)
+    run = _uninstall(whole, binary, tmp_path, *(["--keep-secrets"] if keep else []))
+    until(lambda: "deletionTimestamp" in whole.api.get(whole.pod).json["metadata"], what="the agent's pod to be deleted")
+    assert run.poll() is None and len(_there(whole.api, MADE)) == len(MADE), "the agents first"
+    whole.process.signal(15)
+    assert whole.process.wait() == 0
+    assert box.untouched() and whole.rig.annotation(box) is None
+    assert whole.api.patch(whole.pod, {"metadata": {"finalizers": None}}).status == 200
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 0, (out, err)
+    left = [m for m in MADE if "/secrets" in m[0]] if keep else []
+    assert _there(whole.api, MADE) == left and _there(whole.api, OTHERS) == OTHERS
+    assert [p for p, _ in whole.requests() if p.endswith("daemonsets/spanwire-cni")]
+    # Again, with nothing there.
+    again = _uninstall(whole, binary, tmp_path)
+    assert again.communicate(timeout=60)[1] == "" and again.returncode == 0
+    assert _there(whole.api, MADE) == [] and _there(whole.api, OTHERS) == OTHERS
+
+
+def test_uninstall_deletes_nothing_while_an_agent_does_not_end(whole, binary, tmp_path):
+    run = _uninstall(whole, binary, tmp_path, "--timeout", "2s")
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 1 and "DaemonSet spanwire-cni: its pods have not ended in time" in err, (out, err)
+    assert _there(whole.api, MADE) == MADE
+
+
+def test_helm_uninstall_waits_for_its_job(binary, tmp_path):
+    """What a cluster's Job controller does is done here; Helm deletes the rest, and what the Job needed."""
+    api = Control(binary, tmp_path / "control", "--gateway", "false", "--connector", "false", "--relaxed-sync")
+    try:
+        deploy.install(api, tmp_path)
+        for ns in ("shop", "other"):
+            rt.namespace(api, ns)
+        for path, name in MADE:
+            rt.make(api, path, {"metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "spanwire"}}})
+        helm = subprocess.Popen([deploy.need_helm(), "uninstall", "spanwire", "--namespace", NAMESPACE], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(api.kubeconfig)})
+        job = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/spanwire-uninstall"
+        until(lambda: api.get(job).status == 200, what="the Job")
+        account = api.get(job).json["spec"]["template"]["spec"]["serviceAccountName"]
+        config = yaml.safe_load(api.kubeconfig.read_text(encoding="utf-8"))
+        config["users"][0]["user"] = {"token": rt.token_of(api, NAMESPACE, account)}
+        (tmp_path / "job.kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
+        assert helm.poll() is None and api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/spanwire-cni").status == 200
+        subprocess.run([binary, "uninstall", "--namespace", NAMESPACE, "--kubeconfig", str(tmp_path / "job.kubeconfig")],
+                       check=True, capture_output=True, timeout=60)
+        assert _there(api, MADE) == [] and helm.poll() is None
+        assert api.patch(job + "/status", {"status": {"succeeded": 1, "conditions": [
+            {"type": "Complete", "status": "True"}]}}).status == 200
+        said = helm.communicate(timeout=60)[0]
+        assert helm.returncode == 0, said
+        left = [name for _, kind, name in re.findall(r"((\S+)/(\S*spanwire\S*))", api.kubectl(
+            "get", "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,daemonsets,jobs,secrets,"
+            "configmaps", "-A", "-o", "name")) if kind]
+        assert left == [], left
+    finally:
+        api.close()
 
 
 # --- image and plugin ---

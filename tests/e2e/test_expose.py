@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spanwire expose`: one command from a port to a public name and back."""
+import contextlib
 import http.client
 import json
 import re
@@ -14,7 +15,7 @@ import pytest
 from harness.control import Control
 from harness.device import GROUP, LEASES, PROXIES, Device, Edge, ending
 from harness.fabric import programmed
-from harness.wait import guard, until
+from harness.wait import SLOW, guard, until
 
 
 @pytest.fixture(scope="module")
@@ -234,11 +235,34 @@ def test_a_change_that_is_interrupted_is_undone(control, expose, web):
     assert proxy(control, "halfway")["spec"] == before
 
 
+def test_a_run_that_is_not_ready_in_time_is_undone(control, expose, web):
+    first = expose(web.port, "--name", "tardy", "--hostname", "early.example.test", "--no-verify")
+    url_of(first)
+    first.stop()
+    before = proxy(control, "tardy")
+    seconds = f"{5 * SLOW:g}s"
+    # A change, and objects that were not there: nobody signs the name that https needs.
+    again = expose(web.port, "--name", "tardy", "--hostname", "late.example.test", "--https-redirect", "--no-verify",
+                   "--timeout", seconds)
+    assert again.wait(guard(60)) == 1, again.log()[-2000:]
+    assert "not ready in time (--timeout)" in again.log()
+    after = proxy(control, "tardy")
+    assert after["metadata"]["generation"] >= before["metadata"]["generation"] + 2, "it was changed, and changed back"
+    assert after["spec"] == before["spec"]
+    fresh = expose(web.port, "--name", "unborn", "--hostname", "unborn.example.test", "--https-redirect", "--no-verify",
+                   "--timeout", seconds, where="unborn")
+    until(lambda: control.get(f"{PROXIES}/unborn").status == 200, what=lambda: fresh.log()[-2000:])
+    assert fresh.wait(guard(60)) == 1 and "not ready in time (--timeout)" in fresh.log(), fresh.log()[-2000:]
+    paths = [f"{at}/unborn" for at in (PROXIES, f"{GROUP}/connectoradvertisements")]
+    assert [control.get(at).status for at in paths] == [404] * 2
+
+
 class Far:
     """The API at a distance: replies come late."""
 
     def __init__(self, port, late=0.15):
         self.to, self.late = port, late
+        self.away, self.open = False, []
         self.sock = socket.create_server(("127.0.0.1", 0))
         self.port = self.sock.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -249,7 +273,11 @@ class Far:
                 here = self.sock.accept()[0]
             except OSError:
                 return
+            if self.away:
+                here.close()
+                continue
             there = socket.create_connection(("127.0.0.1", self.to))
+            self.open.append(here)
             threading.Thread(target=self._carry, args=(here, there, 0), daemon=True).start()
             threading.Thread(target=self._carry, args=(there, here, self.late), daemon=True).start()
 
@@ -263,16 +291,26 @@ class Far:
         except OSError:
             pass
 
+    def cut(self):
+        """Nothing goes through any more, not even what is under way."""
+        self.away = True
+        for s in self.open:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
+
+    def kubeconfig(self, control, where):
+        where.write_text(re.sub(r"(server: \S+):\d+", rf"\1:{self.port}", control.kubeconfig.read_text()))
+        return where
 
 
 def test_an_interrupt_while_the_api_writes(control, expose, web, tmp_path):
     """What the API did, but did not reply to yet, is undone like everything else."""
     far = Far(control.port)
-    config = tmp_path / "far.kubeconfig"
-    config.write_text(re.sub(r"(server: \S+):\d+", rf"\1:{far.port}", control.kubeconfig.read_text()))
+    config = far.kubeconfig(control, tmp_path / "far.kubeconfig")
     first = expose(web.port, "--name", "afar", "--hostname", "near.example.test", "--no-verify")
     url_of(first)
     first.stop()
@@ -342,15 +380,76 @@ def test_two_devices_that_want_one_name_do_not_fight(binary, web, tmp_path):
     api.close()
 
 
+def specs(control, name):
+    return [control.get(f"{at}/{name}").json["spec"]
+            for at in (PROXIES, f"{GROUP}/connectors", f"{GROUP}/connectoradvertisements")]
+
+
 def test_a_failure_leaves_what_was_there_before(control, expose, web):
-    """Only what this run created is removed: a name that was exposed before stays."""
+    """Only what this run created is removed: a name that was exposed before stays, and as it was."""
     first = expose(web.port, "--name", "kept", "--no-verify", where="kept")
     url_of(first)
     first.stop()
+    before = specs(control, "kept")
     again = expose("http://0.0.0.0:1", "--name", "kept", "--no-verify", where="kept")
     assert again.wait(20) == 1 and "unspecified address" in again.log()
-    for path in (f"{PROXIES}/kept", f"{GROUP}/connectors/kept", f"{GROUP}/connectoradvertisements/kept"):
-        assert control.get(path).status == 200, path
+    assert specs(control, "kept") == before
+
+
+@pytest.mark.parametrize("write", [0, 2], ids=["HTTPProxy", "ConnectorAdvertisement"])
+def test_a_write_without_a_reply_is_undone(control, expose, web, tmp_path, write):
+    """The API did what was asked, and was gone before it said so."""
+    name = f"unsaid-{write}"
+    first = expose(web.port, "--name", name, "--hostname", f"{name}.example.test", "--no-verify")
+    url_of(first)
+    first.stop()
+    before = specs(control, name)
+    far = Far(control.port, late=0.3)
+    again = expose(web.port + 1, "--name", name, "--no-verify", "--kubeconfig", str(far.kubeconfig(control, tmp_path / "far")))
+    until(lambda: specs(control, name)[write] != before[write], what=lambda: again.log()[-2000:])
+    far.cut()
+    again.signal(signal.SIGINT)
+    far.away = False
+    again.wait()
+    assert specs(control, name) == before, again.log()[-2000:]
+    far.close()
+
+
+def test_an_object_made_without_a_reply_is_removed(control, expose, web, tmp_path):
+    """By a run that fails: the write is repeated, and the API has nothing to create then."""
+    far = Far(control.port, late=0.1)
+    at = f"{PROXIES}/unsaid-new"
+    e = expose(web.port, "--name", "unsaid-new", "--hostname", "unsaid-new.example.test", "--https-redirect", "--no-verify",
+               "--timeout", f"{4 * SLOW:g}s", "--kubeconfig", str(far.kubeconfig(control, tmp_path / "far")))
+    until(lambda: control.get(at).status == 200, what=lambda: e.log()[-2000:])
+    far.cut()
+    far.away = False
+    assert e.wait() == 1 and "not ready in time (--timeout)" in e.log(), e.log()[-2000:]
+    assert control.get(at).status == 404
+    far.close()
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_change_is_undone_after_a_restart_of_the_api(control, expose, web, away):
+    """The control plane goes in the middle of a change, and the run that made it ends while it is away, or when it is back."""
+    name = f"midway-{away}".lower()
+    first = expose(web.port, "--name", name, "--hostname", f"{name}.example.test", "--no-verify")
+    url_of(first)
+    first.stop()
+    before = specs(control, name)
+    # Nobody signs that name: it is never ready.
+    again = expose(web.port + 1, "--name", name, "--hostname", f"new-{name}.example.test", "--https-redirect", "--no-verify")
+    until(lambda: all(a != b for a, b in zip(specs(control, name)[::2], before[::2])), what=lambda: specs(control, name))
+    control.stop(kill=True)
+    if away:
+        again.signal(signal.SIGINT)
+    control.restart()
+    if away:
+        assert again.wait() == 0, again.log()[-2000:]
+    else:
+        assert specs(control, name) != before
+        again.stop()
+    assert specs(control, name) == before
 
 
 def test_a_mistake_can_be_corrected(expose, web):

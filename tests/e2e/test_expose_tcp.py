@@ -131,15 +131,6 @@ def answers(town, port, want):
         return False
 
 
-def api(edge, *argv):
-    with edge.ns.entered():
-        return subprocess.run(
-            ["curl", "-sS", "--cacert", str(edge.data / "pki/root.crt"), "-H",
-             f"Authorization: Bearer {(edge.data / 'pki/admin.token').read_text().strip()}",
-             *argv[:-1], f"https://{EDGE}:6443{argv[-1]}"],
-            capture_output=True, text=True, check=True, timeout=guard(20)).stdout
-
-
 def test_a_port_of_its_own(town, edge, expose, echo):
     origin = echo(b"mine:")
     e = expose(f"tcp://127.0.0.1:{origin.port}", "any")
@@ -161,9 +152,9 @@ def test_a_port_of_its_own(town, edge, expose, echo):
     # Both write to one log: the first line is of the one before.
     until(lambda: again.log().count(f"{url}  ->  ") == 2, 20, "the same URL again")
     until(lambda: answers(town, int(port), b"mine:hello"), 10)
-    assert f'"value": "tcp/{port}"' in api(edge, "/apis/spanwire.dev/v1alpha1/claims?pretty=true")
+    assert f'"value": "tcp/{port}"' in edge.api("/apis/spanwire.dev/v1alpha1/claims?pretty=true")
     again.stop()
-    until(lambda: f'"tcp/{port}"' not in api(edge, "/apis/spanwire.dev/v1alpha1/claims"), 10, "the port to be free")
+    until(lambda: f'"tcp/{port}"' not in edge.api("/apis/spanwire.dev/v1alpha1/claims"), 10, "the port to be free")
 
 
 def test_a_port_that_is_asked_for_and_taken(town, edge, expose, echo):
@@ -176,14 +167,14 @@ def test_a_port_that_is_asked_for_and_taken(town, edge, expose, echo):
     assert "Port 20022 is claimed by HTTPProxy 'default/first'" in second.log()
     assert answers(town, 20022, b"one:hello")
     path = f"/apis/{GROUP}/v1alpha/namespaces/default/httpproxies/second"
-    until(lambda: '"code":404' in api(edge, path).replace(" ", ""), 10, "what it made to be gone")
+    until(lambda: '"code":404' in edge.api(path).replace(" ", ""), 10, "what it made to be gone")
     # Its own port stays with a device that asks for another one in vain.
     second = expose(f"tcp://127.0.0.1:{two.port}", "second", "--port", "20023", home="home2")
     second.url()
     second.stop()
     vain = expose(f"tcp://127.0.0.1:{two.port}", "second", "--port", "20022", home="home2")
     assert vain.wait(20) == 1
-    assert '"tcp/20023"' in api(edge, "/apis/spanwire.dev/v1alpha1/claims")
+    assert '"tcp/20023"' in edge.api("/apis/spanwire.dev/v1alpha1/claims")
     assert first.alive and answers(town, 20022, b"one:hello")
 
 
@@ -237,9 +228,9 @@ def test_a_device_with_its_own_rights_only(town, edge, binary, expose, echo, tmp
                   "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
                   "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"}[o["kind"]]
         (tmp_path / "o.yaml").write_text(yaml.safe_dump(o))
-        api(edge, "-X", "PATCH", "-H", "Content-Type: application/apply-patch+yaml", "--data-binary",
+        edge.api("-X", "PATCH", "-H", "Content-Type: application/apply-patch+yaml", "--data-binary",
             f"@{tmp_path}/o.yaml", f"{plural}/{o['metadata']['name']}?fieldManager=test")
-    token = yaml.safe_load(api(edge, "-X", "POST", "-H", "Content-Type: application/json", "-d",
+    token = yaml.safe_load(edge.api("-X", "POST", "-H", "Content-Type: application/json", "-d",
                                '{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}',
                                "/api/v1/namespaces/default/serviceaccounts/lonely/token"))["status"]["token"]
     config = yaml.safe_load(edge.kubeconfig.read_text())

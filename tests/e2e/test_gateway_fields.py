@@ -144,3 +144,97 @@ def test_drain_timeout_keeps_a_connection_open_for_new_streams(w):
     assert len(slow.goaways) == 1
     slow.sock.close()
     quick.sock.close()
+
+
+# ---- algorithms of TLS ----
+
+ECDSA_256 = "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+@pytest.fixture(scope="module", name="tls")
+def _tls(binary, tmp_path_factory):
+    """A listener for each of: all algorithms, AES-256 alone, P-256 alone."""
+    where = tmp_path_factory.mktemp("tls")
+    pair = gw.make_cert(where)
+    ports = {name: gw.free_port() for name in ("all", "suite", "curve")}
+    params = {"all": {}, "suite": {"cipher_suites": [ECDSA_256]}, "curve": {"ecdh_curves": ["P-256"]}}
+    chains = {}
+    for name, p in params.items():
+        socket_ = gw.tls_socket(*pair)
+        socket_["typed_config"]["common_tls_context"]["tls_params"] = p
+        chains[name] = {"transport_socket": socket_, "filters": [gw.hcm([{
+            "match": {"prefix": "/"}, "direct_response": {"status": 204}}])]}
+    g = gw.Gateway(binary, where, [gw.listener(n, ports[n], [chains[n]]) for n in params], workers=1)
+    yield ports
+    g.stop()
+
+
+def s_client(port, *flags):
+    """(the handshake was made, the cipher and the group)"""
+    done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{port}", *flags], input=b"",
+                          capture_output=True, timeout=GUARD, check=False)
+    out = (done.stdout + done.stderr).decode()
+    return done.returncode == 0 and "Cipher is (NONE)" not in out, out
+
+
+@pytest.mark.parametrize("port, flags, made", [
+    ("all", ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"], True),
+    ("suite", ["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"], False),
+    ("suite", ["-tls1_2", "-cipher", "ECDHE-ECDSA-CHACHA20-POLY1305"], False),
+    ("suite", ["-tls1_2", "-cipher", ECDSA_256], True),
+    ("suite", ["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"], False),
+    ("suite", ["-tls1_3"], True),
+    ("all", ["-tls1_3", "-groups", "X25519"], True),
+    ("curve", ["-tls1_3", "-groups", "X25519"], False),
+    ("curve", ["-tls1_3", "-groups", "X25519:P-256"], True),
+    ("curve", ["-tls1_2", "-groups", "X25519"], False),
+    ("curve", ["-tls1_2", "-groups", "P-256"], True),
+])
+def test_lists_of_ciphers_and_groups_are_kept(tls, port, flags, made):
+    got, out = s_client(tls[port], *flags)
+    assert got == made, out
+    if got and port == "suite":
+        assert "AES256-GCM-SHA384" in out or "AES_256_GCM_SHA384" in out
+
+
+# ---- sockets ----
+
+def test_keep_alive_of_a_listener_is_set(binary, tmp_path):
+    """As Contour writes it; the kernel shows the timer of an idle connection."""
+    port = gw.free_port()
+    options = [{"level": 1, "name": 9, "int_value": 1}, {"level": 6, "name": 4, "int_value": 45}]
+    routes = [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]
+    g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(routes)]}], socket_options=options)],
+                   workers=1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), GUARD) as s:
+            here = s.getsockname()[1]
+
+            def timer():
+                lines = subprocess.run(["ss", "-tno", "state", "established", f"( sport = :{port} and dport = :{here} )"],
+                                       capture_output=True, text=True, check=True).stdout
+                return "timer:(keepalive,4" in lines
+
+            until(timer, what="the keep-alive timer")
+    finally:
+        g.stop()
+
+
+# ---- fields that are refused ----
+
+def test_a_field_that_is_not_read_is_refused_with_the_reason(binary, tmp_path):
+    """The listener before it serves on; the line of the log has path and reason, the metric counts."""
+    port = gw.free_port()
+    routes = [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]
+    good = gw.listener("l", port, [{"filters": [gw.hcm(routes)]}])
+    g = gw.Gateway(binary, tmp_path, [good], workers=1)
+    try:
+        routes = [{"match": {"prefix": "/"}, "route": {"cluster": "c", "retry_policy": {
+            "retry_on": "5xx", "retriable_headers": [{"name": "x-again", "present_match": True}]}}}]
+        g.apply([gw.listener("l", port, [{"filters": [gw.hcm(routes)]}])])
+        until(lambda: "retry_policy.retriable_headers is not supported: headers of a response do not lead to retries"
+              in g.log(), what="the reason in the log")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=GUARD) as r:
+            assert r.status == 204
+    finally:
+        g.stop()

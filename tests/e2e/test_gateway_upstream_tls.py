@@ -263,7 +263,7 @@ def test_the_name_of_the_request_is_sent_and_checked(w):
 BAD = {
     "sans-without-ca": (upstream(sans(("DNS", "good.test"))), "names cannot be trusted"),
     "nothing": (upstream({}), "without trusted_ca"),
-    "system-roots": (upstream({"system_root_certs": {}}), "trust everybody"),
+    "system-roots": (upstream({"system_root_certs": {}}), "system roots need"),
     "no-digest": (upstream({"verify_certificate_spki": ["aGFsbG8="]}), "is not a SHA-256"),
     "no-hex": (upstream({"verify_certificate_hash": ["zz" * 32]}), "is not a SHA-256"),
     "short-hex": (upstream({"verify_certificate_hash": ["ab" * 31]}), "is not a SHA-256"),

@@ -154,7 +154,7 @@ def test_a_gateway_lives_from_its_server(binary, server, tmp_path):
         until(lambda s=status: [get(port) for _ in range(10)] == [s] * 10, what=f"routes to {cluster}")
     # Without its server it goes on.
     server.process.kill()
-    until(lambda: re.search("not connected", g.log()))
+    until(lambda: re.search("ADS stream closed", g.log()))
     for _ in range(5):
         assert get(port) == 200
     g.stop()

@@ -106,6 +106,13 @@ def world(binary, tmp_path_factory):
     origin.close()
 
 
+@pytest.fixture
+def edge():
+    """Another gateway."""
+    with Edge() as e:
+        yield e
+
+
 def visit(world, text, body=""):
     """As a gateway's request through a tunnel."""
     stream = world.edge.tunnel("127.0.0.1", world.origin.port)
@@ -199,3 +206,40 @@ def test_the_page_in_a_browser(world, tmp_path):
     assert told["title"] == "A request sent again" and told["answer"] == "Answer: 201"
     assert f"<b>answer {before + 1}</b> to ping" in told["after"]  # shown as text
     assert len(world.origin.seen) == before + 1
+
+
+def test_http2_is_named(world):
+    """Its frames are not read, and whoever looks for the requests is told so."""
+    stream = world.edge.tunnel("127.0.0.1", world.origin.port)
+    world.edge.send(stream, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", fin=True)
+    world.edge.recv(stream)
+    said = "HTTP/2, not inspected"
+    r = until(lambda: next((r for r in world.status()["requests"] if r.get("note") == said), None))
+    assert r["kind"] == "tcp", r
+    assert said in world.shown() and said in world.get("")
+    until(lambda: re.search(rf"TCP .*{said}", world.log()), what=lambda: world.log()[-2000:])
+
+
+def test_a_device_without_expose_is_inspected_when_asked(binary, world, edge, tmp_path):
+    """Off by default; nothing is sent again, since there is no exposed service."""
+    origin = world.origin
+    for asked in (True, False):
+        flags = "--standalone", "--allow-gateway", edge.id, "--allow", f"127.0.0.1:{origin.port}"
+        d = Inspected(binary, tmp_path / f"run-{asked}", "/does/not/exist", *flags, *(["--inspect"] if asked else []))
+        try:
+            page = d.page
+            if not asked:
+                with pytest.raises(urllib.error.HTTPError):
+                    d.get("requests?token=" + "0" * 32)
+                assert "Requests in detail" not in d.log()
+                continue
+            assert d.inspector.startswith(page + "requests?token=")
+            edge.connect(d)
+            stream = edge.tunnel("127.0.0.1", origin.port)
+            edge.send(stream, "GET /run HTTP/1.1\r\nHost: pub.example\r\n\r\n")
+            i = until(lambda: d.listed("/run"))[0]
+            shown = d.shown(f"/requests/{i}")
+            assert "pub.example" in shown and "cannot be sent again" in shown, shown
+        finally:
+            d.stop()
+            d.check()

@@ -109,7 +109,7 @@ def test_a_record_of_a_special_address_is_none(fabric, tmp_path):
     path = f"{SECRETS.format('site')}/{record['metadata']['name']}"
     assert fabric.control.patch(path, {"data": {"spec.json": base64.b64encode(json.dumps(spec).encode()).decode()}}).status == 200
     until(lambda: "is not a join record, ignored: address leads nowhere" in fabric.control.log(), what="the record to be refused")
-    refused(fabric.join(line, tmp_path / "m", "--no-run"), "not known")
+    refused(fabric.join(line, tmp_path / "m", "--no-run"), "unknown join code")
     assert fabric.entry("lo").status == 404
 
 
@@ -121,7 +121,7 @@ def test_a_record_of_a_peer_counts_in_the_systems_namespace_only(fabric, tmp_pat
     path = f"{SECRETS.format('site')}/{record['metadata']['name']}"
     assert fabric.control.patch(path, {"data": {"spec.json": base64.b64encode(json.dumps(spec).encode()).decode()}}).status == 200
     until(lambda: "records of peers count in the namespace" in fabric.control.log(), what="the record to be refused")
-    refused(fabric.join(line, tmp_path / "m", "--no-run"), "not known")
+    refused(fabric.join(line, tmp_path / "m", "--no-run"), "unknown join code")
 
 
 def test_renewing_takes_no_entry_of_another_machine(fabric, tmp_path):
@@ -184,7 +184,7 @@ def test_expired_revoked_and_unknown_codes(fabric, tmp_path):
     line = fabric.create("revoked", *AT)
     record = fabric.records()["revoked"]["metadata"]["name"]
     assert "is revoked" in fabric.token("delete", f"site/{record}").stdout
-    until(lambda: "not known here" in fabric.join(line, tmp_path / "b", "--no-run").stderr, what="the code to be unknown")
+    until(lambda: "unknown join code" in fabric.join(line, tmp_path / "b", "--no-run").stderr, what="the code to be unknown")
     assert fabric.entry("late").status == fabric.entry("revoked").status == 404
     fabric.control.post(SECRETS.format("site"), {"metadata": {"name": "plain"}, "stringData": {"a": "b"}})
     refused(fabric.token("delete", "site/plain", check=False), "not a Secret of type")
@@ -331,7 +331,7 @@ def flood(fabric, tmp_path):
         return fabric.join(sealed(opened(line)[:-32] + os.urandom(32)), tmp_path / f"g{i}", "--no-run", wait="1ms")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         said = [d.stderr for d in pool.map(guess, range(60))]
-    assert all("not known here" in s or "wait a few seconds" in s for s in said), said
+    assert all("unknown join code" in s or "wait a few seconds" in s for s in said), said
     assert any("wait a few seconds" in s for s in said)
     assert "reason=\"the secret is wrong\"" in fabric.control.log()
     assert fabric.metric("refused") >= 10 and fabric.metric("limited") >= 1

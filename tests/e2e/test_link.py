@@ -386,7 +386,7 @@ def test_listeners_are_kept_over_updates(stage):
         pair.a.put(LDS, "import-default/web", listener("import-default/web", pair.port))
         pair.a.put(CDS, "export-x/y", cluster("export-x/y", [("127.0.0.1", 1)]))
         pair.a.put(CDS, "remote-peer-bad name", cluster("remote-peer-bad name", [("127.0.0.1", 1)]))
-        pair.link_a.wait_log("'remote-peer-bad name' refused")
+        pair.link_a.wait_log("'remote-peer-bad name' rejected")
         assert ask(s) == b"hello"
     with dial(pair.port) as s:
         assert ask(s) == b"hello"

@@ -63,10 +63,10 @@ def other(name):
 # What is asked, the status and its text, the counter's label, and what the log says: who asked, for what, and why not.
 REFUSED = {
     "no-token": ({"token": None}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "no bearer token"),
-    "nonsense": ({"token": "a.b.c"}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "token is nobody's"),
-    "expired": ({"token": expired}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "token is nobody's"),
+    "nonsense": ({"token": "a.b.c"}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "token not authenticated"),
+    "expired": ({"token": expired}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "token not authenticated"),
     "audience": ({"token": lambda w: w.token(audience="else")}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated",
-                 "audience|nobody's"),
+                 "audience|not authenticated"),
     "cluster": ({"cluster": "elsewhere"}, UNAUTHENTICATED, NO_TOKEN, "unauthenticated", "names another cluster"),
     "unbound": ({"token": lambda w: w.token(pod=None), "identity": WEB}, UNAUTHENTICATED, NO_IDENTITY,
                 "unauthenticated", f"caller={ZTUNNEL}.*identity={WEB}.*not bound to a pod"),
@@ -111,9 +111,38 @@ def test_it_is_the_time_that_makes_a_token_expired(world):
     assert world.sign(token=resigned(world, exp=int(time.time()) + 900), identity=WEB)["code"] == 0
 
 
+def refusal_of(world, step, label):
+    """The answer to a step that is no orderly request, and the line of the log about it, which counts once."""
+    before = world.count("spanwire_ca_requests", result=label)
+    lines = world.control.log().count("certificate request refused")
+    [got] = world.run(step)
+    said = until(lambda: world.control.log().split("certificate request refused")[lines + 1:], GUARD, "a log line")
+    until(lambda: world.count("spanwire_ca_requests", result=label) > before, GUARD, "the count")
+    assert "client=127.0.0.1" in said[0]
+    return got, said[0].splitlines()[0]
+
+
 def test_too_large_a_request_is_not_read(world):
-    [got] = world.run({"do": "sign", "token": world.token(), "zeros": 200 << 20})
+    got, line = refusal_of(world, {"do": "sign", "token": world.token(), "zeros": 200 << 20}, "failed")
     assert got["code"] in (EXHAUSTED, INVALID), got
+    assert re.search("reason=.*larger|reason=.*more than", line), line
+    assert world.sign(identity=WEB)["code"] == 0
+
+
+def test_two_requests_in_one_call_are_refused(world):
+    assert world.sign(identity=WEB)["code"] == 0  # so that it is known whose token it is
+    got, line = refusal_of(world, {"do": "twice", "csr": world.csr, "token": world.token()}, "invalid")
+    assert got["code"] == INVALID and "more than one message" in got["text"], got
+    assert re.search("reason=.*more than one message", line), line
+
+
+def test_more_calls_than_may_wait_are_refused(world):
+    before = world.control.log().count("certificate request refused")
+    got, _ = refusal_of(world, {"do": "crowd", "calls": 1100}, "failed")
+    assert got["code"] == EXHAUSTED and got["text"] == "too many requests wait", got
+    world.refusal("certificate request refused.*too many requests wait for the API's answers")
+    # Those that waited end with their connections, each with a line of its own.
+    until(lambda: world.control.log().count("certificate request refused") >= before + 1100, GUARD, "a line for each")
     assert world.sign(identity=WEB)["code"] == 0
 
 
@@ -238,6 +267,36 @@ def encoded(**parts):
             for k, v in parts.items()}
 
 
+def test_a_secret_of_cert_manager(binary, tmp_path):
+    """A Certificate's Secret as it is, named cacerts: tls.crt has the CA and what leads to the root, ca.crt the root."""
+    world = MeshPort(binary, tmp_path, "--ca-secret", *WAIT)
+    try:
+        world.roots = world.bundle()
+        world.knows_pods()
+        own = world.roots.read_text()
+        root = Signer("issuer root")
+        middle = Signer("mesh", root)
+        key = middle.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                       serialization.NoEncryption())
+        data = {name: base64.b64encode(v if isinstance(v, bytes) else v.encode()).decode() for name, v in (
+            ("tls.crt", _pem(middle.cert)), ("tls.key", key), ("ca.crt", _pem(root.cert) + own))}
+        body = {"metadata": {"name": "cacerts", "annotations": {"cert-manager.io/certificate-name": "mesh"}},
+                "type": "kubernetes.io/tls", "data": data}
+        answer = world.control.post("/api/v1/namespaces/istio-system/secrets", body)
+        assert answer.status == 201, answer
+        until(lambda: roots_of(world) == 2, GUARD, "both roots in the ConfigMap")
+        leaf, mid, roots = world.sign(identity=WEB)["chain"]
+        assert mid.strip() == _pem(middle.cert).strip() and roots.count("BEGIN") == 2
+        (tmp_path / "mid.pem").write_text(mid)
+        (tmp_path / "root.pem").write_text(_pem(root.cert))
+        assert world.verify(leaf, tmp_path / "root.pem", "-untrusted", str(tmp_path / "mid.pem"))
+        # After a restart it is what is used; nothing of ours is made beside it.
+        world.restart()
+        assert world.sign(identity=WEB)["chain"][1].strip() == _pem(middle.cert).strip()
+    finally:
+        world.control.close()
+
+
 def revocations(signer, *serials):
     now = datetime.datetime.utcnow()
     builder = (x509.CertificateRevocationListBuilder().issuer_name(signer.name).last_update(now)
@@ -287,6 +346,12 @@ def test_a_plugged_in_secret_and_its_revocation_list(binary, tmp_path):
             for ns in ("shop", "istio-system", "default"):
                 until(lambda n=ns, c=crl: (world.object("configmaps/istio-ca-crl", n) or {}).get("data", {}).get(
                     "ca-crl.pem") == c.decode(), GUARD, f"the list in {ns}")
+        # One that nobody could read, or of somebody else, does not get to the nodes, which would not start with it.
+        for crl, why in ((b"rubbish", "does not parse"), (revocations(Signer("company root"), 9), "not signed by the issuer")):
+            plug(200, root_cert=_pem(root.cert) + own, ca_crl=crl)
+            world.refusal(f"cannot read the CA's revocation list, handing out the previous: .*{why}")
+            assert world.object("configmaps/istio-ca-crl")["data"]["ca-crl.pem"] == second.decode()
+        plug(200, root_cert=_pem(root.cert) + own, ca_crl=second)
         world.control.delete("/api/v1/namespaces/shop/configmaps/istio-ca-crl")
         until(lambda: world.object("configmaps/istio-ca-crl"), GUARD, "the list to be back")
         assert world.object("configmaps/istio-ca-crl", "kube-public") is None

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mesh's control plane: objects applied to the embedded API, read as a node does over delta xDS."""
 import ipaddress
+import subprocess
 
 import pytest
 from harness.control import Control
 from harness.gateway import free_port
-from harness.wait import GUARD, until
+from harness.wait import GUARD, SLOW, until
 from harness.xds_client import URL, Xds
 
 ADDRESS = URL + "istio.workload.Address"
@@ -46,10 +47,10 @@ def decode(data):
 class Mesh:
     """A control plane and a node's stream."""
 
-    def __init__(self, binary, where):
+    def __init__(self, binary, where, *flags):
         self.port = free_port()
         self.control = Control(binary, where, "--relaxed-sync", "--connector", "false", "--xds-listen",
-                               f"127.0.0.1:{self.port}")
+                               f"127.0.0.1:{self.port}", *flags)
         self.pki = self.control.data / "pki"
         self.x = None
 
@@ -60,6 +61,18 @@ class Mesh:
                      node="ztunnel~10.0.0.1~z.istio-system~istio-system.svc.cluster.local")
         for kind in (ADDRESS, AUTHORIZATION):
             self.x.send(kind)
+
+    def reach(self):
+        """A stream with resources: nodes are refused until the control plane has read everything."""
+        def served():
+            try:
+                if not self.x:
+                    self.connect()
+                return self.have()
+            except (AssertionError, OSError):
+                self.x = None
+                return False
+        until(served, GUARD, "a stream that is served")
 
     def path(self, kind, ns, name, api="v1", sub=""):
         top = "/api/v1" if api == "v1" else f"/apis/{api}"
@@ -258,3 +271,41 @@ def test_a_restart_loses_nothing(m):
             return False
     until(again, GUARD, "the same again")
     assert m.have() == before
+
+
+VISIBILITY = "--mesh-entry-visibility"
+
+
+def test_entries_are_visible_as_the_labels_of_their_namespace_say(binary, tmp_path):
+    """An ordered list, read from the first: hidden ones of a team, the team's own, and for all."""
+    m = Mesh(binary, tmp_path, VISIBILITY, "none;team=a,stage in (test, dev)", VISIBILITY, "namespace;team=a")
+    try:
+        m.apply("Namespace", "shop", None, labels={"team": "a"})
+        m.apply("Namespace", "other", None)
+        for ns in ("shop", "other"):
+            m.apply("ServiceEntry", "e", ns, ISTIO, spec={"hosts": ["h.example"], "addresses": ["240.9.0.1"],
+                                                          "ports": [{"number": 80, "name": "http"}]})
+        m.reach()
+
+        def seen(ns):
+            fields = m.service(f"{ns}/h.example")
+            told = m.condition("ServiceEntry", ns, "e", ISTIO, "istio.io/VisibilityApplied")
+            return fields and fields.get(14, [0])[0], told.get("reason")
+
+        until(lambda: seen("shop") == (1, "Namespace") and seen("other") == (0, "Public"), GUARD, "both")
+        m.apply("Namespace", "shop", None, labels={"team": "a", "stage": "dev"})
+        until(lambda: seen("shop") == ({}, None), GUARD, "the entry to be hidden, and its condition to be gone")
+        m.apply("Namespace", "shop", None, labels={"team": "b"})
+        until(lambda: seen("shop") == (0, "Public"), GUARD, "the entry to be for all")
+    finally:
+        m.close()
+
+
+@pytest.mark.parametrize("values, why", [
+    (["everybody"], "not one of: unset, public, namespace, none"), (["namespace;a in b"], "a in b"),
+    (["unset", "namespace"], "unset stands alone"), (["unset;a=b"], "unset stands alone")])
+def test_a_visibility_that_makes_no_sense_is_refused(binary, tmp_path, values, why):
+    flags = [word for v in values for word in (VISIBILITY, v)]
+    done = subprocess.run([binary, "control", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--mesh-listen",
+                           "127.0.0.1:0", *flags], capture_output=True, text=True, timeout=GUARD * SLOW, check=False)
+    assert done.returncode != 0 and VISIBILITY in done.stderr and why in done.stderr, done.stderr

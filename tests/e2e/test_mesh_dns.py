@@ -251,6 +251,62 @@ def test_update_is_passed_through(dns):
         assert s.recv(2, socket.MSG_WAITALL) == struct.pack(">H", 12)
 
 
+def test_update_by_a_client_of_its_own(dns):
+    """nsupdate in the pod: its update arrives at the resolver, whose answer it takes."""
+    script = dns.dir / "update"
+    script.write_text("server 127.0.0.1 15053\nzone example.net\nupdate add new.example.net 60 A 192.0.2.1\nsend\n")
+    for how in ((), ("-v",)):
+        before = len(dns.resolver.updates)
+        dns.c1.run("nsupdate", *how, "-t", str(int(GUARD)), str(script))
+        sent = dns.resolver.updates[before:]
+        assert len(sent) == 1 and b"\x03new" in sent[0] and socket.inet_aton("192.0.2.1") in sent[0]
+
+
+def test_other_opcodes_are_not_implemented(dns):
+    """Neither answered nor forwarded: nothing behind the proxy acts on what a pod says it is."""
+    for opcode, how in itertools.product(("IQUERY", "STATUS", "NOTIFY", "6", "15"), ("+notcp", "+tcp")):
+        out = dns.c1.run("dig", "@127.0.0.1", "-p", "15053", "+noidnin", "+noidnout", "+timeout=8", "+tries=2", how,
+                         f"+opcode={opcode}", f"web.default.{CLUSTER}.", check=False)
+        assert "status: NOTIMP" in out and "ANSWER: 0" in out, out
+    assert not dns.resolver.asked and not dns.resolver.updates
+
+
+def test_edns_of_a_client(dns):
+    for args, shown in ((("+edns=0", "+bufsize=1400"), "Version: 0; flags: ; UDP size: 1400 B"),
+                        (("+dnssec", "+bufsize=100"), "Version: 0; flags: do; UDP size: 512 B"),
+                        (("+edns=1", "+bufsize=4096"), "Version: 1; flags: ; UDP size: 4096 B")):
+        reply = ask(dns.c1, f"web.default.{CLUSTER}.", "A", *args)
+        assert records(reply) == ["10.96.0.10"] and shown in reply.text, reply
+
+
+def test_a_tcp_client_that_asks_nothing_is_closed(dns):
+    """After 5 s without a whole query: one client sends nothing, one a part, one a byte now and then."""
+    query = message()
+    framed = struct.pack(">H", len(query)) + query
+    with dns.c1.socket() as silent, dns.c1.socket() as part, dns.c1.socket() as drip:
+        for s in (silent, part, drip):
+            s.settimeout(GUARD)
+            s.connect(("127.0.0.1", 15053))
+        part.sendall(framed[:9])
+        drip.settimeout(1)
+        sent = 0
+
+        def closed():
+            nonlocal sent
+            try:
+                drip.sendall(framed[sent:sent + 1])
+                sent += 1
+                return drip.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+        until(closed, what="the client that sends single bytes to be closed")
+        assert sent < len(framed), "closed for its time, not for what it sent"
+        assert silent.recv(1) == b"" and part.recv(1) == b""
+    assert records(ask(dns.c1, f"web.default.{CLUSTER}.", "A", "+tcp")) == ["10.96.0.10"]
+
+
 def test_edns_is_echoed(dns):
     opt = b"\0" + struct.pack(">HHIH", 41, 3000, 0x00018000, 0)
     answer = raw(dns.c1, message(counts=(1, 0, 0, 1), tail=opt))

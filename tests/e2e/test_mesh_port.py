@@ -5,12 +5,15 @@ identities and how long; who may open streams and who is cut off. Certificates a
 """
 import json
 import re
+import signal
 import subprocess
 
 import pytest
-from harness.mesh_port import (ADDRESS, AUTHORIZATION, DAY, DENIED, INVALID, NODE, UNAUTHENTICATED, UNIMPLEMENTED, WEB,
+from harness.mesh_port import (ADDRESS, AUTHORIZATION, DAY, DENIED, EXHAUSTED, INVALID, NODE, UNAUTHENTICATED, UNIMPLEMENTED, WEB,
                                MeshPort, answers)
-from harness.wait import GUARD, SLOW, until
+from harness.ports import free_port
+from harness.wait import GUARD, SANITIZED, SLOW, until
+from test_mesh_authority import expired
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,10 @@ def test_a_node_gets_the_identities_of_its_pods(world):
     [line] = [r for r in record if r["serial"] == serial]
     assert line["identity"] == WEB
     assert line["requester"] == "spiffe://cluster.local/ns/istio-system/sa/ztunnel"
+    # And in the log, which outlives a pod's memory.
+    [line] = [text for text in world.control.log().splitlines() if f"serial={serial}" in text]
+    for part in ("info\t", "certificate issued", f"identity={WEB}", "caller=spiffe://cluster.local/ns/istio-system/sa/ztunnel", "pod=ztunnel-1", "expires=20"):
+        assert part in line, line
 
 
 def test_the_roots_are_in_every_namespace(world):
@@ -125,6 +132,7 @@ def test_who_may_open_streams(world):
     assert stream(metadata={"NAMESPACE": "istio-system", "SERVICE_ACCOUNT": "ztunnel"}) == [ADDRESS]
     assert stream(token=None) == UNAUTHENTICATED
     assert stream(token=world.token(audience="x")) == UNAUTHENTICATED
+    assert stream(token=expired(world)) == UNAUTHENTICATED
     assert stream(token=world.token("shop", "web", "web-1")) == DENIED
     assert stream(metadata={"NAMESPACE": "shop"}) == DENIED
     assert stream(metadata={"SERVICE_ACCOUNT": "web"}) == DENIED
@@ -139,6 +147,7 @@ def test_who_may_open_streams(world):
     [got] = world.run({"do": "stream", "id": "ztunnel~10.0.0.1~z.istio-system~x", "types": [ADDRESS]},
                       cert=(str(cert), str(world.key)))
     assert got == {"open": [ADDRESS]}
+    assert world.sign(token=None)["code"] == UNAUTHENTICATED
     text = world.control.get("/metrics").body.decode().replace("_total", "")
     for reason in ("unauthenticated", "forbidden", "invalid", "type"):
         assert f'spanwire_xds_refusals{{reason="{reason}"}}' in text
@@ -163,7 +172,7 @@ def test_a_stream_ends_with_its_token(world):
         # A token bound to a pod is worth nothing without it.
         assert world.control.delete("/api/v1/namespaces/istio-system/pods/ztunnel-3?gracePeriodSeconds=0").status == 200
         assert json.loads(child.stdout.readline())["ended"] == UNAUTHENTICATED
-        world.refusal(f"closing the stream of client .*{re.escape(node)}.*token is nobody's")
+        world.refusal(f"closing the stream of client .*{re.escape(node)}.*token not authenticated")
     finally:
         child.kill()
         child.wait(GUARD)
@@ -217,7 +226,9 @@ def test_a_root_is_rotated_with_two_in_the_bundle(binary, tmp_path):
         world.control.close()
 
 
-def test_an_intermediate_is_plugged_in(binary, tmp_path):
+@pytest.mark.parametrize("between", [0, 1, 2])
+def test_an_authority_is_plugged_in(binary, tmp_path, between):
+    """Below a root with so many intermediates, the last of which signs: one certificate per element, the roots last."""
     ca = tmp_path / "cacerts"
     ca.mkdir()
     top = tmp_path / "top"
@@ -226,35 +237,38 @@ def test_an_intermediate_is_plugged_in(binary, tmp_path):
     def openssl(*args):
         subprocess.run(["openssl", *args], cwd=top, check=True, capture_output=True)
 
+    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     ext = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n"
     (top / "ext").write_text(ext)
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9",
-            "-subj", "/CN=root", "-keyout", "root.key", "-out", "root.pem")
-    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=mid",
-            "-keyout", "mid.key", "-out", "mid.csr")
-    openssl("x509", "-req", "-in", "mid.csr", "-CA", "root.pem", "-CAkey", "root.key", "-CAcreateserial", "-days", "3",
-            "-extfile", "ext", "-out", "mid.pem")
-    (ca / "ca-cert.pem").write_text((top / "mid.pem").read_text())
+    openssl("req", "-x509", *ec, "-days", "9", "-subj", "/CN=root", "-keyout", "0.key", "-out", "0.pem")
+    for i in range(1, between + 1):
+        openssl("req", *ec, "-subj", f"/CN=mid{i}", "-keyout", f"{i}.key", "-out", f"{i}.csr")
+        openssl("x509", "-req", "-in", f"{i}.csr", "-CA", f"{i - 1}.pem", "-CAkey", f"{i - 1}.key", "-CAcreateserial",
+                "-days", "3", "-extfile", "ext", "-out", f"{i}.pem")
+    chain = [(top / f"{i}.pem").read_text() for i in range(between, -1, -1)]  # the signer first
+    (ca / "ca-cert.pem").write_text(chain[0])
     incomplete = subprocess.run([binary, "control", "--data", str(tmp_path / "d"), "--listen", "127.0.0.1:0",
                                  "--mesh-listen", "127.0.0.1:0", "--ca-dir", str(ca)], capture_output=True, text=True,
                                 timeout=GUARD * SLOW, check=False)
     assert incomplete.returncode != 0
     assert "ca-key.pem" in incomplete.stderr
-    (ca / "ca-key.pem").write_text((top / "mid.key").read_text())
-    (ca / "cert-chain.pem").write_text((top / "mid.pem").read_text() + (top / "root.pem").read_text())
-    (ca / "root-cert.pem").write_text((top / "root.pem").read_text())
+    (ca / "ca-key.pem").write_text((top / f"{between}.key").read_text())
+    (ca / "cert-chain.pem").write_text("".join(chain))
+    (ca / "root-cert.pem").write_text(chain[-1])
     world = MeshPort(binary, tmp_path / "w", "--ca-dir", str(ca))
     world.roots = ca / "root-cert.pem"
     try:
         got = until(lambda: (lambda g: g if g["code"] == 0 else None)(world.sign(identity=WEB, ttl=80 * DAY)), GUARD,
                     "the authority to know the pods")
-        leaf, mid, roots = got["chain"]
-        assert mid.strip() == (top / "mid.pem").read_text().strip()
-        assert roots.strip() == (top / "root.pem").read_text().strip()
+        leaf, *rest = got["chain"]
+        assert leaf.count("BEGIN CERTIFICATE") == 1
+        # The intermediates, each alone and in order, then the root bundle.
+        assert [c.strip() for c in rest] == [c.strip() for c in (*chain[:-1], chain[-1])]
         (top / "leaf.pem").write_text(leaf)
-        openssl("verify", "-CAfile", "root.pem", "-untrusted", "mid.pem", "leaf.pem")
+        (top / "between.pem").write_text("".join(rest[:-1]))
+        openssl("verify", "-CAfile", "0.pem", *(("-untrusted", "between.pem") if between else ()), "leaf.pem")
         # No longer than its signer.
-        assert world.text(leaf, "-enddate") == world.text(mid, "-enddate")
+        assert world.text(leaf, "-enddate") == world.text(chain[0], "-enddate")
     finally:
         world.control.close()
 
@@ -342,8 +356,80 @@ def test_on_demand(served):
 
 
 def test_state_of_the_world(served):
+    """All of it with each change, also without what was deleted; a response that is refused is not sent again."""
     turns, ended = talk(served, [{"type": AUTHORIZATION}, {"type": AUTHORIZATION, "quiet": True}], world=True)
-    assert turns[0]["count"] >= 1 and turns[1] is None and not ended
+    assert turns[0]["names"] == ["shop/open"] and turns[1] is None and not ended
+    passing, services = "shop/passing.shop.svc.cluster.local", "/api/v1/namespaces/shop/services"
+    child = served.start([{"do": "talk", "id": NODE, "token": served.token(), "world": True, "turns": [
+        {"type": ADDRESS}, {"type": ADDRESS}, {"type": ADDRESS, "nack": "the world is too large"},
+        {"type": ADDRESS, "quiet": True}]}])
+
+    def heard(what):
+        return any(c[what] for c in served.control.get("/debug/xds").json["clients"] if c["type"] == ADDRESS)
+    try:
+        until(lambda: heard("acks"), GUARD, "the first ACK")
+        made = served.control.post(services, {"metadata": {"name": "passing"}, "spec": {"ports": [{"port": 80}]}})
+        assert made.status == 201, made
+        until(lambda: heard("nacks"), GUARD, "the NACK")
+        served.refusal("client refused a response.*the world is too large")
+        assert served.control.delete(f"{services}/passing").status == 200
+        [got] = answers(child, 1)
+    finally:
+        child.kill()
+        child.wait(GUARD)
+    first, more, less, quiet = got["turns"]
+    assert {UID, SVC} <= set(first["names"]) and passing not in first["names"]
+    assert sorted(more["names"]) == sorted([*first["names"], passing])
+    assert sorted(less["names"]) == sorted(first["names"])
+    assert quiet is None and not got.get("ended")
+
+
+def test_a_client_reconnects_to_a_restarted_control_plane(binary, tmp_path):
+    """It says what it holds and gets what changed since, in the process that it had a stream to and in the next."""
+    port = MeshPort(binary, tmp_path, "--mesh-listen", f"127.0.0.1:{free_port()}").knows_pods()
+    services = "/api/v1/namespaces/shop/services"
+
+    def service(name):
+        made = port.control.post(services, {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}})
+        assert made.status == 201, made
+        return f"shop/{name}.shop.svc.cluster.local"
+
+    def names():
+        return set(talk(port, [{"type": ADDRESS}])[0][0]["resources"])
+
+    def said():
+        return json.loads(child.stdout.readline())
+    child = None
+    try:
+        stays, goes = service("stays"), service("goes")
+        until(lambda: {stays, goes} <= names(), GUARD, "both Services")
+        child = port.start([{"do": "follow", "id": NODE, "token": port.token(), "type": ADDRESS}])
+        assert {stays, goes} <= set(said()["resources"])
+        port.control.stop(kill=True)
+        assert said() == {"ended": 14}
+        port.restart()
+        got = said()
+        assert got["resources"] == [] and got["removed"] == [], got
+        # It stands still while the control plane is replaced and the world changes.
+        child.send_signal(signal.SIGSTOP)
+        port.control.stop(kill=True)
+        port.restart()
+        new = service("new")
+        assert port.control.delete(f"{services}/goes").status == 200
+        until(lambda: new in names() and goes not in names(), GUARD, "the change")
+        child.send_signal(signal.SIGCONT)
+        assert said() == {"ended": 14}
+        got = said()
+        assert got["resources"] == [new] and got["removed"] == [goes] and {stays, new} <= set(got["have"]), got
+        # And goes on by changes alone.
+        assert port.control.delete(f"{services}/stays").status == 200
+        got = said()
+        assert got["resources"] == [] and got["removed"] == [stays], got
+    finally:
+        if child:
+            child.kill()
+            child.wait(GUARD)
+        port.control.close()
 
 
 @pytest.mark.parametrize("turn", [
@@ -356,3 +442,103 @@ def test_bad_streams_end_alone(served, turn):
     assert ended and ended["code"] in (INVALID, UNIMPLEMENTED, 8), (turns, ended)
     [first], _ = talk(served, [{"type": ADDRESS}])
     assert UID in first["resources"]
+
+
+def pb(field, data):
+    size, out = len(data), b""
+    while size > 127:
+        out, size = out + bytes([size & 127 | 128]), size >> 7
+    return bytes([field << 3 | 2]) + out + bytes([size]) + data
+
+
+def deep_struct(levels):
+    """Field of a Struct with the value of a Struct, and so on."""
+    data = b""
+    for _ in range(levels):
+        data = pb(1, pb(1, b"k") + pb(2, pb(5, data)))
+    return data
+
+
+TYPE = pb(2, ADDRESS.encode())
+IDENTITY = pb(1, NODE.encode())
+GARBAGE = {
+    "a length that is cut off": TYPE + b"\x1a\xff\xff",
+    "a length beyond the message": TYPE + b"\x1a\x7fabc",
+    "a length of 2^63": TYPE + b"\x1a" + b"\xff" * 8 + b"\x7f",
+    "a varint of eleven bytes": TYPE + b"\x08" + b"\xff" * 10 + b"\x01",
+    "another wire type for the type": pb(1, IDENTITY) + b"\x10\x05",
+    "an end without its group": TYPE + b"\x0c",
+    "a wire type that there is not": TYPE + b"\x0f\x00",
+    "field number 0": TYPE + b"\x02\x00",
+    "a node that is cut off": pb(1, IDENTITY[:-4]) + TYPE,
+    "metadata of many levels": pb(1, IDENTITY + pb(3, deep_struct(100))) + TYPE,
+    "held resources that are cut off": pb(1, IDENTITY) + TYPE + pb(5, b"\x0a\x7fx"),
+    "random bytes": bytes((i * 167 + 13) % 256 for i in range(3000)),
+}
+
+
+@pytest.fixture(scope="module")
+def listener(served):
+    """A stream of another node, open all the while."""
+    child = served.start([{"do": "stream", "id": NODE.replace("10.0.0.1", "10.0.0.7"), "token": served.token(),
+                           "hold": True, "types": [ADDRESS]}])
+    assert json.loads(child.stdout.readline()) == {"open": [ADDRESS]}
+    yield child
+    child.kill()
+    child.wait(GUARD)
+
+
+def test_what_is_no_request_ends_the_stream(served, listener):
+    """As the first message of a stream and as a later one: the reason is returned, logged and counted, and whatever
+    others subscribed to stays."""
+    def clients():
+        return sorted((c["node"], c["type"], c["acks"]) for c in served.control.get("/debug/xds").json["clients"])
+
+    # What a client holds is read in the first request for a type only.
+    cases = [(name, turns) for name in GARBAGE for turns in (0, 1) if not (turns and "held" in name)]
+    before = until(lambda: clients() if len(clients()) == 1 else None, GUARD, "the listener alone")
+    count = served.count("spanwire_xds_refusals", reason="invalid")
+    lines = len(served.control.log().splitlines())
+    got = served.run(*({"do": "talk", "id": NODE, "token": served.token(), "turns": [{"type": ADDRESS}] * turns + [
+        {"raw": GARBAGE[name].hex()}]} for name, turns in cases))
+    for case, answer in zip(cases, got):
+        ended = answer.get("ended")
+        assert ended and ended["code"] == INVALID and ended["text"], (case, answer)
+
+    def told():
+        return [line for line in served.control.log().splitlines()[lines:]
+                if "closing the stream of client 127.0.0.1" in line]
+    until(lambda: len(told()) == len(cases), GUARD, "a line for each")
+    assert [line.endswith(answer["ended"]["text"]) for line, answer in zip(told(), got)] == [True] * len(cases), told()
+    assert served.count("spanwire_xds_refusals", reason="invalid") == count + len(cases)
+    assert until(lambda: clients() if len(clients()) == 1 else None, GUARD, "the streams to be gone") == before
+    [first], _ = talk(served, [{"type": ADDRESS}])
+    assert UID in first["resources"] and listener.poll() is None
+
+
+def memory(served, name):
+    text = open(f"/proc/{served.control.proc.pid}/status", encoding="ascii").read()
+    return int(re.search(rf"{name}:\s+(\d+)", text).group(1)) // 1024
+
+
+def test_a_message_of_200_mib(served, listener):
+    """A byte more is not even kept; as many as may be are, and let go. Others are served while they come."""
+    size = 200 << 20
+    before = memory(served, "VmHWM")
+    _, ended = talk(served, [{"zeros": size + 1}])
+    assert ended["code"] == EXHAUSTED and str(size + 1) in ended["text"], ended
+    served.refusal(f"closing the stream of client 127.0.0.1.*message of {size + 1} bytes is larger than {size}")
+    assert memory(served, "VmHWM") < before + 32
+    child = served.start([{"do": "talk", "id": NODE, "token": served.token(), "turns": [{"zeros": size}]}])
+    try:
+        [first], _ = talk(served, [{"type": ADDRESS}])
+        assert UID in first["resources"]
+        [got] = answers(child, 1)
+        assert got["ended"]["code"] == INVALID, got
+    finally:
+        child.kill()
+        child.wait(GUARD)
+    if not SANITIZED:  # the sanitizer's allocator keeps what is freed for a while
+        assert memory(served, "VmHWM") < before + 3 * 200 + 64
+        until(lambda: memory(served, "VmRSS") < before + 64, GUARD, "the memory to be given back")
+    assert listener.poll() is None

@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 import subprocess
+from concurrent import futures
 
 import pytest
 from cryptography import x509
@@ -14,7 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from harness import traffic
 from harness.cni import MODE, Rig
-from harness.control import Control, need_kubectl
+from harness.control import Control, find_kubectl, need_kubectl
 from harness.dns import KDIG
 from harness.mesh import PORT
 from harness.mesh_port import UNAUTHENTICATED, answers, ask
@@ -22,13 +23,47 @@ from harness.ports import free_port
 from harness.resolver import Resolver
 from harness.wait import GUARD, SLOW, until
 from test_lifecycle import LONG, Load
+from test_mesh_authority import aged_root
 from test_mesh_ca import certificates, parsed
 from test_mesh_dns import ask as dig
 from test_mesh_dns import records
 
 CONTROL = "172.172.0.254"
 SHOP = "svc.cluster.local"
-POLICIES = "/apis/security.istio.io/v1/namespaces/shop"
+SECRET = b"open-sesame-" * 20
+SECURITY = "security.istio.io/v1"
+
+
+def path_of(api, version, kind, name, namespace):
+    """The path of an object, by what the API says of its kind."""
+    top = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    [r] = [r for r in api.get(top).json["resources"] if r["kind"] == kind and "/" not in r["name"]]
+    return f"{top}/namespaces/{namespace}/{r['name']}/{name}" if r["namespaced"] else f"{top}/{r['name']}/{name}"
+
+
+def apply(api, *objects):
+    """As users do: manifests and kubectl. Where there is none, the requests that it would make."""
+    if find_kubectl():
+        api.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objects))
+        return
+    for o in objects:
+        path = path_of(api, o["apiVersion"], o["kind"], o["metadata"]["name"], o["metadata"].get("namespace"))
+        a = api.patch(path, o, "apply", "?fieldManager=kubectl")
+        assert a.status in (200, 201), a
+
+
+def remove(api, version, kind, name, *flags):
+    """An object of the shop."""
+    if find_kubectl():
+        api.kubectl("delete", "-n", "shop", kind.lower(), name, *flags)
+        return
+    a = api.delete(f"{path_of(api, version, kind, name, 'shop')}?gracePeriodSeconds=0")
+    assert a.status == 200, a
+
+
+def named(version, kind, name, namespace="shop", **fields):
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **fields}
 
 
 class Node(Rig):
@@ -37,16 +72,30 @@ class Node(Rig):
     def known(self, box):
         pass
 
+    def create(self, *objects):
+        apply(self.api, *objects)
+
+    def crowd(self, names, host, account):
+        """Many pods at once, with addresses from 'host' on, made as a controller makes them: kubectl would take longer
+        than all else here."""
+        def make(i):
+            box = self.sandbox(names[i], host + i)
+            super(Node, self).create(self.manifest(box, serviceAccountName=account))
+            box.uid = self.api.get(box.path_api).json["metadata"]["uid"]
+            return box
+        with futures.ThreadPoolExecutor(len(names)) as pool:
+            return list(pool.map(make, range(len(names))))
+
     def up(self, whole):
         """The proxy runs as a pod of its node, with a token bound to it and the roots of a ConfigMap."""
         name = f"ztunnel-{self.node.name}"
         path = "/api/v1/namespaces/istio-system"
-        a = self.api.post(f"{path}/pods", {"metadata": {"name": name}, "spec": {
-            "serviceAccountName": "ztunnel", "nodeName": self.node.name, "containers": [{"name": "z", "image": "z"}]}})
-        assert a.status == 201, a
+        self.create(named("v1", "Pod", name, "istio-system", spec={
+            "serviceAccountName": "ztunnel", "nodeName": self.node.name, "containers": [{"name": "z", "image": "z"}]}))
+        uid = self.api.get(f"{path}/pods/{name}").json["metadata"]["uid"]
         token = self.api.post(f"{path}/serviceaccounts/ztunnel/token", {"spec": {
             "audiences": ["istio-ca"], "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name,
-                                                          "uid": a.json["metadata"]["uid"]}}})
+                                                          "uid": uid}}})
         assert token.status == 201, token
         self.token = whole.dir / f"{name}.token"
         self.token.write_text(token.json["status"]["token"], encoding="ascii")
@@ -64,7 +113,7 @@ class Node(Rig):
 
     def join(self, name, host, **kw):
         """A pod that the runtime made, attached and running."""
-        self.api.post("/api/v1/namespaces/shop/serviceaccounts", {"metadata": {"name": name}})
+        self.create(named("v1", "ServiceAccount", name))
         box = self.pod(name, host, **kw)
         self.running(box)
         self.add(box)
@@ -78,11 +127,12 @@ class Whole:
         self.port = free_port()
         self.api = Control(binary, directory / "control", "--gateway=false", "--connector=false", "--mesh-listen",
                            f"{CONTROL}:{self.port}", "--mesh-name", CONTROL, *flags)
-        for ns, labels in (("istio-system", {}), ("shop", {MODE: "ambient"})):
-            assert self.api.post("/api/v1/namespaces", {"metadata": {"name": ns, "labels": labels}}).status == 201
-        self.api.post("/api/v1/namespaces/istio-system/serviceaccounts", {"metadata": {"name": "ztunnel"}})
+        shop = named("v1", "Namespace", "shop", None)
+        shop["metadata"]["labels"] = {MODE: "ambient"}
+        self.apply(named("v1", "Namespace", "istio-system", None), shop,
+                   named("v1", "ServiceAccount", "ztunnel", "istio-system"))
         self.roots = directory / "root-cert.pem"
-        until(lambda: self.mount_roots() == 1, what="the roots in a ConfigMap")
+        until(self.mount_roots, what="the roots in a ConfigMap")
         self.nodes = [Node(mesh, binary, directory, name, self.api) for name in nodes]
         for n in self.nodes:
             n.up(self)
@@ -99,8 +149,23 @@ class Whole:
             new.rename(self.roots)
         return text.count("BEGIN CERTIFICATE")
 
+    def mount_crl(self, where):
+        """An optional ConfigMap as a kubelet mounts it: an empty directory until there is one, then links to it."""
+        a = self.api.get("/api/v1/namespaces/istio-system/configmaps/istio-ca-crl")
+        where.mkdir(exist_ok=True)
+        if a.status != 200 or (where / "..data").exists():
+            return a.status == 200
+        (where / "..1").mkdir()
+        for name, text in a.json["data"].items():
+            (where / "..1" / name).write_text(text)
+        (where / "..data_tmp").symlink_to("..1")
+        (where / "..data_tmp").rename(where / "..data")
+        for name in a.json["data"]:
+            (where / name).symlink_to(f"..data/{name}")
+        return True
+
     def apply(self, *objects):
-        self.api.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(json.dumps(o) for o in objects))
+        apply(self.api, *objects)
 
     def close(self):
         for n in self.nodes:
@@ -123,11 +188,21 @@ def served(mesh, box, to, port=PORT):
         return False
 
 
+def synced(node):
+    return node.z.metrics().sum("spanwire_xds_connected") == 1
+
+
 def test_pods_of_two_nodes_by_objects_alone(whole):
     mesh, (one, two) = whole.mesh, whole.nodes
     web, db = one.join("web", 71), two.join("db", 72, labels={"app": "db"})
     mesh.echo(db)
     until(lambda: served(mesh, web, db), what="web to reach db")
+    wire = mesh.keep(traffic.Wire(mesh.topo.fabric, "node2"))
+    with traffic.connect(web, (db.ip4, PORT)) as sock:
+        sock.sendall(SECRET)
+        assert traffic.read_exact(sock, len(SECRET)) == SECRET
+    ports, seen = wire.seen()
+    assert 15008 in ports and PORT not in ports and SECRET[:12] not in seen
     line = one.z.wait_access(direction="outbound")[-1]
     assert line["src.identity"] == "spiffe://cluster.local/ns/shop/sa/web", line
     assert line["dst.identity"] == "spiffe://cluster.local/ns/shop/sa/db", line
@@ -135,45 +210,50 @@ def test_pods_of_two_nodes_by_objects_alone(whole):
     assert line["src.identity"] == "spiffe://cluster.local/ns/shop/sa/web", line
 
     # A Service with a selector: slices, addresses and ports follow from the objects.
-    a = whole.api.post("/api/v1/namespaces/shop/services", {"metadata": {"name": "db"}, "spec": {
-        "selector": {"app": "db"}, "ports": [{"port": 80, "targetPort": PORT}]}})
-    assert a.status == 201, a
-    vip = a.json["spec"]["clusterIP"]
+    whole.apply(named("v1", "Service", "db", spec={"selector": {"app": "db"}, "ports": [{"port": 80, "targetPort": PORT}]}))
+    vip = whole.api.get("/api/v1/namespaces/shop/services/db").json["spec"]["clusterIP"]
     until(lambda: served(mesh, web, vip, 80), what="the Service to be served")
 
     # Policies change live, for open connections too.
     kept = mesh.connect(web, db)
     traffic.echo_once(kept)
-    deny = {"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": {"name": "no-web"},
-            "spec": {"selector": {"matchLabels": {"app": "db"}}, "action": "DENY",
-                     "rules": [{"from": [{"source": {"principals": ["cluster.local/ns/shop/sa/web"]}}]}]}}
-    assert whole.api.post(f"{POLICIES}/authorizationpolicies", deny).status == 201
+    whole.apply(named(SECURITY, "AuthorizationPolicy", "no-web", spec={
+        "selector": {"matchLabels": {"app": "db"}}, "action": "DENY",
+        "rules": [{"from": [{"source": {"principals": ["cluster.local/ns/shop/sa/web"]}}]}]}))
     until(lambda: not served(mesh, web, db), what="the policy to be enforced")
     assert traffic.ended(kept)
-    assert whole.api.delete(f"{POLICIES}/authorizationpolicies/no-web").status == 200
+    remove(whole.api, SECURITY, "AuthorizationPolicy", "no-web")
     until(lambda: served(mesh, web, db), what="the policy to be gone")
 
     # Plain text from outside of the mesh, until it is STRICT.
     until(lambda: served(mesh, mesh.topo.outside, db), what="plain text to be let in")
-    strict = {"apiVersion": "security.istio.io/v1", "kind": "PeerAuthentication", "metadata": {"name": "default"},
-              "spec": {"mtls": {"mode": "STRICT"}}}
-    assert whole.api.post(f"{POLICIES}/peerauthentications", strict).status == 201
+    whole.apply(named(SECURITY, "PeerAuthentication", "default", spec={"mtls": {"mode": "STRICT"}}))
     until(lambda: not served(mesh, mesh.topo.outside, db), what="STRICT to be enforced")
     assert served(mesh, web, db)
 
     # The control plane is killed: what is open goes on, new connections are served; back again it is obeyed.
     kept = mesh.connect(web, db)
     traffic.echo_once(kept)
-    whole.api.stop(kill=True)
-    traffic.echo_once(kept)
-    assert served(mesh, web, db)
-    whole.api.restart()
-    assert whole.api.delete(f"{POLICIES}/peerauthentications/default").status == 200
+    load = Load(mesh, web, db)
+    try:
+        load.more()
+        whole.api.stop(kill=True)
+        until(lambda: not any(synced(n) for n in whole.nodes), what="the nodes to see the loss")
+        load.more(100)
+        traffic.echo_once(kept)
+        whole.api.restart()
+        until(lambda: all(synced(n) for n in whole.nodes), what="the nodes to be connected again")
+        load.more(100)
+    finally:
+        load.stop()
+    assert load.errors == []
+    remove(whole.api, SECURITY, "PeerAuthentication", "default")
     until(lambda: served(mesh, mesh.topo.outside, db), what="plain text to be let in again")
     traffic.echo_once(kept)
 
 
 def test_churn_breaks_nothing_unrelated(whole):
+    """500 pods are attached, used and deleted beside 100 connections; addresses are used again by the next ones."""
     mesh, (one, two) = whole.mesh, whole.nodes
     web, db = one.join("web", 71), two.join("db", 72)
     mesh.echo(db)
@@ -181,20 +261,30 @@ def test_churn_breaks_nothing_unrelated(whole):
     kept = [mesh.connect(web, db) for _ in range(100)]
     for sock in kept:
         traffic.echo_once(sock)
-    path = "/api/v1/namespaces/shop/pods"
-    for i in range(500):
-        a = whole.api.post(path, {"metadata": {"name": f"p{i}"}, "spec": {
-            "nodeName": "elsewhere", "containers": [{"name": "c", "image": "i"}]}})
-        assert a.status == 201, a
-        ip = f"10.9.{i // 250}.{i % 250 + 1}"
-        a = whole.api.patch(f"{path}/p{i}/status", {"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
-        assert a.status == 200, a
-        if i >= 50:
-            assert whole.api.delete(f"{path}/p{i - 50}?gracePeriodSeconds=0").status == 200
-        if i % 50 == 0:
-            traffic.echo_once(kept[i % 100])
-    until(lambda: {w["name"] for w in one.z.config_dump()["workloads"] if w["name"].startswith("p")}
-          == {f"p{i}" for i in range(450, 500)}, what="the node to know who is left")
+    whole.apply(named("v1", "ServiceAccount", "crowd"))
+    for batch in range(20):
+        node = whole.nodes[batch % 2]
+        boxes = node.crowd([f"p{batch}-{i}" for i in range(25)], 100, "crowd")
+        calls = [node.call("ADD", box, wait=False) for box in boxes]
+        assert [node.result(c)[0] for c in calls] == [0] * 25, node.log()[-3000:]
+        for box in boxes:
+            node.running(box)
+        box = boxes[batch]
+        server = traffic.EchoServer(box, (box.ip4, PORT))
+        until(lambda b=box: served(mesh, web, b), what=f"web to reach {box.name}")
+        server.stop()
+        one.z.wait_access(direction="outbound", **{"src.workload": "web", "dst.workload": box.name})
+        for sock in kept[batch::20]:
+            traffic.echo_once(sock)
+        for box in boxes:
+            assert whole.api.delete(f"{box.path_api}?gracePeriodSeconds=0").status == 200
+        calls = [node.call("DEL", box, wait=False) for box in boxes]
+        assert [node.result(c)[0] for c in calls] == [0] * 25, node.log()[-3000:]
+        for box in boxes:
+            node.removed(box)
+    for node in whole.nodes:
+        until(lambda z=node.z: not [w for w in z.config_dump()["workloads"] if w["name"].startswith("p")],
+              what="the proxy to have no pod of the crowd")
     for sock in kept:
         traffic.echo_once(sock)
 
@@ -213,8 +303,12 @@ def chained(node, box, root):
 
 
 def test_root_and_node_change_under_traffic(mesh, binary, tmp_path):
-    """A second root is announced, used, and the first forgotten; then a node's process is replaced. Nobody notices."""
-    whole = Whole(mesh, binary, tmp_path, "--ca-rotate-wait", "20s",
+    """
+    A root near its end is followed by a second one without a command: announced, used, and the first forgotten by
+    command; then a node's process is replaced. No connection fails.
+    """
+    old = aged_root(tmp_path / "ca")
+    whole = Whole(mesh, binary, tmp_path, "--ca-dir", str(tmp_path / "ca"), "--ca-rotate-wait", "30s",
                   node_flags=("--secret-ttl", "16s", "--drain", LONG))
     load = None
     try:
@@ -226,15 +320,13 @@ def test_root_and_node_change_under_traffic(mesh, binary, tmp_path):
         traffic.echo_once(kept)
         load = Load(mesh, web, db)
         load.more()
-        ca = whole.api.data / "mesh-ca"
+        ca = tmp_path / "ca"
 
         def rotate(*flags):
             return subprocess.run([binary, "cert", "rotate", "--dir", str(ca), *flags], check=True, text=True,
                                   capture_output=True, timeout=GUARD * SLOW).stdout
-        old = (ca / "root.crt").read_bytes()
-        assert rotate() == "announce\n"
         until(lambda: whole.mount_roots() == 2, what="both roots in the ConfigMap")
-        until(lambda: (ca / "root.crt").read_bytes() != old, what="the new root to sign")
+        until(lambda: (ca / "root.crt").read_text() != old, 60, "the new root to sign")
         new = x509.load_pem_x509_certificate((ca / "root.crt").read_bytes())
         until(lambda: chained(one.z, web, new) and chained(two.z, db, new), what="certificates of the new root")
         load.more()
@@ -260,6 +352,61 @@ def test_root_and_node_change_under_traffic(mesh, binary, tmp_path):
     finally:
         if load:
             load.stop()
+        whole.close()
+
+
+def test_nodes_on_demand(mesh, binary, tmp_path):
+    """Nodes that know what they asked for: pods and Services when they are used, callers when they call, and nothing
+    of what is gone."""
+    whole = Whole(mesh, binary, tmp_path, node_flags=("--xds-on-demand", "true", "--dns", "false"))
+    try:
+        one, two = whole.nodes
+        web, db, unused = one.join("web", 71), two.join("db", 72, labels={"app": "db"}), two.join("unused", 73)
+        whole.apply(*(named("v1", "Service", name, spec={"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]})
+                      for name, app in (("db", "db"), ("other", "other"))))
+        vip = whole.api.get("/api/v1/namespaces/shop/services/db").json["spec"]["clusterIP"]
+
+        def known(node):
+            dump = node.z.config_dump()
+            return ({w["name"] for w in dump["workloads"] if w["namespace"] == "shop"},
+                    {s["name"] for s in dump["services"] if s["namespace"] == "shop"})
+        until(lambda: known(one) == ({"web"}, set()) and known(two) == ({"db", "unused"}, set()),
+              what="each node to know its own pods alone")
+        mesh.echo(db)
+        mesh.echo(web)
+        # A Service, with its endpoints, by its address.
+        until(lambda: served(mesh, web, vip, 80), what="the Service to be served")
+        assert known(one) == ({"web", "db"}, {"db"})
+        line = one.z.wait_access(direction="outbound")[-1]
+        assert line["dst.identity"] == "spiffe://cluster.local/ns/shop/sa/db", line
+        # The caller, which its node does not know, by name in the log of the callee's node.
+        line = two.z.wait_access(direction="inbound")[-1]
+        assert line["src.workload"] == "web" and line["src.identity"].endswith("/sa/web"), line
+        # A pod, by its address; and a caller that no control plane knows.
+        assert served(mesh, unused, web)
+        assert "unused" in known(one)[0]
+        assert served(mesh, mesh.topo.outside, db)
+        # Policies hold for all that.
+        whole.apply(named(SECURITY, "AuthorizationPolicy", "no-web", spec={
+            "selector": {"matchLabels": {"app": "db"}}, "action": "DENY",
+            "rules": [{"from": [{"source": {"principals": ["cluster.local/ns/shop/sa/web"]}}]}]}))
+        until(lambda: not served(mesh, web, vip, 80), what="the policy to be enforced")
+        assert served(mesh, unused, db)
+        remove(whole.api, SECURITY, "AuthorizationPolicy", "no-web")
+        until(lambda: served(mesh, web, vip, 80), what="the policy to be gone")
+        # The pod is deleted; another has its address, and an identity of its own.
+        remove(whole.api, "v1", "Pod", "db", "--force", "--grace-period=0", "--wait=false")
+        assert two.call("DEL", db)[0] == 0
+        two.removed(db)
+        until(lambda: "db" not in known(one)[0], what="the pod to be forgotten")
+        assert not served(mesh, web, vip, 80)
+        again = two.join("again", 72, labels={"app": "db"})
+        mesh.echo(again)
+        until(lambda: served(mesh, web, vip, 80), what="the Service to be served by the new pod")
+        assert known(one)[0] >= {"web", "again"} and "other" not in known(one)[1]
+        line = one.z.wait_access(direction="outbound", **{"dst.workload": "again"})[-1]
+        assert line["dst.identity"] == "spiffe://cluster.local/ns/shop/sa/again", line
+    finally:
         whole.close()
 
 
@@ -327,6 +474,35 @@ def test_waypoint_labels_change_live(mesh, binary, tmp_path):
         assert 'spanwire_mesh_waypointless_services{traffic="held"} 1' in metrics, metrics
         whole.api.kubectl("label", "-n", "shop", "service", "db", "istio.io/use-waypoint=way", "--overwrite")
         until(through, what="traffic through the waypoint that is there")
+    finally:
+        whole.close()
+
+
+def test_a_revoked_certificate_is_refused_by_every_node(mesh, binary, tmp_path):
+    """A list beside the CA gets to the ConfigMap, the nodes' volume, and the connections of the pod it names."""
+    shutil.copytree(mesh.ca.dir, tmp_path / "ca")
+    volume = tmp_path / "crl"
+    volume.mkdir()
+    whole = Whole(mesh, binary, tmp_path, "--ca-dir", str(tmp_path / "ca"),
+                  node_flags=("--crl", str(volume / "ca-crl.pem")))
+    try:
+        one, two = whole.nodes
+        web, other, db = one.join("web", 71), one.join("other", 73), two.join("db", 72)
+        mesh.echo(db)
+        until(lambda: served(mesh, web, db) and served(mesh, other, db), what="both to reach db")
+        kept, unrelated = mesh.connect(web, db), mesh.connect(other, db)
+        for sock in (kept, unrelated):
+            traffic.echo_once(sock)
+        assert not whole.mount_crl(volume), "a list without anything revoked"
+        serial = int(certificate(one.z, web)["certChain"][0]["serialNumber"])
+        (tmp_path / "ca/ca-crl.new").write_bytes(mesh.ca.crl(serial))
+        (tmp_path / "ca/ca-crl.new").rename(tmp_path / "ca/ca-crl.pem")
+        until(lambda: whole.mount_crl(volume), what="the list in a ConfigMap")
+        until(lambda: traffic.ended(kept), what="the end of the revoked pod's connection")
+        assert not served(mesh, web, db)
+        two.z.wait_log("peer certificate has been revoked")
+        traffic.echo_once(unrelated)
+        assert served(mesh, other, db)
     finally:
         whole.close()
 

@@ -6,14 +6,16 @@ import time
 
 import pytest
 
-from harness.nat import KINDS, MIRROR, RELAY, World
+from harness.nat import KINDS, MIRROR, RELAY, RELAY6, World, renumber
 from harness.node import Process
 from harness.quicpeer import Ours
-from harness.wait import SANITIZED, until
+from harness.wait import SANITIZED, SLOW, until
 
 PORT = 3340
-URL = f"http://{RELAY}:{PORT}/"
+URL, URL6 = f"http://{RELAY}:{PORT}/", f"http://[{RELAY6}]:{PORT}/"
+DIRECT = 2 * SLOW  # seconds at most until a direct path is in use, where 0.2 are usual
 BULK = 4_000_000 if SANITIZED else 40_000_000
+NEW = "198.51.100.77"  # of a router
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,7 @@ def world(topology):
 @pytest.fixture(scope="module")
 def relay(world, binary, tmp_path_factory):
     """A relay, and a node beside it that tells others which address they come from."""
-    p = Process(world["relay"], [binary, "relay", "--open", "--listen", f"{RELAY}:{PORT}", "--admin-addr", "127.0.0.1:0",
+    p = Process(world["relay"], [binary, "relay", "--open", "--listen", f"[::]:{PORT}", "--admin-addr", "127.0.0.1:0",
                                  "--stats-addr", "127.0.0.1:0", "--ready-addr", "127.0.0.1:0"],
                 tmp_path_factory.mktemp("relay") / "relay.log")
     with peer(world["relay"], binary) as mirror:
@@ -56,32 +58,48 @@ def outcome(kind_a, kind_b):
     return "direct" if hard.get(kind_a, 0) + hard.get(kind_b, 0) < 3 else "relay"
 
 
-def test_who_reaches_whom(world, relay, binary):
+def test_who_reaches_whom(world, relay, binary, record_property):
     """Every kind of router before the dialler and before the device, all at once."""
     table = {}
+    ports = itertools.count(5000)
     with contextlib.ExitStack() as stack:
         devices = {k: stack.enter_context(peer(world[f"in-{k}-b"], binary, URL)) for k in KINDS}
         for d in devices.values():
             d.event("relay", up=True)
             learn(d, relay)
-        diallers = {}
-        for i, (a, b) in enumerate(itertools.product(KINDS, KINDS)):
-            p = diallers[a, b] = stack.enter_context(peer(world[f"in-{a}-a"], binary, port=5000 + i))
+
+        def dialler(a, b):
+            p = stack.enter_context(peer(world[f"in-{a}-a"], binary, port=next(ports)))
             learn(p, relay)
             p.began = time.monotonic()
             p.dial(devices[b], [], URL)
-        for (a, b), p in diallers.items():
+            return p
+
+        def direct_after(p):
             assert p.event("ready")["path"] == "relay"
+            return p.event("path", path="direct")["at"] - p.began
+        diallers = {(a, b): dialler(a, b) for a, b in itertools.product(KINDS, KINDS)}
+        for (a, b), p in diallers.items():
             if outcome(a, b) == "direct":
-                table[a, b] = p.event("path", path="direct")["at"] - p.began, ""
+                table[a, b] = direct_after(p), ""
             else:
+                assert p.event("ready")["path"] == "relay"
                 why = "both NATs are" if a == b else "our NAT is" if a == "symmetric" else "the peer's NAT is"
                 until(lambda p=p, why=why: note(p).startswith(why), what=f"{a} x {b} says why it stays on the relay")
                 table[a, b] = 0, note(p)
         for (a, b), p in diallers.items():
             assert p.echo(100_000)["path"] == outcome(a, b), (a, b, p.seen[-4:])
-            after, why = table[a, b]
-            print(f"dialler {a:10} device {b:10} {outcome(a, b):6} {why or f'after {after * 1000:.0f} ms'}")
+        # A machine with other work may stop one of them for a while; not twice in a row.
+        for (a, b), (after, _) in table.items():
+            for _ in range(2):
+                if after > DIRECT:
+                    after = direct_after(dialler(a, b))
+            table[a, b] = after, table[a, b][1]
+    record_property("shows", "\n".join(
+        f"dialler {a:10} device {b:10} {outcome(a, b):6} {why or f'after {after * 1000:.0f} ms'}"
+        for (a, b), (after, why) in sorted(table.items())))
+    late = {pair: f"{after:.1f} s" for pair, (after, _) in table.items() if after > DIRECT}
+    assert not late, f"direct, but after {late}"
 
 
 def note(p):
@@ -110,42 +128,87 @@ table inet cut {
 """
 
 
-def test_a_transfer_goes_on_while_the_path_changes(world, pair):
-    """From the relay to a direct path, back when that dies, and to the direct path again: all bytes in order."""
-    dialler, device = pair
-    dialler.tell(f"echo {BULK}")
-    dialler.event("path", path="direct")
-    device.event("path", path="direct")
-    router = world["restricted-b"]
+class Flow:
+    """One transfer that is under way until it is told to end."""
+
+    def __init__(self, p):
+        self.p = p
+        p.tell("flow")
+        self.more()
+
+    def got(self):
+        self.p.tell("got")
+        return self.p.event("got")["bytes"]
+
+    def more(self):
+        """More than can have been on its way before."""
+        n = self.got() + BULK
+        until(lambda: self.got() > n, what=lambda: f"{n} bytes; seen {self.p.seen[-8:]}")
+
+    def moves(self, device, router):
+        """Begun on the relay: to a direct path, back when that dies, and to the direct path again."""
+        for p in (self.p, device):
+            p.event("path", path="direct")
+        self.more()
+        with cut(router):
+            self.p.event("path", path="relay")
+            self.more()
+        self.p.event("path", path="direct")
+        self.more()
+        self.end()
+
+    def end(self):
+        assert not [e for e in self.p.seen if e["event"] == "closed"], self.p.seen
+        self.p.tell("end")
+        e = self.p.event("echo")
+        assert e["ok"] and e["bytes"] > 0, e
+
+
+@contextlib.contextmanager
+def cut(router):
     router.run("nft", "-f", "-", stdin=CUT)
-    dialler.tell(f"echo {BULK}")
-    dialler.event("path", path="relay")
-    router.run("nft", "delete table inet cut")
-    dialler.event("path", path="direct")
-    dialler.tell(f"echo {BULK}")
-    done = [e for e in dialler.seen if e["event"] == "echo"]
-    while len(done) < 3:
-        done.append(dialler.event("echo"))
-    assert all(e["ok"] and e["bytes"] == BULK for e in done), done
-    assert not [e for e in dialler.seen if e["event"] == "closed"]
+    try:
+        yield
+    finally:
+        router.run("nft", "delete table inet cut")
+
+
+def test_a_transfer_goes_on_while_the_path_changes(world, relay, binary):
+    del relay
+    router = world["restricted-b"]
+    with peer(world["in-restricted-b"], binary, URL) as device, peer(world["in-restricted-a"], binary) as dialler:
+        device.event("mapped")
+        with cut(router):
+            dialler.dial(device, [], URL)
+            assert dialler.event("ready")["path"] == "relay"
+            flow = Flow(dialler)
+        flow.moves(device, router)
 
 
 def test_a_machine_that_gets_another_address(world, pair):
-    """First the device's, then its router's: the connection is the same, and direct again."""
+    """First the device's, then its router's: the connection is the same, and direct again, under one transfer."""
     dialler, device = pair
+    home, router = world["in-restricted-b"], world["restricted-b"]
+    own = world.public("restricted-b")
     dialler.event("path", path="direct")
-    world["in-restricted-b"].ip("addr del 10.14.0.2/24 dev eth0", "addr add 10.14.0.77/24 dev eth0",
-                                "route replace default via 10.14.0.1")
+    flow = Flow(dialler)
+    home.ip("addr del 10.14.0.2/24 dev eth0", "addr add 10.14.0.77/24 dev eth0", "route replace default via 10.14.0.1")
     try:
         device.tell("network")
-        dialler.tell("echo 1000000")
-        assert dialler.event("echo")["ok"]
+        flow.more()
         until(lambda: dialler.echo(1000)["path"] == "direct", what="a direct path with the device's new address")
+        # Nobody behind the router is told of this one.
+        renumber(router, own, NEW)
+        try:
+            flow.more()
+            until(lambda: dialler.echo(1000)["path"] == "direct", what="a direct path with the router's new address")
+            flow.more()
+            flow.end()
+        finally:
+            renumber(router, NEW, own)
     finally:
-        world["in-restricted-b"].ip("addr flush dev eth0 scope global", "addr add 10.14.0.2/24 dev eth0",
-                                    "route replace default via 10.14.0.1", "-6 addr add 2001:db8:14::2/64 dev eth0 nodad",
-                                    "-6 route replace default via 2001:db8:14::1")
-
+        home.ip("addr flush dev eth0 scope global", "addr add 10.14.0.2/24 dev eth0", "route replace default via 10.14.0.1",
+                "-6 addr add 2001:db8:14::2/64 dev eth0 nodad", "-6 route replace default via 2001:db8:14::1")
 
 @pytest.mark.parametrize("gap", (0.01, 0.5))
 def test_a_transfer_survives_a_flapping_network(pair, gap):
@@ -184,6 +247,33 @@ def test_ipv6_through_two_firewalls(world, relay, binary):
     finally:
         for ns in homes:
             ns.ip("link del nowhere")
+
+
+@pytest.fixture
+def ipv6_homes(world):
+    """Two machines that have no IPv4 at all, behind firewalls."""
+    names = "restricted-a", "symmetric-b"
+    for name in names:
+        world[f"in-{name}"].ip(f"addr del 10.{world.number[name]}.0.2/24 dev eth0")
+    yield [world[f"in-{name}"] for name in names]
+    for name in names:
+        k = world.number[name]
+        world[f"in-{name}"].ip(f"addr add 10.{k}.0.2/24 dev eth0", f"route add default via 10.{k}.0.1")
+
+
+def test_ipv6_alone(world, relay, binary, ipv6_homes):
+    """The relay by IPv6: it says which address it sees, carries the connection at first, and again when the path is cut."""
+    del relay
+    own = f"[2001:db8:{world.number['symmetric-b']}::2]:4455"
+    with peer(ipv6_homes[1], binary, URL6, 4455, "[::]") as device, peer(ipv6_homes[0], binary, port=4455, host="[::]") as a:
+        device.events_of({"event": "relay", "up": True}, {"event": "mapped", "addrs": [own]})
+        router = world["symmetric-b"]
+        with cut(router):
+            a.dial(device, [], URL6)
+            assert a.event("ready")["path"] == "relay"
+            flow = Flow(a)
+        flow.moves(device, router)
+        assert {e["addr"] for e in a.seen if e["event"] == "path" and e["path"] == "direct"} == {own}
 
 
 def test_another_direct_path_before_the_relay(world, relay, binary):

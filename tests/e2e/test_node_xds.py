@@ -273,6 +273,25 @@ def test_a_message_beyond_the_limit_ends_the_stream(mesh, control):
     mesh.node1.wait_log("stream to the control plane ended: .*209715201")
 
 
+def test_a_large_message_below_the_limit(mesh, control):
+    """64 MiB in one response: as many resources of a megabyte that no node knows the fields of, and one that it does."""
+    start(mesh, control)
+    mesh.app = mesh.echo(mesh.s2)
+    pad = field(1000, b"x" * (1 << 20))
+    mesh.world.workloads["s2"]["services"]["default/late.test"] = {80: PORT}
+    control.extra = {ADDRESS: {f"default/large-{i}.test": Resource(message(2, (
+        field(1, f"large-{i}") + field(2, "default") + field(3, f"large-{i}.test") +
+        message(4, field(2, bytes([10, 97, 0, i + 1]))) + message(5, b"\x08\x50") + pad))) for i in range(64)}}
+    control.extra[ADDRESS]["default/late.test"] = Resource(message(2, (
+        field(1, "late") + field(2, "default") + field(3, "late.test") +
+        message(4, field(2, bytes([10, 96, 0, 9]))) + message(5, b"\x08\x50"))))
+    control.push()
+    until(lambda: all(len(s.answers) >= 3 for s in control.streams), what="an answer of both")
+    assert all(s.opened == 1 and not a.error for s in control.streams for a in s.answers)
+    mesh.roundtrip(mesh.c1, "10.96.0.9", 80)
+    assert len([s for s in mesh.node1.config_dump()["services"] if s["name"].startswith("large-")]) == 64
+
+
 def test_endpoints_of_an_unknown_service_are_staged(mesh, control):
     start(mesh, control)
     mesh.app = mesh.echo(mesh.s2)

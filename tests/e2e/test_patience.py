@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tunnels to devices through times without a packet, without a stream, and with another public address."""
+import concurrent.futures
 import hashlib
 import re
-import socket
-import struct
+import signal
 import subprocess
 import threading
 import time
 
 import pytest
+from harness.nat import forget_flows, renumber
 from harness.ports import free_port
 from harness.sidecar import IrohDevice, QDevice, Sidecar
 from harness.town import EDGE, HTTP, ROUTER, Device, Site, digest
-from harness.wait import guard, until
+from harness.wait import GUARD, guard, until
 
 SILENCES = (5, 10, 20)
 BLOCK = 16384
@@ -151,23 +152,9 @@ def home(town, edge, binary, tmp_path_factory):
 
 def curl(town, path, *flags):
     with town["visitor"].entered():
-        return subprocess.Popen(["curl", "-sS", "-m", str(guard(60)), *flags, "--resolve",
+        return subprocess.Popen(["curl", "-fsS", "-m", str(guard(60)), *flags, "--resolve",
                                  f"inside.town.example:{HTTP}:{EDGE}", f"http://inside.town.example:{HTTP}{path}"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def forget_flows(ns):
-    """What 'conntrack -F' does: NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE without a tuple."""
-    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as s:
-        s.settimeout(guard(5))
-        s.send(struct.pack("=IHHIIBBH", 20, 0x102, 5, 1, 0, socket.AF_INET, 0, 0))
-        answer = s.recv(4096)
-        assert struct.unpack_from("=Hxxxxxxxxxxi", answer, 4)[1] == 0, answer
-
-
-def renumber(ns, old, new):
-    ns.ip(f"addr del {old}/24 dev eth0", f"addr add {new}/24 dev eth0")
-    forget_flows(ns)
 
 
 @pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relay"])
@@ -177,24 +164,28 @@ def test_a_transfer_goes_on_from_another_public_address(town, edge, home, relaye
     if relayed:
         router.run("nft", "flush table ip forwarded")
         forget_flows(router)
-    until(lambda: curl(town, "/first").wait() == 0, what=home.log()[-2000:])
+
+    def logs():
+        return f"{edge.role_log('sidecar')[-4000:]}\n{home.log()[-4000:]}"
+    until(lambda: curl(town, "/first").wait() == 0, what=logs)
     if not relayed:
-        until(lambda: re.search("gateway .* (connected, directly|is reached directly)", home.log()), what=home.log()[-2000:])
+        until(lambda: re.search("gateway .* (connected, directly|changed to direct)", home.log()), what=logs)
     c = curl(town, f"/big/{MIB}", "--limit-rate", "12M")
-    got, n = hashlib.sha256(), 0
+    got, n, moved = hashlib.sha256(), 0, False
     try:
         while part := c.stdout.read(1 << 16):
             got.update(part)
             before, n = n, n + len(part)
             if before < 12 << 20 <= n:
                 renumber(router, ROUTER, MOVED)
+                moved = True
     finally:
         error = c.stderr.read().decode()
         status = c.wait()
-        renumber(router, MOVED, ROUTER)
-    log = f"{edge.role_log('sidecar')[-4000:]}\n{home.log()[-4000:]}"
-    assert status == 0, f"{error} after {n} bytes\n{log}"
-    assert n == MIB << 20 and got.hexdigest() == digest(MIB), log
+        if moved:
+            renumber(router, MOVED, ROUTER)
+    assert status == 0, f"{error} after {n} bytes\n{logs()}"
+    assert n == MIB << 20 and got.hexdigest() == digest(MIB), logs()
 
 
 # ---- no more streams ----
@@ -214,3 +205,35 @@ def test_a_device_without_free_streams(binary, tmp_path, echo):
         for t in (*first, *more):
             t.close()
         s.close()
+
+
+def test_a_wait_for_a_stream_ends_with_the_answer_timeout(binary, tmp_path, echo):
+    """Also of requests that came while the device was dialled: a dial may take ten minutes here."""
+    streams, conns = 2, 4
+    full = streams * conns
+    d = QDevice(binary, tmp_path / "key", "--streams", str(streams))
+    s = Sidecar(binary, tmp_path / "s", "--peer", d.peer, "--dial-timeout", "600s", "--answer-timeout", "6s").wait_ready()
+    target = f"127.0.0.1:{echo.port}"
+    asked = []
+
+    def ask(what, *args):
+        asked.append(pool.submit(what, d.id, *args))
+        until(lambda: s.metrics().sum("iroh_gateway_requests_accepted_total") == len(asked))
+    with concurrent.futures.ThreadPoolExecutor(full + 2) as pool:
+        d.proc.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(full):
+                ask(s.tunnel, target)
+            ask(s.tunnel, target)
+            ask(s.request, echo.port)
+        finally:
+            d.proc.send_signal(signal.SIGCONT)
+        try:
+            answers = [f.result(guard(GUARD)) for f in asked]
+            for a in answers:
+                a.close()
+        finally:
+            s.close()  # what still waits ends
+    assert [(a.status, a.reason) for a in answers[:full]] == [(200, None)] * full, s.log()[-4000:]
+    assert [(a.status, a.reason) for a in answers[full:]] == [(503, "no_stream")] * 2, s.log()[-4000:]
+    d.close()

@@ -145,7 +145,7 @@ def test_a_port_that_is_taken(make_relay, binary, topology, tmp_path):
         try:
             until(lambda: "ready" in (tmp_path / "log").read_text(), what="the relay")
             said = (tmp_path / "log").read_text()
-            assert "listening on another port, which clients are told" in said
+            assert "listening on another port, advertised to clients" in said
         finally:
             p.terminate()
             p.wait(guard(20))

@@ -45,6 +45,14 @@ def test_without_namespaces_the_suite_fails_and_its_last_line_says_why(suite):
     assert any(line.startswith("     1  cannot make namespaces here") for line in lines), done.stdout
 
 
+def test_what_tests_show_comes_before_the_last_line(suite, monkeypatch):
+    monkeypatch.setenv("SHOW_A_TABLE", "1")
+    done = suite(f'exec {shutil.which("unshare")} "$@"', "-k", "test_a_table_is_shown")
+    lines = done.stdout.strip().splitlines()
+    assert lines[-5:-2] == ["test_a_table_is_shown:", "  one <line> & \"more\"", "  and another"], done.stdout
+    assert lines[-1] == "1 passed, 0 failed", done.stdout
+
+
 def test_with_namespaces_the_last_line_is_the_count(suite):
     done = suite(f'exec {shutil.which("unshare")} "$@"', "-k", "test_what_hangs_is_ended")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 """tools/setup keeps Debian from starting the daemons it installs, and gives the machine its policy-rc.d back."""
 import importlib.machinery
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -129,3 +130,24 @@ def test_fresh_wants_a_mirror(fresh, tmp_path, capsys):
 def test_an_unknown_set_is_refused(machine):
     done = machine.setup("exit 0", "everything")
     assert done.returncode == 1 and "unknown set 'everything' (build, test, bench, fresh)" in done.stderr
+
+
+def test_helm_that_cannot_be_had_is_one_line(tmp_path):
+    """Then tools/setup goes on, and the tests of the chart are skipped."""
+    tool = TOOL.parent / "fetch-helm"
+
+    def fetch():
+        return subprocess.run([tool, tmp_path / "helm"], capture_output=True, text=True, timeout=guard(120), check=False,
+                              env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_NO_CACHE_DIR": "1"})
+    done = fetch()
+    assert done.returncode == 77 and done.stdout.startswith("Helm cannot be fetched: "), done
+    assert done.stdout.count("\n") == 1 and not done.stderr, done
+    assert not (tmp_path / "helm/helm").exists()
+    # What is there is kept while it is what is pinned.
+    pin = re.search("^hash=(.*)$", tool.read_text(), re.M).group(1)
+    (tmp_path / "helm/helm").write_text("")
+    (tmp_path / "helm/helm").chmod(0o755)
+    assert fetch().returncode == 77
+    (tmp_path / "helm/helm.pin").write_text(pin + "\n")
+    done = fetch()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

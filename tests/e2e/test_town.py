@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -18,7 +19,7 @@ from harness.control import find_kubectl, needs_kubectl
 from harness.node import Process
 from harness.serve import Each
 from harness.town import EDGE, HOMES, HTTP, HTTPS, RELAY, Device, Site, blocks, digest, resolver
-from harness.wait import SANITIZED, SLOW, guard, until
+from harness.wait import SANITIZED, SLOW, guard, until, working
 
 MIB = 64 if SANITIZED else 1024
 CONCURRENT = 100 if SANITIZED else 500
@@ -111,6 +112,54 @@ def test_a_device_behind_nat_is_served_over_tls(town, edge, device):
     assert status == 200
     # The terminal shows the requests as they come.
     until(lambda: re.search(r"GET\s+/x\?y=1\s+200", d.log()), 5, d.log()[-2000:])
+
+
+def test_a_taken_name_added_harms_no_name_that_is_served(town, edge, device, binary, tmp_path):
+    """The command once more with a name of another device: it fails, and the names of before are served as before."""
+    holder, works = device("holder"), device("works")
+    copied = tmp_path / "copy"
+
+    def again(where, *names):
+        more = [flag for n in names[1:] for flag in ("--hostname", n)]
+        return Device(binary, town["home1"], where, edge, "works", works.site.port + 1, names[0], *more)
+
+    def refused(d):
+        assert d.wait() == 1, d.log()[-2000:]
+        return d.log()
+
+    for d in (holder, works):
+        served(town, edge, d)
+    shutil.copytree(works.data, copied / works.data.name)
+    statuses = []
+    with working(1, lambda _: statuses.append(tuple(curl(town, edge, d.hostname)[0] for d in (holder, works)))):
+        # While it runs, by another process that has its key.
+        other = again(copied, works.hostname, holder.hostname)
+        until(lambda: "waiting until it expires" in other.log(), what=lambda: other.log())
+        # Another address makes the first one renew its Lease now: the other need not wait for that.
+        town["home1"].ip("addr add 192.168.7.99/24 dev eth0")
+        try:
+            assert "in use elsewhere" in refused(other)
+        finally:
+            town["home1"].ip("addr del 192.168.7.99/24 dev eth0")
+        n = len(statuses)
+        until(lambda: len(statuses) > n + 2)
+    assert set(statuses) == {(200, 200)}, f"{statuses}\n{works.log()[-3000:]}"
+    works.stop()
+    for names in ((works.hostname, holder.hostname), (holder.hostname,)):
+        assert f"'{holder.hostname}' is claimed" in refused(again(tmp_path, *names))
+        assert curl(town, edge, holder.hostname)[0] == 200
+        # The Lease is given back: the answer is that of a device that is not there, at once.
+        until(lambda: curl(town, edge, works.hostname)[0] == 503, what=edge.role_log("gateway")[-2000:])
+        # What is left of the objects serves, without a word of the first command.
+        run = Process(town["home1"], [
+            binary, "connector", "run", "--name", "works", "--data", str(works.data), "--kubeconfig", str(edge.kubeconfig),
+            "--relay", f"http://{EDGE}:{RELAY}/", "--admin-addr", "127.0.0.1:0"], tmp_path / "run.log")
+        try:
+            until(lambda: curl(town, edge, works.hostname) == (200, f"works / {works.hostname}:{HTTP}\n".encode()),
+                  what=lambda: f"{run.log()[-2000:]} {curl(town, edge, works.hostname)}")
+        finally:
+            run.signal(signal.SIGTERM)
+            run.wait()
 
 
 def test_big_bodies_arrive_whole(town, edge, device):

@@ -55,8 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         SW_ARENA_AUTO a = {0};
         struct sw_review_answer v = {0};
         struct sw_err err = {0};
-        int rc = sw_review_parse(&a, sw_slice(data, size), "admission.k8s.io/v1", SW_SLICE_LIT("u"),
-                                 mutating, &v, &err);
+        const struct sw_review_sent sent = {"admission.k8s.io/v1", SW_SLICE_LIT("u"), mutating};
+        int rc = sw_review_parse(&a, sw_slice(data, size), &sent, &v, &err);
 
         if (rc == SW_OK)
             check(&a, &v, mutating);

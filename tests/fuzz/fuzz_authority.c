@@ -38,8 +38,8 @@ static const struct sw_state *world(void)
 {
     if (made)
         return made;
-    if (sw_localconfig_parse("mesh", sw_slice_str(mesh), sw_slice("", 0), NULL, NULL, &made,
-                             NULL) != SW_OK ||
+    if (sw_localconfig_parse(&(struct sw_localconfig){.file = "mesh", .text = sw_slice_str(mesh)},
+                             &made, NULL) != SW_OK ||
         atexit(free_world) != 0)
         abort();
     return made;
@@ -61,7 +61,8 @@ static void check(const struct sw_route_env *env, const struct sw_route_inbound_
     assert(!r->forwarded_honoured || r->from_waypoint);
     assert(r->forwarded_honoured || sw_ip_eq(&r->spoof.ip, &req->peer_ip));
     assert(!sw_ip_is_loopback(&r->spoof.ip));
-    if (sw_addr_parse(req->authority, &a, NULL) == SW_OK && sw_workload_uid(req->local).p[0] == 'p')
+    if (sw_addr_parse(req->authority, &a, NULL) == SW_OK &&
+        sw_workload_is(req->local, SW_SLICE_LIT("pod")))
         assert(sw_ip_eq(&a.ip, &req->conn_dst.ip) && a.port == r->connect.port);
 }
 
@@ -82,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     env.enforce_waypoint = data[0] & 1;
     req.src = data[0] & 2 ? &callers[data[0] >> 2 & 1] : NULL;
     req.local = sw_state_workload_by_uid(s, sw_slice_str(uids[(data[0] >> 3) % 3]));
-    req.conn_dst = (struct sw_addr){.ip = req.local->ips[0], .port = SW_PORT_HBONE};
+    req.conn_dst = (struct sw_addr){.ip = sw_workload_ip(req.local, 0), .port = SW_PORT_HBONE};
     rest = sw_slice(data + 1, n - 1);
     req.authority = sw_slice_cut(&rest, '\n');
     req.forwarded = rest;

@@ -19,9 +19,10 @@ static const struct sw_slice name = {"n", 1};
 static void put(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice bytes)
 {
     struct sw_gw_resource r = {.name = name, .bytes = bytes};
+    struct sw_gw_delta d = {.type = t, .changed = &r, .n_changed = 1};
     struct sw_err err = {0};
 
-    if (sw_gw_store_update(s, t, &r, 1, NULL, 0, &err) != SW_OK)
+    if (sw_gw_store_update(s, &d, &err) != SW_OK)
         assert(err.msg[0]);
 }
 
@@ -47,8 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     sw_gw_store_flush(s);
     (void)!sw_gw_store_dump(s, &out);
     (void)!sw_gw_store_clusters(s, &out);
-    for (int t = 0; t < SW_GW_TYPES; t++)
-        assert(sw_gw_store_update(s, (enum sw_gw_type)t, NULL, 0, &name, 1, NULL) == SW_OK);
+    for (int t = 0; t < SW_GW_TYPES; t++) {
+        struct sw_gw_delta d = {.type = (enum sw_gw_type)t, .removed = &name, .n_removed = 1};
+
+        assert(sw_gw_store_update(s, &d, NULL) == SW_OK);
+    }
     sw_gw_store_flush(s);
     sw_gw_store_free(s);
     return 0;

@@ -108,6 +108,7 @@ static void put(struct sw_gw_store *s, enum sw_gw_type t, const char *name, cons
     SW_ARENA_AUTO a = {0};
     char *text = sw_arena_dup(&a, sw_slice_str(json));
     struct sw_gw_resource r = {.name = sw_slice_str(name)};
+    struct sw_gw_delta d = {.type = t, .changed = &r, .n_changed = 1};
     struct sw_json *v;
 
     for (char *p = text; *p; p++) {
@@ -117,7 +118,7 @@ static void put(struct sw_gw_store *s, enum sw_gw_type t, const char *name, cons
     check(sw_json_parse(&a, sw_slice_str(text), NULL, &v, NULL) == SW_OK);
     check(sw_pb_from_json(&a, sw_pb_type_find(sw_slice_str(sw_gw_type_name(t))), v, &r.bytes,
                           NULL) == SW_OK);
-    check(sw_gw_store_update(s, t, &r, 1, NULL, 0, NULL) == SW_OK);
+    check(sw_gw_store_update(s, &d, NULL) == SW_OK);
 }
 
 static void on_config(struct sw_gw_config *c, void *arg)
@@ -133,13 +134,13 @@ static void make_world(void)
 
     (void)!sw_log_filter(SW_SLICE_LIT("off"), true, NULL);
     gateway.n_workers = 2; /* nobody asks when all of them serve */
-    gateway.metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "gateway"});
-    gateway.loop = sw_loop_new(&err);
-    check(gateway.loop);
-    sw_crew_init(&gateway.crew, "gateway", gateway.loop);
+    gateway.process.metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "gateway"});
+    gateway.process.loop = sw_loop_new(&err);
+    check(gateway.process.loop);
+    sw_crew_init(&gateway.process.crew, "gateway", gateway.process.loop);
     check(sw_gw_worker_init(&worker, &gateway, &err) == SW_OK);
     sw_loop_set_clock(worker.loop, clock_ns);
-    o.loop = gateway.loop;
+    o.loop = gateway.process.loop;
     store = sw_gw_store_new(&o);
     for (size_t i = 0; i < SW_ARRAY_LEN(resources); i++)
         put(store, resources[i].type, resources[i].name, resources[i].json);
@@ -224,7 +225,7 @@ static size_t say(int fd, const uint8_t *p, size_t n, size_t piece, size_t have,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static const char hello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
-    struct sw_addr peer = {.ip = {.family = 4, .b = {192, 0, 2, 1}}, .port = 1};
+    struct sw_gw_accepted a = {.peer = {.ip = {.family = 4, .b = {192, 0, 2, 1}}, .port = 1}};
     const struct sw_gw_listener *l;
     struct sw_gw_listener *held;
     bool end = false;
@@ -239,7 +240,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                               data[0] & 2 ? SW_SLICE_LIT("f2") : SW_SLICE_LIT("f1"));
     memcpy(&held, &l, sizeof(held));
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) == 0);
-    sw_gw_accept_fd(&worker, held, fd[0], &peer, NULL, NULL, NULL);
+    a.listener = held;
+    a.fd = fd[0];
+    sw_gw_accept_fd(&worker, &a);
     if (data[0] & 1)
         have = say(fd[1], (const uint8_t *)hello, sizeof(hello), sizeof(hello), have, &end);
     have = say(fd[1], data + 1, n - 1, data[0] & 4 ? 7 : data[0] & 8 ? 300 : 65536, have, &end);

@@ -80,10 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct sw_gw_worker w;
 
-    if (!w.exchanges.next) {
+    if (!w.exchanges.next)
         sw_list_init(&w.exchanges);
-        sw_list_init(&w.dirty);
-    }
     check_hello(sw_slice(data, size));
     check_head(&w, sw_slice(data, size));
     return 0;

@@ -70,14 +70,14 @@ static void check_path(struct sw_slice path)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_gw_hcm h = {
-        .normalize_path = true, .merge_slashes = true, .escaped_slash = SW_GW_SLASH_UNESCAPE};
+        .path = {.normalize = true, .merge_slashes = true, .escaped_slash = SW_GW_SLASH_UNESCAPE}};
     struct sw_slice one;
     struct sw_slice two;
 
     if (path.n == 0 || path.p[0] != '/' || sw_gw_normalize_path(&h, path, &a, &one) != SW_OK)
         return;
     assert(one.n && one.p[0] == '/');
-    h.escaped_slash = SW_GW_SLASH_KEEP; /* unescaping may lay bare another escape, once */
+    h.path.escaped_slash = SW_GW_SLASH_KEEP; /* unescaping may lay bare another escape, once */
     if (sw_gw_normalize_path(&h, one, &a, &two) != SW_OK)
         return;
     assert(two.p[0] == '/');

@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     if (n > 1 << 16)
         return 0;
-    rc = sw_localconfig_parse("f", sw_slice(data, n), sw_slice("", 0), NULL, NULL, &s, &err);
+    rc = sw_localconfig_parse(&(struct sw_localconfig){.file = "f", .text = sw_slice(data, n)}, &s,
+                              &err);
     if (rc != SW_OK) {
         assert(!s && strncmp(err.msg, "f: line ", 8) == 0);
         return 0;

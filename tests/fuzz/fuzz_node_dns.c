@@ -31,8 +31,9 @@ static void unload(void)
 static const struct sw_state *load(void)
 {
     if (!loaded) {
-        assert(sw_localconfig_parse("fuzz", sw_slice_str(world), sw_slice("", 0), NULL, NULL,
-                                    &loaded, NULL) == SW_OK);
+        assert(sw_localconfig_parse(
+                   &(struct sw_localconfig){.file = "fuzz", .text = sw_slice_str(world)}, &loaded,
+                   NULL) == SW_OK);
         assert(atexit(unload) == 0);
     }
     return loaded;

@@ -35,7 +35,7 @@ static void put_message(struct sw_buf *out, const struct sw_captured *m)
     assert(sw_buf_printf(out, "|%d\n", m->complete) == SW_OK);
 }
 
-static void on_told(void *arg, const struct sw_peek_exchange *x)
+static void on_observed(void *arg, const struct sw_peek_exchange *x)
 {
     struct told *t = arg;
 
@@ -63,7 +63,7 @@ static void watch(const uint8_t *data, size_t n, size_t piece, struct told *t)
     uint64_t before;
 
     sw_captures_init(&t->store);
-    p = sw_peek_new(on_told, t, &t->store);
+    p = sw_peek_new(on_observed, t, &t->store);
     sw_buf_init(&t->text, 64 << 20);
     t->n = 0;
     while (n > 0) {
@@ -81,7 +81,7 @@ static void watch(const uint8_t *data, size_t n, size_t piece, struct told *t)
     before = t->n;
     sw_peek_bytes(p, false, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, 3);
     sw_peek_end(p, 4);
-    assert(t->n == before && sw_peek_told(p) == t->n);
+    assert(t->n == before && sw_peek_reported(p) == t->n);
     sw_peek_free(p);
     sw_captures_done(&t->store);
     assert(t->store.bytes == 0 && t->store.n == 0);

@@ -24,9 +24,8 @@ static inline void check_route(const struct sw_state *s, const struct sw_workloa
     if (r.kind != SW_ROUTE_TCP)
         assert(r.workload && (r.authority[0] || r.hostname.n));
     if (r.workload) { /* trying again never picks the same one */
-        struct sw_slice uid = sw_workload_uid(r.workload);
-        struct sw_route_tried tried = {&uid, 1};
         const struct sw_workload *first = r.workload;
+        struct sw_route_tried tried = {&first, 1};
 
         sw_route_outbound(s, &env, from, &dst, &tried, &r);
         assert(r.kind == SW_ROUTE_DROP || r.workload != first);
@@ -39,18 +38,21 @@ static inline void check_workload(const struct sw_state *s, const struct sw_work
     struct sw_policy_request req = {.dst_port = 80};
     struct sw_policy_verdict v;
     struct sw_spiffe id = sw_workload_identity(w);
+    struct sw_arena a = {0};
 
-    assert(sw_state_workload_by_uid(s, sw_workload_uid(w)) == w);
+    assert(sw_state_workload_by_uid(s, sw_workload_uid(w, &a)) == w);
+    sw_arena_clear(&a);
     (void)sw_policy_decide(&set, &req, &v);
     assert(v.allowed == (v.text[0] == '\0'));
     req.src = &id;
     (void)sw_policy_decide(&set, &req, &v);
     assert(v.allowed == (v.text[0] == '\0'));
     for (unsigned i = 0; i < w->n_ips; i++) {
-        const struct sw_workload *owner = sw_state_workload_by_ip(s, w->at->network, &w->ips[i]);
+        struct sw_ip ip = sw_workload_ip(w, i);
+        const struct sw_workload *owner = sw_state_workload_by_ip(s, w->at->network, &ip);
 
-        assert(w->c->host_network || (owner && sw_workload_has_ip(owner, &w->ips[i])));
-        check_route(s, w, &w->ips[i]);
+        assert(w->c->host_network || (owner && sw_workload_has_ip(owner, &ip)));
+        check_route(s, w, &ip);
     }
 }
 

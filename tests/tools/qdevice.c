@@ -4,9 +4,11 @@
  * everybody, or to one gateway, for all targets or those listed.
  *
  *   qdevice KEYFILE [--allow HOST:PORT]... [--peer NODEID] [--bind ADDR] [--relay URL] [--more N]
+ *           [--streams N]
  *
  * Prints "ID ADDRESS" and then one line per exchange; ends when standard input does. With --more,
- * N further devices of the same kind, each with a key and a socket of its own.
+ * N further devices of the same kind, each with a key and a socket of its own. --streams is what a
+ * connection may have open at once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +105,8 @@ static int parse(struct device *d, int argc, char **argv, struct sw_quic_config 
             *relay = argv[i + 1];
         } else if (strcmp(argv[i], "--more") == 0) {
             d->more = sw_min(strtoul(argv[i + 1], NULL, 10), MORE_MAX);
+        } else if (strcmp(argv[i], "--streams") == 0) {
+            q->max_streams = strtoul(argv[i + 1], NULL, 10);
         } else {
             rc = sw_err_set(err, SW_EINVAL, "unknown option '%s'", argv[i]);
         }

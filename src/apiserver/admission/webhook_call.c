@@ -324,6 +324,9 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 static const char *read_answer(struct hook_call *c, int rc, const struct sw_err *err)
 {
     struct api_req *r = c->q.r;
+    const struct sw_review_sent sent = {.api_version = "admission.k8s.io/v1",
+                                        .uid = sw_slice_str(c->uid),
+                                        .mutating = c->hook->mutating};
     struct sw_err bad = {0};
 
     if (rc == SW_ETIME)
@@ -334,8 +337,7 @@ static const char *read_answer(struct hook_call *c, int rc, const struct sw_err 
         return sw_arena_printf(r->arena, "failed to call webhook: %s", c->why);
     if (c->status != 200)
         return sw_arena_printf(r->arena, "failed to call webhook: HTTP status %d", c->status);
-    if (sw_review_parse(r->arena, sw_buf_slice(&c->body), "admission.k8s.io/v1",
-                        sw_slice_str(c->uid), c->hook->mutating, &c->answer, &bad) != SW_OK)
+    if (sw_review_parse(r->arena, sw_buf_slice(&c->body), &sent, &c->answer, &bad) != SW_OK)
         return sw_arena_printf(r->arena, "received invalid webhook response: %s", bad.msg);
     return NULL;
 }

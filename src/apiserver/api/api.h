@@ -307,7 +307,7 @@ struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, siz
 
 /* --- request.c --- */
 
-/* How the server goes on with a request: the verbs are above this room (dispatch.c). */
+/* How the server continues with a request: the verbs are above this room (dispatch.c). */
 struct api_dispatch {
     void (*resource)(struct api_req *r); /* of a client, from its resource on */
     void (*internal)(struct api_req *r); /* of the server's own */
@@ -360,6 +360,9 @@ struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
 struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);
 struct sw_slice api_str(const struct sw_json *v, const char *key);
 const char *api_now(struct sw_arena *a);
+/* Sets a condition of a status, with the time when it is another than before; false: it is so. */
+bool api_set_condition(struct sw_arena *a, struct sw_json *status, const char *type, bool yes,
+                       const char *reason, const char *message);
 /* namespace and name out of a store key */
 void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
                    struct sw_slice *ret_name);

@@ -22,8 +22,7 @@ static void put_users(struct sw_jw *w, const struct api_req *r)
     if (real == &r->user)
         return;
     sw_jw_put_string(w, "impersonatedUser", sw_slice_head(r->user.name, 512));
-    sw_jw_name(w, "impersonatedGroups");
-    sw_jw_array(w);
+    sw_jw_put_array(w, "impersonatedGroups");
     for (size_t i = 0; i < r->user.ngroups; i++)
         sw_jw_string(w, sw_slice_head(r->user.groups[i], 256));
     sw_jw_array_end(w);

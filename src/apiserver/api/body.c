@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies: JSON, YAML or protobuf to a tree, and a tree to an object of its kind. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
+#include "base/search.h"
 #include "kube/builtin/protobuf.h"
 #include "kube/schema/meta.h"
 #include "yaml/yaml.h"
@@ -378,18 +378,10 @@ static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts
     return false;
 }
 
-static int cmp_text(const void *x, const void *y)
-{
-    const char *const *p = x;
-    const char *const *q = y;
-
-    return strcmp(*p, *q);
-}
-
 static void sort_texts(const char **p, size_t n)
 {
     if (n > 1)
-        qsort(p, n, sizeof(*p), cmp_text);
+        sw_text_sort(p, n);
 }
 
 /* Places of the members a path like "spec.ports[0].name" leads through, into pos; how many. */

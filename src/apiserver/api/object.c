@@ -37,6 +37,34 @@ struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj)
     return m;
 }
 
+bool api_set_condition(struct sw_arena *a, struct sw_json *status, const char *type, bool yes,
+                       const char *reason, const char *message)
+{
+    struct sw_json *list = sw_json_find(status, "conditions");
+    struct sw_json *c = sw_json_find_item(list, "type", sw_slice_str(type));
+    const char *text = yes ? "True" : "False";
+
+    if (sw_json_str_eq(sw_json_find(c, "status"), text) &&
+        sw_json_str_eq(sw_json_find(c, "reason"), reason) &&
+        sw_json_str_eq(sw_json_find(c, "message"), message))
+        return false;
+    if (!sw_json_is(list, SW_JSON_ARRAY)) {
+        list = sw_json_new_array(a);
+        sw_json_put(a, status, "conditions", list);
+    }
+    if (!c) {
+        c = sw_json_new_object(a);
+        sw_json_put_str(a, c, "type", sw_slice_str(type));
+        sw_json_push(a, list, c);
+    }
+    if (!sw_json_str_eq(sw_json_find(c, "status"), text))
+        sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
+    sw_json_put_str(a, c, "status", sw_slice_str(text));
+    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
+    sw_json_put_str(a, c, "message", sw_slice_str(message));
+    return true;
+}
+
 const char *api_now(struct sw_arena *a)
 {
     char text[SW_RFC3339_LEN];

@@ -10,6 +10,7 @@
 #include "apiserver/auth/auth_int.h"
 #include "base/mem.h"
 #include "base/vec.h"
+#include "kube/names.h"
 
 enum { DANGLING_MAX = 16, REVIEW_RULES_MAX = 4096, REVIEW_ENTRIES_MAX = 65536 };
 
@@ -107,16 +108,11 @@ static void each(struct api_authz *z, const char *plural, each_fn f)
     }
 }
 
-static struct sw_slice role_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name)
-{
-    return sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
-}
-
 static void add_role(struct api_authz *z, const struct sw_json *obj)
 {
     struct api_role *r = SW_ARENA_NEW(&z->arena, struct api_role);
 
-    r->key = role_key(&z->arena, api_meta_str(obj, "namespace"), api_meta_str(obj, "name"));
+    r->key = sw_name_key(&z->arena, api_meta_str(obj, "namespace"), api_meta_str(obj, "name"));
     api_rules_read(&z->arena, sw_json_find(obj, "rules"), &r->rules, &r->n);
     (void)sw_map_put(&z->roles, r->key, r);
 }
@@ -130,8 +126,8 @@ static void add_binding(struct api_authz *z, const struct sw_json *obj)
                         .cluster_role = sw_json_str_eq(sw_json_find(ref, "kind"), "ClusterRole"),
                         .role_name = api_str(ref, "name")};
 
-    b.role = sw_map_get(&z->roles,
-                        role_key(&z->arena, b.cluster_role ? sw_slice("", 0) : b.ns, b.role_name));
+    b.role = sw_map_get(
+        &z->roles, sw_name_key(&z->arena, b.cluster_role ? sw_slice("", 0) : b.ns, b.role_name));
     sw_vec_push(&z->bindings, b);
 }
 
@@ -152,7 +148,7 @@ const struct api_role *api_role_find(struct api_authz *z, struct sw_slice ns, st
 {
     SW_ARENA_AUTO tmp = {0};
 
-    return sw_map_get(&z->roles, role_key(&tmp, ns, name));
+    return sw_map_get(&z->roles, sw_name_key(&tmp, ns, name));
 }
 
 /* --- matching --------------------------------------------------------------------------- */

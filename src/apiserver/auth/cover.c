@@ -43,15 +43,7 @@ static void ids_add(struct sw_arena *a, struct ids *l, uint32_t id)
 {
     if (l->n && l->p[l->n - 1] == id)
         return;
-    if (l->n == l->cap) {
-        uint32_t *p;
-
-        l->cap = l->cap ? l->cap * 2 : 4;
-        p = sw_arena_array(a, l->cap, sizeof(*p));
-        if (l->n)
-            memcpy(p, l->p, l->n * sizeof(*p));
-        l->p = p;
-    }
+    l->p = sw_arena_grow(a, l->p, l->n, &l->cap, sizeof(*l->p));
     l->p[l->n++] = id;
 }
 

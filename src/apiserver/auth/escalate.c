@@ -4,7 +4,6 @@
  * unless he may "escalate" or "bind". The comparison of rules is in cover.c.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "apiserver/api/api.h"
@@ -13,6 +12,7 @@
 #include "apiserver/auth/auth_int.h"
 #include "apiserver/auth/cover.h"
 #include "base/log.h"
+#include "base/search.h"
 
 enum {
     INLINE_STEPS = 2000000, /* some milliseconds of the loop */
@@ -46,11 +46,6 @@ static const char *lack_text(struct sw_arena *a, const struct api_lack *k)
                            verbs_text(a, k));
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Lines in alphabetical order, each once; a URL has one per verb. */
 static const char *lacks_text(const struct api_lacks *l)
 {
@@ -68,7 +63,7 @@ static const char *lacks_text(const struct api_lacks *l)
         bytes += lines.n ? strlen(lines.p[lines.n - 1]) : 0;
     }
     if (lines.n)
-        qsort(lines.p, lines.n, sizeof(*lines.p), by_text);
+        sw_text_sort(lines.p, lines.n);
     for (size_t i = 0; i < lines.n && rc == SW_OK; i++) {
         if (i == 0 || strcmp(lines.p[i], lines.p[i - 1]) != 0)
             rc = sw_buf_printf(&b, "\n%s", lines.p[i]);
@@ -217,15 +212,6 @@ static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
     return false;
 }
 
-static bool lists(const struct sw_slice *names, size_t n, struct sw_slice name)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (sw_slice_eq(names[i], name))
-            return true;
-    }
-    return false;
-}
-
 /*
  * The rules of a cluster role also become those of the aggregated roles that select its labels, and
  * so of every subject bound to these. True when this write brings rules to an aggregated role that
@@ -245,7 +231,8 @@ static bool flows_on(struct api_req *r, const struct sw_json *obj, const struct 
     if (n && old && same_rules)
         n_before = api_aggregators(r, old, &before);
     for (size_t i = 0; i < n; i++) {
-        if (!lists(before, n_before, now[i]) && !may(r, "escalate", r->res->plural, r->ns, now[i]))
+        if (!sw_slice_in(now[i], before, n_before) &&
+            !may(r, "escalate", r->res->plural, r->ns, now[i]))
             return true;
     }
     return false;

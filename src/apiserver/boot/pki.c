@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/pemfile.h"
@@ -41,7 +42,7 @@ static int load_ca(struct sw_api *api, const char *dir, struct sw_err *err)
 static int load_token_key(struct sw_api *api, const char *dir, struct sw_err *err)
 {
     SW_AUTO_FREE char *path = sw_asprintf("%s/token.key", dir);
-    SW_BUF_AUTO pem = {.max = 65536};
+    SW_BUF_SECRET pem = {.max = 65536};
     int rc = sw_pemfile_read(path, &pem, err);
 
     if (rc == SW_OK) {
@@ -56,8 +57,6 @@ static int load_token_key(struct sw_api *api, const char *dir, struct sw_err *er
     rc = sw_jws_key_pem(api->token_key, &pem, err);
     if (rc == SW_OK)
         rc = sw_pemfile_write(path, sw_buf_slice(&pem), 0600, false, err);
-    if (pem.p)
-        explicit_bzero(pem.p, pem.cap);
     return rc;
 }
 
@@ -114,7 +113,7 @@ static int server_cred(struct sw_api *api, const struct sw_api_config *c, struct
     struct sw_ca_web web = {
         .cn = "spanwire-control", .sans = names, .server = true, .ttl_s = leaf_ttl_s};
     SW_BUF_AUTO chain = {.max = 65536};
-    SW_BUF_AUTO key = {.max = 65536};
+    SW_BUF_SECRET key = {.max = 65536};
     char ip[SW_IP_TEXT];
     char host[256] = "";
     size_t n = 0;
@@ -138,7 +137,6 @@ static int server_cred(struct sw_api *api, const struct sw_api_config *c, struct
                                                      .roots = sw_ca_root_pem(api->ca),
                                                      .any_identity = true},
                            err);
-    explicit_bzero(key.p, key.cap);
     return *ret ? SW_OK : err->rc;
 }
 
@@ -175,8 +173,8 @@ int api_pki_kubeconfig(struct sw_api *api, const struct sw_api_config *c, struct
     struct sw_ca_web web = {.cn = "kubernetes-admin", .orgs = groups, .ttl_s = leaf_ttl_s};
     SW_AUTO_FREE char *path = sw_asprintf("%s/admin.kubeconfig", c->data_dir);
     SW_BUF_AUTO cert = {.max = 65536};
-    SW_BUF_AUTO key = {.max = 65536};
-    SW_BUF_AUTO out = {.max = 262144};
+    SW_BUF_SECRET key = {.max = 65536};
+    SW_BUF_SECRET out = {.max = 262144};
     int rc = sw_ca_issue_web(api->ca, &web, &cert, &key, err);
 
     if (rc != SW_OK)
@@ -201,8 +199,5 @@ int api_pki_kubeconfig(struct sw_api *api, const struct sw_api_config *c, struct
         rc = sw_pemfile_write(path, sw_buf_slice(&out), 0600, true, err);
     else
         rc = sw_err_set(err, SW_ELIMIT, "kubeconfig does not fit");
-    explicit_bzero(key.p, key.cap);
-    if (out.p)
-        explicit_bzero(out.p, out.cap);
     return rc;
 }

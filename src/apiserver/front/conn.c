@@ -75,7 +75,7 @@ static void on_fail(struct sw_conn *io, const struct sw_err *err)
 }
 
 /* The answer is complete: linger until the client has read it. */
-static void bye(struct front_conn *c)
+static void close_lingering(struct front_conn *c)
 {
     struct sw_err err = {0};
 
@@ -107,7 +107,7 @@ static void h1_answered(struct front_conn *c, struct front_xchg *x)
     x->state = XCHG_DONE;
     front_xchg_release(x);
     if (close_after) {
-        bye(c);
+        close_lingering(c);
         return;
     }
     sw_h1_reset(c->h1);
@@ -166,9 +166,9 @@ static bool refuse_rest(struct front_conn *c)
     SW_LIST_FOREACH (it, &c->xchgs) {
         struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
 
-        if (!x->said_all)
+        if (!x->sent_all)
             continue;
-        x->said_all = false;
+        x->sent_all = false;
         sw_h2_reset(c->h2, x->id, SW_H2_NO_ERROR);
         sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
         c->goaway = any = true;
@@ -245,7 +245,7 @@ static void advance(struct front_conn *c)
     if (c->state != CONN_OPEN)
         return;
     if ((c->eof || h2_over(c)) && c->nxchgs == 0) {
-        bye(c);
+        close_lingering(c);
     } else if (c->eof) {
         front_conn_close(c); /* the client is gone: it would read no answer */
     } else {
@@ -327,33 +327,33 @@ static bool must_wait(const struct front_conn *c)
 }
 
 /* Handshakes are the costliest work for clients that are not authenticated: a few per turn. */
-static bool greets_now(struct front_conn *c)
+static bool may_handshake(struct front_conn *c)
 {
     struct sw_front *f = c->front;
 
     if (c->state != CONN_HANDSHAKE)
         return true;
-    if (f->greet_ns != sw_loop_now(f->loop)) {
-        f->greet_ns = sw_loop_now(f->loop);
-        f->greeted = 0;
+    if (f->handshake_until_ns != sw_loop_now(f->loop)) {
+        f->handshake_until_ns = sw_loop_now(f->loop);
+        f->n_handshakes = 0;
     }
-    return f->greeted++ < FRONT_HANDSHAKES;
+    return f->n_handshakes++ < FRONT_HANDSHAKES;
 }
 
-static void on_greet(struct sw_defer *d)
+static void on_handshakes(struct sw_defer *d)
 {
-    struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, greet);
+    struct sw_front *f = SW_CONTAINER_OF(d, struct sw_front, handshakes_defer);
 
-    while (!sw_list_empty(&f->greeting)) {
-        struct front_conn *c = SW_CONTAINER_OF(f->greeting.next, struct front_conn, queued);
+    while (!sw_list_empty(&f->handshakes)) {
+        struct front_conn *c = SW_CONTAINER_OF(f->handshakes.next, struct front_conn, queued);
 
-        if (!greets_now(c))
+        if (!may_handshake(c))
             break;
         sw_list_unlink(&c->queued);
         go_on(c);
     }
-    if (!sw_list_empty(&f->greeting))
-        sw_loop_defer(f->loop, &f->greet, on_greet);
+    if (!sw_list_empty(&f->handshakes))
+        sw_loop_defer(f->loop, &f->handshakes_defer, on_handshakes);
 }
 
 static bool on_ready(struct sw_conn *io)
@@ -368,12 +368,12 @@ static bool on_ready(struct sw_conn *io)
         wait_turn(c);
         return false;
     }
-    if (sw_list_empty(&f->greeting) ? greets_now(c) : c->state != CONN_HANDSHAKE) {
+    if (sw_list_empty(&f->handshakes) ? may_handshake(c) : c->state != CONN_HANDSHAKE) {
         c->begin_ns = sw_now_ns();
         return true;
     }
-    sw_list_push_back(&f->greeting, &c->queued);
-    sw_loop_defer(f->loop, &f->greet, on_greet);
+    sw_list_push_back(&f->handshakes, &c->queued);
+    sw_loop_defer(f->loop, &f->handshakes_defer, on_handshakes);
     return false;
 }
 
@@ -422,7 +422,7 @@ static size_t on_bytes(struct sw_conn *io, struct sw_slice in)
     } while (rc == SW_OK && !late && (at < in.n || c->h1) && !c->broken);
     c->in_step = false;
     if (rc == SW_EPROTO && c->h2)
-        bye(c);
+        close_lingering(c);
     else if ((rc != SW_OK && rc != SW_EAGAIN) || c->broken)
         front_conn_close(c);
     else if (rc == SW_OK && late)
@@ -463,7 +463,7 @@ static void on_timeout(struct sw_timer *t)
 
     if (front_conn_idle(c) && c->h2) {
         sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
-        bye(c);
+        close_lingering(c);
         return;
     }
     if (sw_conn_unsent(&c->io))
@@ -501,7 +501,7 @@ void front_conn_open(struct sw_front *f, int fd, const struct sw_addr *peer)
         sw_free(c);
         return;
     }
-    c->io.lazy = true;
+    c->io.deferred_output = true;
     c->io.in_max = KEPT_MAX;
     c->io.read_max = READ_TURN;
     c->io.stall_ms = (uint32_t)(f->opts.write_timeout_ns / SW_NS_PER_MS);

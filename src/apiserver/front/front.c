@@ -53,7 +53,7 @@ struct sw_front *sw_front_new(struct sw_loop *l, const struct sw_front_opts *o)
     sw_accept_keep_spare(&f->accept);
     f->accept.make_room = front_share_make_room;
     sw_list_init(&f->unread);
-    sw_list_init(&f->greeting);
+    sw_list_init(&f->handshakes);
     sw_list_init(&f->busy);
     sw_list_init(&f->conns);
     sw_list_init(&f->dead);
@@ -126,7 +126,7 @@ void sw_front_free(struct sw_front *f)
         front_xchg_release(x);
     }
     sw_defer_cancel(&f->stop_defer);
-    sw_defer_cancel(&f->greet);
+    sw_defer_cancel(&f->handshakes_defer);
     sw_defer_cancel(&f->busy_defer);
     sw_timer_stop(f->loop, &f->unread_timer);
     sw_map_done(&f->users);

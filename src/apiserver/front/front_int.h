@@ -9,7 +9,7 @@
 #include "http/h1.h"
 #include "http/h2.h"
 #include "io/accept.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 #include "io/loop.h"
 #include "tls/tls.h"
 
@@ -73,7 +73,7 @@ struct front_xchg {
     bool want_drain;
     bool responded; /* HTTP/2: the head was given to the engine */
     bool stuck;     /* HTTP/2: had bytes when there was no room for a frame */
-    bool said_all;  /* HTTP/2: the last DATA frame is out, though the request may go on */
+    bool sent_all;  /* HTTP/2: the last DATA frame is out, though the request may continue */
     uint64_t since_ns;
 };
 
@@ -119,14 +119,14 @@ struct sw_front {
     struct sw_map users;    /* struct front_share */
     struct sw_map places;   /* struct front_share */
     struct sw_list unread; /* exchanges with queued bytes, the one longest without progress first */
-    struct sw_list greeting; /* connections whose handshake waits */
-    struct sw_defer greet;
+    struct sw_list handshakes; /* connections whose handshake waits */
+    struct sw_defer handshakes_defer;
     struct sw_list busy; /* shares with connections that wait: they take turns */
     struct sw_defer busy_defer;
     uint64_t busy_turn_ns; /* the turn in which some of them were served last */
     struct sw_timer unread_timer;
-    uint64_t greet_ns; /* the turn in which handshakes were counted */
-    unsigned greeted;
+    uint64_t handshake_until_ns; /* the turn in which handshakes were counted */
+    unsigned n_handshakes;
     uint64_t quiet_until_ns; /* the last shortage was logged */
     struct sw_front_stats counts;
     size_t nconns;
@@ -156,7 +156,7 @@ void front_conn_close(struct front_conn *c);
 void front_conn_free(struct front_conn *c);
 /* Nothing under way: may be closed without failing a request. */
 bool front_conn_idle(const struct front_conn *c);
-/* Something happened outside the connection's own step: go on from the loop. */
+/* Something happened outside the connection's own step: continue from the loop. */
 void front_wake(struct front_conn *c);
 
 /* --- front_share.c: shares --- */
@@ -196,7 +196,7 @@ void front_xchg_release(struct front_xchg *x);
 void front_xchg_drained(struct front_xchg *x);
 
 /* --- front_h1.c --- */
-/* Parses. SW_OK: go on, SW_EAGAIN: needs bytes or the answer first. */
+/* Parses. SW_OK: continue, SW_EAGAIN: needs bytes or the answer first. */
 int front_h1_step(struct front_conn *c, struct sw_slice in, size_t *ret_used);
 /* Writes the head of an answer; length < 0: unknown. */
 void front_h1_head(struct front_xchg *x, int status, const char *content_type, int64_t length);

@@ -134,20 +134,8 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
 
     (void)id;
     sw_h2_body_emit(&c->io, &x->out, head, n);
-    x->said_all = x->end && sw_buf_len(&x->out) == 0;
+    x->sent_all = x->end && sw_buf_len(&x->out) == 0;
     front_xchg_account(x);
-}
-
-static void ignore_window(struct sw_h2 *h, int32_t id, void *stream)
-{
-    (void)h;
-    (void)id;
-    (void)stream;
-}
-
-static void ignore(struct sw_h2 *h)
-{
-    (void)h;
 }
 
 static void on_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
@@ -164,10 +152,7 @@ static const struct sw_h2_ops ops = {
     .on_data = on_data,
     .on_end = on_end,
     .on_close = on_close,
-    .on_window = ignore_window,
-    .on_settings = ignore,
     .on_goaway = on_goaway,
-    .on_pong = ignore,
     .emit = emit,
     .pull = pull,
     .emit_data = emit_data,

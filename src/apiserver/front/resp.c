@@ -288,15 +288,15 @@ int sw_xchg_write(struct sw_xchg *p, struct sw_slice data)
     if ((sw_buf_len(&x->out) + data.n > max && sw_buf_len(&x->out) > max / 4) ||
         (sw_buf_len(&x->out) && !front_share_fits(x, data.n))) {
         x->want_drain = true;
-        return SW_ELIMIT;
+        return SW_EAGAIN;
     }
     if (!front_share_fits(x, data.n))
-        return SW_ECLOSED;
+        return SW_ELIMIT;
     if (x->head_only)
         return SW_OK;
     if (x->conn->h2) {
         if (sw_buf_append_slice(&x->out, data) != SW_OK)
-            return SW_ELIMIT;
+            return SW_EAGAIN;
         sw_h2_resume(x->conn->h2, x->id);
     } else {
         front_h1_chunk(x, data);

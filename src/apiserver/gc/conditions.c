@@ -80,53 +80,15 @@ static const char *listed(struct sw_arena *a, struct gc_count *p, size_t n, cons
     return sw_arena_dup(a, sw_buf_slice(&b));
 }
 
-static struct sw_json *condition_of(const struct sw_json *list, const char *type)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
-            return sw_json_at(list, i);
-    }
-    return NULL;
-}
-
-static bool set(struct sw_arena *a, struct sw_json *list, const char *type, bool status,
-                const char *reason, const char *message)
-{
-    struct sw_json *c = condition_of(list, type);
-    const char *text = status ? "True" : "False";
-
-    if (c && sw_json_str_eq(sw_json_find(c, "status"), text) &&
-        sw_json_str_eq(sw_json_find(c, "reason"), reason) &&
-        sw_json_str_eq(sw_json_find(c, "message"), message))
-        return false;
-    if (!c) {
-        c = sw_json_new_object(a);
-        sw_json_put_str(a, c, "type", sw_slice_str(type));
-        sw_json_push(a, list, c);
-    }
-    if (!sw_json_str_eq(sw_json_find(c, "status"), text))
-        sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
-    sw_json_put_str(a, c, "status", sw_slice_str(text));
-    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
-    sw_json_put_str(a, c, "message", sw_slice_str(message));
-    return true;
-}
-
 bool gc_left_report(struct gc_left *l, struct sw_json *ns)
 {
     struct sw_arena *a = l->arena;
     struct sw_json *status = sw_json_find(ns, "status");
-    struct sw_json *list;
     bool changed = false;
 
     if (!sw_json_is(status, SW_JSON_OBJECT)) {
         status = sw_json_new_object(a);
         sw_json_put(a, ns, "status", status);
-    }
-    list = sw_json_find(status, "conditions");
-    if (!sw_json_is(list, SW_JSON_ARRAY)) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, status, "conditions", list);
     }
     for (size_t i = 0; i < SW_ARRAY_LEN(fine); i++) {
         bool bad = (i == CONTENT && l->kinds.n) || (i == FINALIZERS && l->finalizers.n);
@@ -141,7 +103,7 @@ bool gc_left_report(struct gc_left *l, struct sw_json *ns)
             message = listed(a, l->finalizers.p, l->finalizers.n,
                              "Some content in the namespace has finalizers remaining: ", "in");
         }
-        changed = set(a, list, fine[i].type, bad, reason, message) || changed;
+        changed |= api_set_condition(a, status, fine[i].type, bad, reason, message);
     }
     return changed;
 }

@@ -21,7 +21,7 @@ static const uint64_t sweep_ns = 60 * SW_NS_PER_S;
 
 static void enqueue(struct gc_task *t);
 
-/* Nothing under way: goes on when it was queued meanwhile, else the task is forgotten. */
+/* Nothing under way: continues when it was queued meanwhile, else the task is forgotten. */
 static void task_rest(struct gc_task *t)
 {
     struct api_gc *g = t->gc;
@@ -126,7 +126,7 @@ static void on_answer(struct api_req *r, int code, const struct sw_json *body)
 
         t->failures++;
         if (t->failures > 3)
-            sw_log_debug("gc", "%.*s: answer %d, trying again", SW_SLICE_ARG(t->key), code);
+            sw_log_debug("gc", "%.*s: status %d, retrying", SW_SLICE_ARG(t->key), code);
         if (!t->queued)
             sw_timer_start(g->api->loop, &t->timer, (ms + sw_rand_below(ms)) * SW_NS_PER_MS,
                            on_retry);

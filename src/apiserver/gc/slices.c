@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/map.h"
+#include "base/search.h"
 #include "io/egress.h"
 #include "kube/fields.h"
 
@@ -199,7 +200,8 @@ static void on_pod(void *arg, struct sw_slice name, const struct sw_json *pod)
         if (!usable(p->s, sw_json_str(sw_json_at(ips, i)), &ip))
             continue;
         family = ip.family == 4 ? "IPv4" : "IPv6";
-        if (sw_json_len(families) ? !sw_field_list_has(families, family) : ip.family != 4)
+        if (sw_json_len(families) ? !sw_field_list_has(families, sw_slice_str(family))
+                                  : ip.family != 4)
             continue;
         ports = ports ? ports : ports_of(p->s->arena, p->spec, pod);
         g = group_of(p, family, ports);
@@ -215,14 +217,6 @@ static int by_id(const void *x, const void *y)
     const struct endpoint *b = y;
 
     return sw_slice_cmp(a->id, b->id);
-}
-
-static int by_group(const void *x, const void *y)
-{
-    const struct group *const *a = x;
-    const struct group *const *b = y;
-
-    return sw_slice_cmp((*a)->id, (*b)->id);
 }
 
 /* ---- slices ---- */
@@ -465,7 +459,7 @@ void gc_slices_plan(struct gc_slices *s, const struct gc_pods *pods)
         return;
     gc_pods_select(pods, meta_text(s->service, "namespace"), selector, on_pod, &p);
     if (p.groups.n > 1)
-        qsort(p.groups.p, p.groups.n, sizeof(*p.groups.p), by_group);
+        SW_SORT_POINTERS_BY(p.groups.p, p.groups.n, id);
     for (size_t i = 0; i < p.groups.n; i++) {
         struct group *g = p.groups.p[i];
 

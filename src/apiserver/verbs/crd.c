@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "kube/crd/crd.h"
+#include "kube/fields.h"
 
 static const struct sw_slice crd_prefix =
     SW_SLICE_LIT("apiextensions.k8s.io/customresourcedefinitions/");
@@ -34,14 +35,9 @@ static const char *join(struct sw_arena *a, const struct sw_json *list)
 static bool condition_is(const struct sw_json *crd, const char *type)
 {
     const struct sw_json *list = sw_json_walk(crd, "status", "conditions", NULL);
+    const struct sw_json *c = sw_json_find_item(list, "type", sw_slice_str(type));
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
-    }
-    return false;
+    return sw_json_str_eq(sw_json_find(c, "status"), "True");
 }
 
 /* metadata.name, metadata.namespace and the declared fields. */
@@ -263,28 +259,6 @@ void api_crds_load(struct sw_api *api)
 
 /* --- status ----------------------------------------------------------------------------- */
 
-static void set_condition(struct sw_arena *a, struct sw_json *list, const char *type, bool status,
-                          const char *reason, const char *message)
-{
-    struct sw_json *c = NULL;
-    const char *value = status ? "True" : "False";
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
-            c = sw_json_at(list, i);
-    }
-    if (!c) {
-        c = sw_json_new_object(a);
-        sw_json_push(a, list, c);
-    }
-    if (!sw_json_str_eq(sw_json_find(c, "status"), value))
-        sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
-    sw_json_put_str(a, c, "type", sw_slice_str(type));
-    sw_json_put_str(a, c, "status", sw_slice_str(value));
-    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
-    sw_json_put_str(a, c, "message", sw_slice_str(message));
-}
-
 /* A name that another CRD of the group has already; kinds and resources are apart. */
 static bool in_use(struct api_req *r, const struct sw_json *crd, struct sw_slice name, bool kinds)
 {
@@ -318,15 +292,6 @@ static const char *used_text(struct api_req *r, struct sw_slice name)
     return sw_arena_printf(r->arena, "\"%.*s\" is already in use", SW_SLICE_ARG(name));
 }
 
-static bool listed(const struct sw_json *list, struct sw_slice name)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), name))
-            return true;
-    }
-    return false;
-}
-
 /* Short names are taken all or none. NULL, or what stands against them. */
 static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
                                   const struct sw_json *want, const struct sw_json *have)
@@ -337,7 +302,7 @@ static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
     for (size_t i = 0; i < sw_json_len(want); i++) {
         struct sw_slice name = sw_json_str(sw_json_at(want, i));
 
-        if (listed(have, name) || !in_use(r, crd, name, false))
+        if (sw_field_list_has(have, name) || !in_use(r, crd, name, false))
             continue;
         texts = n++ ? sw_arena_printf(r->arena, "%s, %s", texts, used_text(r, name))
                     : used_text(r, name);
@@ -418,7 +383,7 @@ static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json
  * CRDs in groups of the Kubernetes community (*.k8s.io) carry the annotation of their approval; its
  * absence was refused before.
  */
-static void settle_approval(struct api_req *r, const struct sw_json *crd, struct sw_json *conds)
+static void settle_approval(struct api_req *r, const struct sw_json *crd, struct sw_json *status)
 {
     struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));
     struct sw_slice text = sw_json_str(
@@ -429,20 +394,20 @@ static void settle_approval(struct api_req *r, const struct sw_json *crd, struct
                     !sw_slice_eq_str(group, "k8s.io") && !sw_slice_eq_str(group, "kubernetes.io")))
         return;
     if (sw_slice_has_prefix(text, SW_SLICE_LIT("unapproved")))
-        set_condition(r->arena, conds, "KubernetesAPIApprovalPolicyConformant", false,
-                      "UnapprovedAnnotation",
-                      sw_arena_printf(r->arena, "not approved: %s", sw_go_quote(r->arena, text)));
+        (void)api_set_condition(
+            r->arena, status, "KubernetesAPIApprovalPolicyConformant", false,
+            "UnapprovedAnnotation",
+            sw_arena_printf(r->arena, "not approved: %s", sw_go_quote(r->arena, text)));
     else
-        set_condition(r->arena, conds, "KubernetesAPIApprovalPolicyConformant", true,
-                      "ApprovedAnnotation",
-                      sw_arena_printf(r->arena, "approved in %.*s", SW_SLICE_ARG(text)));
+        (void)api_set_condition(r->arena, status, "KubernetesAPIApprovalPolicyConformant", true,
+                                "ApprovedAnnotation",
+                                sw_arena_printf(r->arena, "approved in %.*s", SW_SLICE_ARG(text)));
 }
 
 void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json *old)
 {
     struct sw_arena *a = r->arena;
     struct sw_json *status = sw_json_find(crd, "status");
-    struct sw_json *conds;
     struct sw_json *accepted;
     const char *reason = "";
     const char *conflict;
@@ -451,13 +416,8 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
     if (sw_slice_eq_str(r->sub, "status"))
         return;
     status = sw_json_is(status, SW_JSON_OBJECT) ? sw_json_copy(a, status) : sw_json_new_object(a);
-    conds = sw_json_find(status, "conditions");
-    if (!sw_json_is(conds, SW_JSON_ARRAY)) {
-        conds = sw_json_new_array(a);
-        sw_json_put(a, status, "conditions", conds);
-    }
     settle_stored(r, crd, status);
-    settle_approval(r, crd, conds);
+    settle_approval(r, crd, status);
     accepted = sw_json_find(status, "acceptedNames");
     if (!sw_json_is(accepted, SW_JSON_OBJECT)) {
         accepted = sw_json_new_object(a);
@@ -467,15 +427,16 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
     }
     conflict = accept_names(r, crd, accepted, &reason);
     if (conflict) {
-        set_condition(a, conds, "NamesAccepted", false, reason, conflict);
+        (void)api_set_condition(a, status, "NamesAccepted", false, reason, conflict);
         if (!was)
-            set_condition(a, conds, "Established", false, "NotAccepted",
-                          "not all names are accepted");
+            (void)api_set_condition(a, status, "Established", false, "NotAccepted",
+                                    "not all names are accepted");
     } else {
-        set_condition(a, conds, "NamesAccepted", true, "NoConflicts", "no conflicts found");
+        (void)api_set_condition(a, status, "NamesAccepted", true, "NoConflicts",
+                                "no conflicts found");
         if (!was)
-            set_condition(a, conds, "Established", true, "InitialNamesAccepted",
-                          "the initial names have been accepted");
+            (void)api_set_condition(a, status, "Established", true, "InitialNamesAccepted",
+                                    "the initial names have been accepted");
     }
     sw_json_put(a, crd, "status", status);
 }

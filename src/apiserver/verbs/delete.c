@@ -196,24 +196,6 @@ static bool protected_namespace(struct api_req *r)
     return false;
 }
 
-static void set_condition(struct sw_arena *a, struct sw_json *status, const char *type,
-                          const char *reason, const char *message)
-{
-    struct sw_json *list = sw_json_find(status, "conditions");
-    struct sw_json *c = sw_json_new_object(a);
-
-    if (!sw_json_is(list, SW_JSON_ARRAY)) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, status, "conditions", list);
-    }
-    sw_json_put_str(a, c, "type", sw_slice_str(type));
-    sw_json_put_str(a, c, "status", SW_SLICE_LIT("True"));
-    sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
-    sw_json_put_str(a, c, "reason", sw_slice_str(reason));
-    sw_json_put_str(a, c, "message", sw_slice_str(message));
-    sw_json_push(a, list, c);
-}
-
 /* What else the beginning of the end changes. */
 static void mark_terminating(struct api_req *r, struct sw_json *obj)
 {
@@ -229,8 +211,8 @@ static void mark_terminating(struct api_req *r, struct sw_json *obj)
         sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Terminating"));
         sw_json_put(a, obj, "status", status);
     } else if (strcmp(r->res->group, "apiextensions.k8s.io") == 0) {
-        set_condition(a, status, "Terminating", "InstanceDeletionInProgress",
-                      "CustomResource deletion is in progress");
+        (void)api_set_condition(a, status, "Terminating", true, "InstanceDeletionInProgress",
+                                "CustomResource deletion is in progress");
         sw_json_put(a, obj, "status", status);
     }
 }

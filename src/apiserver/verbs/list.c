@@ -265,16 +265,19 @@ static int add_to_page(struct api_req *r, struct page *p, const struct sw_store_
     return rc == SW_OK ? api_write_obj(&p->text, r->res, o, r->res->crd != NULL) : rc;
 }
 
-/* SW_EAGAIN: too much for the loop. SW_ECLOSED: cancelled. */
+/* A result of check_pace: too much for the loop. */
+enum { PACE_OFF_LOOP = 1 };
+
+/* SW_OK, PACE_OFF_LOOP, or SW_ECANCELED. */
 static int check_pace(struct page *p, const struct sw_store_obj *o, bool parses, bool client)
 {
     p->seen++;
     p->parsed += parses ? o->value.n : 0;
     if (api_work_here())
-        return sw_budget_ok(api_work_budget()) ? SW_OK : SW_ECLOSED;
+        return sw_budget_ok(api_work_budget()) ? SW_OK : SW_ECANCELED;
     return client && (p->seen > API_INLINE_ITEMS || p->parsed > API_INLINE_LIST ||
                       sw_buf_len(&p->text) > API_INLINE_LIST)
-               ? SW_EAGAIN
+               ? PACE_OFF_LOOP
                : SW_OK;
 }
 
@@ -448,7 +451,7 @@ static void list_work(struct api_req *r, void *arg);
 
 static void list_failed(struct api_req *r, int rc)
 {
-    if (rc == SW_EAGAIN)
+    if (rc == PACE_OFF_LOOP)
         api_work_run(r, list_work, NULL);
     else if (!api_work_ended(r))
         api_fail(r, 500, "InternalError",

@@ -8,20 +8,9 @@
 #include "apiserver/verbs/verbs_int.h"
 #include "kube/apply/smd.h"
 
-/* Takes a metadata member over from the stored object (or removes it). */
-static void keep_meta(struct sw_arena *a, struct sw_json *meta, const struct sw_json *old,
-                      const char *key)
-{
-    struct sw_json *v = sw_json_find(old, key);
-
-    if (v)
-        sw_json_put(a, meta, key, v);
-    else
-        (void)sw_json_remove(meta, sw_slice_str(key));
-}
-
-static void keep_top(struct sw_arena *a, struct sw_json *obj, const struct sw_json *old,
-                     const char *key)
+/* Takes a member over from the stored object (or removes it). */
+static void keep(struct sw_arena *a, struct sw_json *obj, const struct sw_json *old,
+                 const char *key)
 {
     struct sw_json *v = sw_json_find(old, key);
 
@@ -48,7 +37,7 @@ static void take_open_meta(struct api_req *r, const struct sw_json *obj, struct 
         bool deployment = strcmp(res->plural, "deployments") == 0 && strcmp(open[i], "labels") == 0;
 
         if (!pod && !deployment)
-            keep_meta(r->arena, api_meta(r->arena, to), sw_json_find(obj, "metadata"), open[i]);
+            keep(r->arena, api_meta(r->arena, to), sw_json_find(obj, "metadata"), open[i]);
     }
 }
 
@@ -89,10 +78,10 @@ static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_
         }
         *obj = *copy;
     } else if (r->res->has_status) {
-        keep_top(a, obj, old, "status");
+        keep(a, obj, old, "status");
         /* All there is in the spec of a namespace has a door of its own. */
         if (r->res->builtin && strcmp(r->res->plural, "namespaces") == 0)
-            keep_top(a, obj, old, "spec");
+            keep(a, obj, old, "spec");
     }
 }
 
@@ -122,7 +111,7 @@ static void settle_generation(struct api_req *r, struct sw_json *obj, const stru
     const struct sw_json *g = sw_json_walk(old, "metadata", "generation", NULL);
     int64_t n = 0;
 
-    keep_meta(r->arena, meta, sw_json_find(old, "metadata"), "generation");
+    keep(r->arena, meta, sw_json_find(old, "metadata"), "generation");
     if (!api_keeps_generation(r->res) || (r->sub.n && !sw_slice_eq_str(r->sub, "scale")))
         return;
     if (!g || !sw_json_i64(g, &n))
@@ -265,13 +254,13 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
     api_off_loop();
     split_doors(r, obj, w->live);
     meta = api_meta(a, obj);
-    keep_meta(a, meta, old_meta, "uid");
-    keep_meta(a, meta, old_meta, "creationTimestamp");
-    keep_meta(a, meta, old_meta, "deletionTimestamp");
-    keep_meta(a, meta, old_meta, "deletionGracePeriodSeconds");
-    keep_meta(a, meta, old_meta, "resourceVersion");
-    keep_meta(a, meta, old_meta, "name");
-    keep_meta(a, meta, old_meta, "namespace");
+    keep(a, meta, old_meta, "uid");
+    keep(a, meta, old_meta, "creationTimestamp");
+    keep(a, meta, old_meta, "deletionTimestamp");
+    keep(a, meta, old_meta, "deletionGracePeriodSeconds");
+    keep(a, meta, old_meta, "resourceVersion");
+    keep(a, meta, old_meta, "name");
+    keep(a, meta, old_meta, "namespace");
     (void)sw_json_remove(meta, SW_SLICE_LIT("selfLink"));
     if (!applied)
         sw_smd_update(&smd, w->live, obj);

@@ -38,7 +38,7 @@ struct api_watch {
     struct sw_slice prefix;
     struct sw_store_watch watch;
     struct sw_store_snap *snap;  /* initial state */
-    struct sw_buf at;            /* key to go on with */
+    struct sw_buf at;            /* key to continue with */
     struct sw_store_event *held; /* event that did not fit */
     struct sw_timer timeout;
     struct sw_timer bookmark;
@@ -160,7 +160,7 @@ static int send_shared(struct api_watch *w, const char *type, const struct sw_st
     return sw_xchg_write(w->x, sw_buf_slice(&l->text));
 }
 
-/* SW_ELIMIT: no room now. */
+/* As sw_xchg_write. */
 static int send_line(struct api_watch *w, const char *type, const struct sw_store_obj *o,
                      uint64_t revision)
 {
@@ -284,7 +284,7 @@ static void on_event(struct sw_store_watch *sw, struct sw_store_event *ev, int r
     rc = send_event(w, ev);
     if (rc == SW_OK)
         return;
-    if (rc == SW_ECLOSED) {
+    if (rc == SW_ELIMIT) {
         too_much_unread(w);
         return;
     }
@@ -353,10 +353,10 @@ static void initial_step(struct api_watch *w)
         }
         bytes += o->value.n;
         rc = matches(w, o) ? send_line(w, "ADDED", o, o->revision) : SW_OK;
-        if (rc == SW_ECLOSED)
+        if (rc == SW_ELIMIT)
             too_much_unread(w);
         if (rc != SW_OK)
-            return; /* on_drain goes on from here */
+            return; /* on_drain continues from here */
         if (sw_buf_putc(&w->at, 0) != SW_OK)
             return;
     }
@@ -380,7 +380,7 @@ static void on_drain(struct sw_xchg *x)
     if (!ev)
         return;
     rc = send_event(w, ev);
-    if (rc == SW_ECLOSED)
+    if (rc == SW_ELIMIT)
         too_much_unread(w);
     if (rc != SW_OK)
         return;
@@ -540,7 +540,7 @@ void api_watch(struct api_req *r)
         start(w, send || revision == 0, revision);
 }
 
-/* Ends the watch unless its client may go on with it. */
+/* Ends the watch unless its client may continue with it. */
 static void judge(struct api_watch *w)
 {
     struct sw_api *api = w->api;

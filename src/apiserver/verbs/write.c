@@ -18,6 +18,7 @@
 #include "kube/apply/smd.h"
 #include "kube/cel/cel.h"
 #include "kube/crd/schema.h"
+#include "kube/fields.h"
 #include "kube/schema/meta.h"
 
 enum { TRIES_MAX = 100, INLINE_STEPS = 2000000 };
@@ -380,15 +381,6 @@ static void check_replicas(struct api_req *r, const struct sw_json *obj, const c
         sw_ferr_invalid(e, &at, v, "should be less than or equal to 2147483647");
 }
 
-static bool listed(const struct sw_json *list, struct sw_slice text)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), text))
-            return true;
-    }
-    return false;
-}
-
 /* New finalizers without a domain. */
 static void warn_finalizers(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
 {
@@ -398,8 +390,8 @@ static void warn_finalizers(struct api_req *r, const struct sw_json *obj, const 
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_slice f = sw_json_str(sw_json_at(list, i));
 
-        if (f.n && !memchr(f.p, '/', f.n) && !listed(had, f) && !sw_slice_eq_str(f, "orphan") &&
-            !sw_slice_eq_str(f, "foregroundDeletion"))
+        if (f.n && !memchr(f.p, '/', f.n) && !sw_field_list_has(had, f) &&
+            !sw_slice_eq_str(f, "orphan") && !sw_slice_eq_str(f, "foregroundDeletion"))
             api_warn(r,
                      "metadata.finalizers: %s: prefer a domain-qualified finalizer name to avoid "
                      "accidental conflicts with other finalizer writers",

@@ -137,6 +137,17 @@ static int locate(struct patcher *p, struct sw_slice pointer, struct place *ret)
     return SW_OK;
 }
 
+/* The same for a value that goes there: the depth of the result is bounded. */
+static int locate_for(struct patcher *p, struct sw_slice pointer, const struct sw_json *value,
+                      struct place *ret)
+{
+    int rc = locate(p, pointer, ret);
+
+    if (rc == SW_OK && ret->depth + sw_json_depth(value) > SW_JSON_DEPTH_MAX)
+        return sw_err_set(p->err, SW_ELIMIT, "the result is nested too deeply");
+    return rc;
+}
+
 /*
  * Bounds what small operations do to large containers: bytes that are gone over to move a value, to
  * make room in an array, to find names again after one is gone.
@@ -153,12 +164,10 @@ static int op_add(struct patcher *p, struct sw_slice path, struct sw_json *value
 {
     struct place at = {0};
     size_t pos = 0;
-    int rc = locate(p, path, &at);
+    int rc = locate_for(p, path, value, &at);
 
     if (rc != SW_OK)
         return rc;
-    if (at.depth + sw_json_depth(value) > SW_JSON_DEPTH_MAX)
-        return sw_err_set(p->err, SW_ELIMIT, "the result is nested too deeply");
     if (!at.parent) {
         p->doc = value;
     } else if (at.parent->type == SW_JSON_OBJECT) {
@@ -214,12 +223,10 @@ static int op_replace(struct patcher *p, struct sw_slice path, struct sw_json *v
 {
     struct place at = {0};
     struct sw_json *old = NULL;
-    int rc = locate(p, path, &at);
+    int rc = locate_for(p, path, value, &at);
 
     if (rc != SW_OK)
         return rc;
-    if (at.depth + sw_json_depth(value) > SW_JSON_DEPTH_MAX)
-        return sw_err_set(p->err, SW_ELIMIT, "the result is nested too deeply");
     if (!at.parent) {
         p->doc = value;
         return SW_OK;

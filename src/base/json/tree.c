@@ -4,9 +4,9 @@
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdlib.h>
 
 #include "base/json/index.h"
+#include "base/search.h"
 
 const char *sw_json_type_name(enum sw_json_type type)
 {
@@ -48,6 +48,17 @@ struct sw_json *sw_json_get(const struct sw_json *v, struct sw_slice key)
 struct sw_json *sw_json_find(const struct sw_json *v, const char *key)
 {
     return sw_json_get(v, sw_slice_str(key));
+}
+
+struct sw_json *sw_json_find_item(const struct sw_json *list, const char *key, struct sw_slice text)
+{
+    for (size_t i = 0; i < sw_json_len(list); i++) {
+        struct sw_json *item = sw_json_at(list, i);
+
+        if (sw_slice_eq(sw_json_str(sw_json_find(item, key)), text))
+            return item;
+    }
+    return NULL;
 }
 
 struct sw_json *sw_json_walk(const struct sw_json *v, ...)
@@ -365,20 +376,12 @@ size_t sw_json_filter(struct sw_json *v,
     return gone;
 }
 
-static int member_order(const void *a, const void *b)
-{
-    const struct sw_json_member *x = a;
-    const struct sw_json_member *y = b;
-
-    return sw_slice_cmp(x->key, y->key);
-}
-
 void sw_json_sort_members(struct sw_json *v)
 {
     assert(v->type == SW_JSON_OBJECT);
     if (v->obj.n < 2)
         return;
-    qsort(v->obj.members, v->obj.n, sizeof(*v->obj.members), member_order);
+    SW_SORT_BY(v->obj.members, v->obj.n, key);
     if (!v->obj.index)
         return;
     sw_json_index_clear(v->obj.index);

@@ -3,12 +3,12 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 #include "base/json.h"
+#include "base/search.h"
 #include "base/utf8.h"
 
 /* ---- strings ---- */
@@ -287,14 +287,6 @@ void sw_jw_raw(struct sw_jw *w, struct sw_slice json)
 
 /* ---- trees ---- */
 
-static int key_order(const void *a, const void *b)
-{
-    const struct sw_json_member *const *x = a;
-    const struct sw_json_member *const *y = b;
-
-    return sw_slice_cmp((*x)->key, (*y)->key);
-}
-
 static void write_sorted(struct sw_jw *w, const struct sw_json *v)
 {
     SW_ARENA_AUTO tmp = {0};
@@ -303,7 +295,7 @@ static void write_sorted(struct sw_jw *w, const struct sw_json *v)
 
     for (uint32_t i = 0; i < v->obj.n; i++)
         order[i] = &v->obj.members[i];
-    qsort(order, v->obj.n, sizeof(struct sw_json_member *), key_order);
+    SW_SORT_POINTERS_BY(order, v->obj.n, key);
     for (uint32_t i = 0; i < v->obj.n; i++) {
         sw_jw_key(w, order[i]->key);
         sw_jw_value(w, order[i]->value);
@@ -358,6 +350,24 @@ void sw_jw_value(struct sw_jw *w, const struct sw_json *v)
         write_object(w, v);
         break;
     }
+}
+
+void sw_jw_put_null(struct sw_jw *w, const char *key)
+{
+    sw_jw_name(w, key);
+    sw_jw_null(w);
+}
+
+void sw_jw_put_object(struct sw_jw *w, const char *key)
+{
+    sw_jw_name(w, key);
+    sw_jw_object(w);
+}
+
+void sw_jw_put_array(struct sw_jw *w, const char *key)
+{
+    sw_jw_name(w, key);
+    sw_jw_array(w);
 }
 
 void sw_jw_put_bool(struct sw_jw *w, const char *key, bool b)

@@ -29,9 +29,9 @@ struct entry {
     struct sw_slice token;
     bool known;
     bool allowed;
-    bool nobody;    /* not allowed because the token is nobody's */
+    bool nobody;    /* not allowed because the token is unknown */
     bool held;      /* by a stream that is open */
-    bool unsure;    /* nobody could be asked */
+    bool unsure;    /* no API could be asked */
     uint64_t at_ns; /* of the answer */
     char why[120];
 };
@@ -92,7 +92,7 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
 }
 
-static void tell(struct sw_control_access *a, bool changed)
+static void report(struct sw_control_access *a, bool changed)
 {
     if (a->on_answer) /* entries may be gone when it returns */
         a->on_answer(a->answer_arg, changed);
@@ -106,17 +106,17 @@ static void answered(struct entry *e, bool allowed, const char *why, struct sw_s
     changed |= e->held && !allowed && e->unsure;
     e->unsure = false;
     settle(e, allowed, why, detail);
-    tell(e->access, changed);
+    report(e->access, changed);
 }
 
-/* Nobody could be asked. A yes from before is worth something for a while. */
+/* No API could be asked. An earlier approval counts for a while. */
 static void unanswered(struct entry *e, const char *why, struct sw_slice detail)
 {
     if (!e->known || !e->allowed || sw_loop_now(e->access->loop) - e->at_ns >= trust_ns) {
         e->unsure = true;
         settle(e, false, why, detail);
     }
-    tell(e->access, false);
+    report(e->access, false);
 }
 
 static void on_access(void *arg, struct sw_kube_reply *r)
@@ -163,7 +163,7 @@ static void on_token(void *arg, struct sw_kube_reply *r)
     else if (!e->nobody)
         ask_access(e, sw_json_find(status, "user"));
     else
-        answered(e, false, "nobody's: ", sw_json_str(sw_json_find(status, "error")));
+        answered(e, false, "token not authenticated: ", sw_json_str(sw_json_find(status, "error")));
 }
 
 static void ask(struct entry *e)
@@ -237,7 +237,7 @@ int sw_control_access_check(struct sw_control_access *a, struct sw_slice token,
         ask(e);
     if (e->known && e->allowed && now - e->at_ns < trust_ns)
         return SW_OK;
-    return e->call ? SW_EAGAIN : refusal(e, err);
+    return e->call ? SW_EPENDING : refusal(e, err);
 }
 
 int sw_control_access_review(struct sw_control_access *a, struct sw_slice token,
@@ -246,13 +246,13 @@ int sw_control_access_review(struct sw_control_access *a, struct sw_slice token,
     struct entry *e;
 
     if (token.n == 0 || token.n > TOKEN_LEN_MAX)
-        return SW_EAGAIN; /* it was never let in */
+        return SW_EPENDING; /* it was never let in */
     e = entry_of(a, token, path);
     e->held = true;
     /* Reviews come every fresh_ns: an answer from the last one is old, one from now is new. */
     if (!e->known || sw_loop_now(a->loop) - e->at_ns > a->fresh_ns / 2)
         ask(e);
     if (!e->known || e->unsure)
-        return SW_EAGAIN;
+        return SW_EPENDING;
     return e->allowed ? SW_OK : refusal(e, err);
 }

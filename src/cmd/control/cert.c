@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "io/loop.h"
@@ -61,9 +62,7 @@ static struct sw_tls_cred *cred_from_files(const struct sw_control_cert_opts *o,
         sw_file_read(o->key, PEM_MAX, &key, err) == SW_OK)
         cred = cred_from(chain, key, err);
     sw_slice_free(&chain);
-    if (key.n)
-        explicit_bzero((char *)(uintptr_t)key.p, key.n);
-    sw_slice_free(&key);
+    sw_slice_free_secret(&key);
     return cred;
 }
 
@@ -75,7 +74,7 @@ static struct sw_tls_cred *issue(const struct sw_control_cert *c, const struct s
     char host[256] = "";
     size_t n = 3;
     SW_BUF_AUTO chain = {0};
-    SW_BUF_AUTO key = {0};
+    SW_BUF_SECRET key = {0};
     struct sw_tls_cred *cred = NULL;
 
     if (gethostname(host, sizeof(host) - 1) == 0 && host[0])
@@ -90,8 +89,6 @@ static struct sw_tls_cred *issue(const struct sw_control_cert *c, const struct s
                 .cn = "spanwire-xds", .sans = names, .server = true, .ttl_s = leaf_ttl_s},
             &chain, &key, err) == SW_OK)
         cred = cred_from(sw_buf_slice(&chain), sw_buf_slice(&key), err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return cred;
 }
 
@@ -218,8 +215,11 @@ static void write_root(struct sw_control_cert *c)
     struct sw_json *o = sw_secret_object(&a, &sw_configmaps_gvr, c->o.ns, c->o.secret, &data);
 
     sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(c->ca));
-    c->call = sw_kube_apply(c->client, &sw_configmaps_gvr, o, NULL, "spanwire-control", true,
-                            on_root_written, c);
+    c->call = sw_kube_apply(
+        c->client,
+        &(struct sw_kube_apply){
+            .gvr = &sw_configmaps_gvr, .obj = o, .manager = "spanwire-control", .force = true},
+        on_root_written, c);
 }
 
 static void take_ca(struct sw_control_cert *c, struct sw_ca *ca)
@@ -241,7 +241,7 @@ static void take_ca(struct sw_control_cert *c, struct sw_ca *ca)
 static struct sw_ca *parse_secret(const struct sw_json *secret, struct sw_err *err)
 {
     SW_BUF_AUTO cert = {.max = PEM_MAX};
-    SW_BUF_AUTO key = {.max = PEM_MAX};
+    SW_BUF_SECRET key = {.max = PEM_MAX};
     struct sw_ca *ca = NULL;
 
     if (sw_secret_get(secret, "tls.crt", &cert) != SW_OK ||
@@ -249,8 +249,6 @@ static struct sw_ca *parse_secret(const struct sw_json *secret, struct sw_err *e
         (void)sw_err_set(err, SW_EINVAL, "tls.crt or tls.key is missing or not base64");
     else
         ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return ca;
 }
 
@@ -268,7 +266,7 @@ static void on_created(void *arg, struct sw_kube_reply *r)
 static void create_secret(struct sw_control_cert *c)
 {
     SW_ARENA_AUTO a = {0};
-    SW_BUF_AUTO key = {.max = PEM_MAX};
+    SW_BUF_SECRET key = {.max = PEM_MAX};
     struct sw_err err = {0};
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("spanwire.local"), root_ttl_s, &err);
     struct sw_json *data;
@@ -282,7 +280,6 @@ static void create_secret(struct sw_control_cert *c)
     sw_json_put(&a, o, "type", sw_json_new_str(&a, "kubernetes.io/tls"));
     sw_secret_put(&a, data, "tls.crt", sw_ca_root_pem(ca));
     sw_secret_put(&a, data, "tls.key", sw_buf_slice(&key));
-    explicit_bzero(key.p, key.cap);
     sw_ca_free(ca);
     c->call = sw_kube_create(c->client, &sw_secrets_gvr, o, on_created, c);
 }
@@ -315,7 +312,7 @@ static void read_secret(struct sw_control_cert *c)
                           sw_slice_str(c->o.secret), on_secret, c);
 }
 
-/* Something to listen with until the Secret was read: nobody trusts it. */
+/* Something to listen with until the Secret was read: no client trusts it. */
 static struct sw_tls_cred *cred_until_read(struct sw_control_cert *c, struct sw_err *err)
 {
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("spanwire.local"), leaf_ttl_s, err);

@@ -11,7 +11,8 @@
 #include "tls/cert/ca.h"
 #include "tls/crypto/jws.h"
 
-/* A name of its own: nobody who trusts public names may be led to trust the API's, or back. */
+/* A name of its own: a client that trusts public names must not be led to trust the API's, or back.
+ */
 #define CA_DIR    "connect-ca"
 #define CA_DOMAIN "connect.spanwire"
 
@@ -167,9 +168,7 @@ static int start(struct sw_control_connector *c, struct sw_kube_client *client,
                  .patch_policies = o->patch_policies},
         .metrics = metrics,
         .threaded = true,
-        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
-        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-connector") : sw_slice("", 0),
-        .identity = sw_slice_str(o->identity ? o->identity : ""),
+        .election = sw_control_election(o->lease_ns, "spanwire-connector", o->identity),
     };
     int rc = read_ids(c, &o->gateway_ids, &co.conf, err);
 

@@ -2,7 +2,6 @@
 /* `spanwire control`: the API server on its own loop until a signal ends it. */
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "apiserver/server.h"
 #include "base/log.h"
@@ -103,9 +102,8 @@ static int start_trust(struct run *r, const struct control_options *o, struct sw
 {
     const char *ns = r->cluster ? sw_control_cluster_lease_ns(r->cluster) : "kube-system";
     const char *identity = r->cluster ? o->cluster.identity : "control";
-    struct sw_trust_opts trust = {.lease_ns = sw_slice_str(ns),
-                                  .lease_name = SW_SLICE_LIT("spanwire-control"),
-                                  .identity = sw_slice_str(identity ? identity : "")};
+    struct sw_trust_opts trust = {.election =
+                                      sw_control_election(ns, "spanwire-control", identity)};
     struct sw_slice roots = {0};
     int rc = sw_file_read(o->trust_roots, 1 << 20, &roots, err);
 
@@ -218,7 +216,7 @@ static void on_signal(int signo, void *arg)
         stop_dns(r);
 }
 
-static void tell_ports(const struct run *r)
+static void log_ports(const struct run *r)
 {
     char text[SW_ADDR_TEXT];
 
@@ -289,7 +287,7 @@ static int serve_cluster(struct control_options *o, struct run *r, struct sw_err
         rc = sw_control_cluster_serve(r->cluster, r->gateway, r->pages, err);
     if (rc == SW_OK) {
         at = sw_control_cluster_addr(r->cluster);
-        tell_ports(r);
+        log_ports(r);
         sw_log_info("control", "pages on http://%s", sw_addr_text(&at, text));
         sw_loop_run(r->loop);
     }
@@ -358,7 +356,7 @@ static int serve_api(struct control_options *o, struct run *r, struct sw_err *er
     at = sw_api_addr(r->api);
     if (!r->stopping)
         rc = start_controllers(r, o, err);
-    tell_ports(r);
+    log_ports(r);
     if (rc == SW_OK && !r->stopping)
         sw_log_info("control", "ready on https://%s", sw_addr_text(&at, text));
     if (rc == SW_OK && !r->stopped)
@@ -421,12 +419,12 @@ int sw_cmd_control(int argc, char **argv)
     SW_ARENA_AUTO arena = {0};
     struct control_options o = {0};
     struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_control_options, &o, &arena, argc, argv, NULL, &err);
+    int rc =
+        sw_opts_parse(&sw_control_options, &o, &arena, (struct sw_args){argc, argv}, NULL, &err);
 
     if (rc == SW_OK)
-        rc = sw_log_filter(sw_slice_str(o.log_level), true, &err);
+        rc = sw_cmd_start_log(o.log_level, o.log_format, &err);
     if (rc == SW_OK) {
-        sw_log_start(STDERR_FILENO, (enum sw_log_format)o.log_format);
         o.cn.data = o.data;
         o.dns.record = !o.connector;
         o.cn.dns = sw_control_dns_wanted(&o.dns);
@@ -445,9 +443,6 @@ int sw_cmd_control(int argc, char **argv)
         rc = limit_link_ports(&o, &err);
         if (rc == SW_OK)
             rc = serve(&o, &err);
-        sw_log_stop();
     }
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_control_options);
-    return rc == SW_OK ? 0 : sw_cmd_fail(&err);
+    return sw_cmd_end(&sw_control_options, rc, &err);
 }

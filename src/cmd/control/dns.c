@@ -99,7 +99,10 @@ static const char *owner_name(struct sw_control_dns *d)
     text = sw_arena_printf(&d->arena, "%016llx", (unsigned long long)id);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
-        sw_log_warn("dns", "cannot write '%s': after a restart our records look foreign", path);
+        sw_log_warn(
+            "dns",
+            "cannot write '%s': after a restart own records will count as another publisher's",
+            path);
     if (fd >= 0)
         (void)close(fd);
     return text;

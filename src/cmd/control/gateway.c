@@ -99,8 +99,7 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
 {
     struct sw_control_stats s = sw_control_stats(c);
 
-    sw_jw_name(w, name);
-    sw_jw_object(w);
+    sw_jw_put_object(w, name);
     sw_jw_put_bool(w, "synced", sw_control_synced(c));
     sw_jw_put_bool(w, "leading", sw_control_leading(c));
     sw_jw_put_u64(w, "builds", s.builds);
@@ -118,8 +117,7 @@ static void put_runtime(struct sw_jw *w, const char *name, const struct sw_contr
 void sw_control_gateway_put_status(const struct sw_control_gateway *g, struct sw_jw *w)
 {
     sw_jw_put_bool(w, "synced", sw_xds_server_synced(g->server));
-    sw_jw_name(w, "controllers");
-    sw_jw_object(w);
+    sw_jw_put_object(w, "controllers");
     put_runtime(w, "gateway", sw_gateway_controller_main(g->controller));
     put_runtime(w, "endpoints", sw_gateway_controller_endpoints(g->controller));
     sw_jw_object_end(w);
@@ -132,7 +130,7 @@ void sw_control_gateway_put_clients(const struct sw_control_gateway *g, struct s
 
 /* ---- life ---- */
 
-/* Whatever it does not hear of, the end of a token by its time for one, it finds out so. */
+/* This also finds what no event reports, such as the expiry of a token. */
 static const uint64_t review_ns = 5 * SW_NS_PER_S;
 
 static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
@@ -183,7 +181,7 @@ static int start_hooks(struct sw_control_gateway *g, struct sw_loop *l,
 
 /*
  * With the embedded API the data planes are on this machine, and opening a port to the network is
- * for its owner to decide; in a cluster they are in pods, where loopback reaches nobody.
+ * for its owner to decide; in a cluster they are in pods, where no client can reach loopback.
  */
 static struct sw_slice gateway_addresses(const struct sw_control_gateway *g,
                                          const struct sw_control_gateway_opts *o)
@@ -246,9 +244,7 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
         .metrics = g->shard,
         .egress = o->egress,
         .threaded = true,
-        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
-        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-gateway") : sw_slice("", 0),
-        .identity = sw_slice_str(o->identity ? o->identity : ""),
+        .election = sw_control_election(o->lease_ns, "spanwire-gateway", o->identity),
         .on_gateways = on_gateways,
         .arg = g,
     };
@@ -287,8 +283,8 @@ static int start_controller(struct sw_control_gateway *g, struct sw_kube_client 
                                                          .cache = g->cache,
                                                          .controller = g->controller,
                                                          .client = client,
-                                                         .lease_ns = co.lease_ns,
-                                                         .identity = co.identity,
+                                                         .lease_ns = co.election.ns,
+                                                         .identity = co.election.identity,
                                                          .gateways_of = gateways_of,
                                                          .arg = g});
     sw_control_views_start(g->views, g->server, g->controller);

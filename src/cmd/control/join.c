@@ -24,7 +24,7 @@ struct sw_control_join {
     struct sw_kube_call *call; /* the ConfigMap being written */
     struct sw_timer retry;
     struct sw_addr bound;
-    bool failed; /* and said so */
+    bool failed; /* and was logged */
 };
 
 /* ---- the ConfigMap ---- */
@@ -74,7 +74,10 @@ static void publish(struct sw_control_join *j)
         sw_json_put(&a, data, "address", sw_json_new_str(&a, sw_addr_text(&j->bound, text)));
     sw_json_put(&a, o, "data", data);
     j->call =
-        sw_kube_apply(j->client, &configmaps, o, NULL, "spanwire-join", true, on_published, j);
+        sw_kube_apply(j->client,
+                      &(struct sw_kube_apply){
+                          .gvr = &configmaps, .obj = o, .manager = "spanwire-join", .force = true},
+                      on_published, j);
 }
 
 /* ---- life ---- */

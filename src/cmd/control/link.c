@@ -39,7 +39,7 @@ struct sw_control_link {
     struct sw_xds_server *server;
     struct sw_addr bound;
     struct sw_defer planes;
-    bool told; /* of a data plane on loopback */
+    bool logged; /* of a data plane on loopback */
 };
 
 /* ---- what comes in ---- */
@@ -59,7 +59,7 @@ static void on_key(void *arg, struct sw_slice key)
     struct sw_err err = {0};
 
     if (sw_link_auth_set_key(l->auth, key, &err) != SW_OK)
-        sw_log_warn("link", "key of tokens: %s", err.msg);
+        sw_log_warn("link", "cannot load the token signing key, tokens not issued: %s", err.msg);
 }
 
 static void on_facts(void *arg, struct sw_link_facts *f)
@@ -152,7 +152,7 @@ struct planes {
     struct sw_slice ips[PLANES_MAX];
     char text[PLANES_MAX][SW_IP_TEXT];
     size_t n;
-    bool loopback; /* there was one that nobody else can reach, nor EndpointSlices name */
+    bool loopback; /* there was one that no other machine can reach and no EndpointSlice may name */
 };
 
 static void add_plane(const struct sw_xds_client_id *id, void *arg)
@@ -167,17 +167,17 @@ static void add_plane(const struct sw_xds_client_id *id, void *arg)
     p->n++;
 }
 
-/* Where data planes are, unless the operator said it. One that restarts is not gone. */
+/* Addresses of the data planes, unless configured. One that restarts is not gone. */
 static void find_planes(struct sw_defer *d)
 {
     struct sw_control_link *l = SW_CONTAINER_OF(d, struct sw_control_link, planes);
     struct planes p = {.n = 0};
 
     sw_xds_server_clients(l->server, add_plane, &p);
-    if (p.loopback && !l->o->addresses.n && !l->told)
+    if (p.loopback && !l->o->addresses.n && !l->logged)
         sw_log_info("link", "a data plane is connected over loopback: Services of Imports get no "
                             "endpoint of it, --link-address says where it is reached");
-    l->told |= p.loopback;
+    l->logged |= p.loopback;
     if (p.n)
         sw_link_controller_set_planes(sw_control_link_controller(l->facts), p.ips, p.n);
 }
@@ -259,9 +259,7 @@ static int open_objects(struct sw_control_link *l, struct sw_kube_client *client
                        .on_facts = on_facts,
                        .arg = l,
                        .threaded = true,
-                       .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
-                       .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-link") : sw_slice("", 0),
-                       .identity = sw_slice_str(o->identity ? o->identity : "")}};
+                       .election = sw_control_election(o->lease_ns, "spanwire-link", o->identity)}};
 
     sw_xds_cache_offer(l->cache, SW_TYPE_LINK_EPOCH);
     l->facts = sw_control_link_facts_new(client, &fo, err);

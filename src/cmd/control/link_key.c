@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "io/loop.h"
 #include "kube/client/informer.h"
@@ -125,8 +126,8 @@ static void ensure(struct sw_control_link_key *k)
 static void on_secret(void *arg, struct sw_kube_obj *o)
 {
     struct sw_control_link_key *k = arg;
-    SW_BUF_AUTO once = {.max = KEY_TEXT};
-    SW_BUF_AUTO raw = {.max = KEY_TEXT};
+    SW_BUF_SECRET once = {.max = KEY_TEXT};
+    SW_BUF_SECRET raw = {.max = KEY_TEXT};
     struct sw_slice text = sw_json_str(sw_json_walk(o->json, "data", "key", NULL));
 
     k->exists = true;
@@ -141,10 +142,6 @@ static void on_secret(void *arg, struct sw_kube_obj *o)
             memcpy(k->key, raw.p + raw.off, KEY_LEN);
         k->changed(k->arg, sw_buf_slice(&raw));
     }
-    if (raw.p)
-        explicit_bzero(raw.p, raw.cap);
-    if (once.p)
-        explicit_bzero(once.p, once.cap);
 }
 
 static void on_secret_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)

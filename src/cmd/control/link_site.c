@@ -6,6 +6,8 @@
 
 #include "base/dirs.h"
 #include "base/mem.h"
+#include "base/secret.h"
+#include "identity/fabric.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/pemfile.h"
@@ -41,42 +43,22 @@ static int read_file(const char *dir, const char *name, struct sw_buf *out, stru
     return sw_pemfile_read(path, out, err);
 }
 
-static void wipe(struct sw_buf *b)
-{
-    if (b->p)
-        explicit_bzero(b->p, b->cap);
-}
-
 /* ---- making ---- */
 
 static struct sw_ca *make_ca(const char *dir, struct sw_err *err)
 {
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), ttl_s, err);
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     int rc = ca ? sw_ca_key_pem(ca, &key, err) : err->rc;
 
     if (rc == SW_OK)
         rc = write_file(dir, "ca.key", sw_buf_slice(&key), err);
     if (rc == SW_OK)
         rc = write_file(dir, "ca.pem", sw_ca_root_pem(ca), err);
-    wipe(&key);
     if (rc == SW_OK)
         return ca;
     sw_ca_free(ca);
     return NULL;
-}
-
-static struct sw_ca *load_ca(const char *dir, struct sw_err *err)
-{
-    SW_BUF_AUTO cert = {0};
-    SW_BUF_AUTO key = {0};
-    struct sw_ca *ca = NULL;
-
-    if (read_file(dir, "ca.pem", &cert, err) == SW_OK &&
-        read_file(dir, "ca.key", &key, err) == SW_OK)
-        ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
-    wipe(&key);
-    return ca;
 }
 
 struct leaf {
@@ -91,14 +73,13 @@ static int issue(const struct sw_ca *ca, const char *dir, const struct leaf *l, 
     const char *sans[] = {l->cn, l->server ? "localhost" : NULL, "127.0.0.1", "::1", NULL};
     const struct sw_ca_web web = {.cn = l->cn, .sans = sans, .server = l->server, .ttl_s = ttl_s};
     SW_BUF_AUTO chain = {.max = SW_TLS_PEM_MAX};
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     int rc = sw_ca_issue_web(ca, &web, &chain, &key, err);
 
     if (rc == SW_OK)
         rc = write_file(dir, l->key, sw_buf_slice(&key), err);
     if (rc == SW_OK)
         rc = write_file(dir, l->cert, sw_buf_slice(&chain), err);
-    wipe(&key);
     return rc;
 }
 
@@ -113,7 +94,7 @@ int sw_control_link_site_make(const char *dir, struct sw_err *err)
         if (exists(dir, leaves[i].cert))
             continue;
         if (!ca)
-            ca = exists(dir, "ca.pem") ? load_ca(dir, err) : make_ca(dir, err);
+            ca = exists(dir, "ca.pem") ? sw_fabric_load(dir, err) : make_ca(dir, err);
         rc = ca ? issue(ca, dir, &leaves[i], err) : err->rc;
     }
     sw_ca_free(ca);
@@ -126,7 +107,7 @@ struct sw_tls_cred *sw_control_link_site_cred(const char *dir, struct sw_err *er
 {
     SW_BUF_AUTO roots = {0};
     SW_BUF_AUTO chain = {0};
-    SW_BUF_AUTO key = {0};
+    SW_BUF_SECRET key = {0};
     struct sw_tls_cred *cred = NULL;
 
     if (read_file(dir, "ca.pem", &roots, err) == SW_OK &&
@@ -137,6 +118,5 @@ struct sw_tls_cred *sw_control_link_site_cred(const char *dir, struct sw_err *er
                                                          .roots = sw_buf_slice(&roots),
                                                          .any_identity = true},
                                err);
-    wipe(&key);
     return cred;
 }

@@ -50,6 +50,48 @@ static int read_scopes(const struct sw_opt_list *l, struct sw_arena *a, struct s
     return SW_OK;
 }
 
+static bool visibility_named(struct sw_slice name, enum sw_mesh_visibility *ret)
+{
+    static const char *const names[] = {[SW_MESH_VISIBILITY_UNSET] = "unset",
+                                        [SW_MESH_VISIBILITY_PUBLIC] = "public",
+                                        [SW_MESH_VISIBILITY_NAMESPACE] = "namespace",
+                                        [SW_MESH_VISIBILITY_NONE] = "none"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
+        if (!sw_slice_eq_str(name, names[i]))
+            continue;
+        *ret = (enum sw_mesh_visibility)i;
+        return true;
+    }
+    return false;
+}
+
+/* "VISIBILITY[;SELECTOR of namespaces]", each, in the arena. */
+static int read_visibilities(const struct sw_opt_list *l, struct sw_arena *a,
+                             struct sw_mesh_conf *ret, struct sw_err *err)
+{
+    struct sw_mesh_visibility_rule *all = sw_arena_array(a, l->n + 1, sizeof(*all));
+
+    for (size_t i = 0; i < l->n; i++) {
+        struct sw_slice spaces = sw_slice_str(l->p[i]);
+        struct sw_slice name = sw_slice_cut(&spaces, ';');
+        const char *why = "not one of: unset, public, namespace, none";
+
+        if (!visibility_named(name, &all[i].visibility))
+            return sw_err_set(err, SW_EINVAL, "--mesh-entry-visibility '%.60s': %s", l->p[i], why);
+        if (all[i].visibility == SW_MESH_VISIBILITY_UNSET && (l->n > 1 || spaces.p))
+            return sw_err_set(err, SW_EINVAL,
+                              "--mesh-entry-visibility: unset stands alone, without a selector");
+        if (sw_label_selector_parse(a, spaces.p ? spaces : sw_slice("", 0), &all[i].namespaces,
+                                    &why) != SW_OK)
+            return sw_err_set(err, SW_EINVAL, "--mesh-entry-visibility '%.60s': %s", l->p[i], why);
+    }
+    ret->visibilities = all;
+    ret->n_visibilities = l->n;
+    ret->visibility = SW_MESH_VISIBILITY_PUBLIC;
+    return SW_OK;
+}
+
 static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
                      struct sw_mesh_status_conf *ret, struct sw_err *err)
 {
@@ -61,8 +103,7 @@ static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
                  .domain = sw_slice_str(o->domain),
                  .root_ns = sw_slice_str(o->root_ns),
                  .network = sw_slice_str(o->network ? o->network : ""),
-                 .revision = sw_slice_str(o->revision ? o->revision : ""),
-                 .visibility = (enum sw_mesh_visibility)o->visibility},
+                 .revision = sw_slice_str(o->revision ? o->revision : "")},
         .policy = {.root_ns = sw_slice_str(o->root_ns),
                    .trust_domain = sw_slice_str(o->trust_domain),
                    .revision = sw_slice_str(o->revision ? o->revision : ""),
@@ -79,6 +120,8 @@ static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
         rc = check_name("--mesh-network", o->network, err);
     if (rc == SW_OK)
         rc = read_scopes(&o->global, a, &ret->mesh, err);
+    if (rc == SW_OK)
+        rc = read_visibilities(&o->visibility, a, &ret->mesh, err);
     if (rc == SW_OK)
         rc = read_prefix("--mesh-allocate-ipv4", o->prefix4, 4, &ret->prefix4, err);
     if (rc == SW_OK)
@@ -99,9 +142,7 @@ struct sw_control_mesh *sw_control_mesh_new(struct sw_kube_client *client,
         .statuses = o->statuses,
         .clusters = o->clusters,
         .threaded = true,
-        .lease_ns = sw_slice_str(o->lease_ns ? o->lease_ns : ""),
-        .lease_name = o->lease_ns ? SW_SLICE_LIT("spanwire-mesh") : sw_slice("", 0),
-        .identity = sw_slice_str(o->identity ? o->identity : ""),
+        .election = sw_control_election(o->lease_ns, "spanwire-mesh", o->identity),
     };
 
     if (read_conf(o, &m->arena, &co.conf, err) == SW_OK)

@@ -25,9 +25,9 @@ struct sw_control_mesh_opts {
     bool allocate;        /* addresses for ServiceEntries */
     const char *prefix4;
     const char *prefix6;
-    int visibility;       /* enum sw_mesh_visibility */
+    struct sw_opt_list visibility;
     bool dry_run;         /* policies annotated as dry-run are sent */
-    bool allow_waypoints; /* workloads behind a waypoint accept nobody else */
+    bool allow_waypoints; /* workloads behind a waypoint accept only the waypoint */
     /* Not flags of their own: */
     const char *lease_ns; /* leader election; NULL: we are alone and lead */
     const char *identity; /* in the lease; NULL: made up */

@@ -221,12 +221,10 @@ static struct sw_trust *hand_out(struct sw_control_mesh_xds *m, enum sw_trust_wh
                                  struct sw_slice pem, struct sw_err *err)
 {
     const char *lease = what == SW_TRUST_ISTIO_CRL ? "spanwire-mesh-crl" : "spanwire-mesh-trust";
-    const struct sw_trust_opts to = {.what = what,
-                                     .pem = pem,
-                                     .lease_ns = sw_slice_str(m->o->lease_ns ? m->o->lease_ns : ""),
-                                     .lease_name = sw_slice_str(m->o->lease_ns ? lease : ""),
-                                     .identity =
-                                         sw_slice_str(m->o->identity ? m->o->identity : "")};
+    const struct sw_trust_opts to = {
+        .what = what,
+        .pem = pem,
+        .election = sw_control_election(m->o->lease_ns, lease, m->o->identity)};
     struct sw_trust *t = sw_trust_new(m->client, &to, err);
 
     if (t)
@@ -234,10 +232,34 @@ static struct sw_trust *hand_out(struct sw_control_mesh_xds *m, enum sw_trust_wh
     return t;
 }
 
+/* Node proxies do not start with a list that they cannot read. */
+static bool readable(struct sw_slice crl, struct sw_slice roots, struct sw_err *err)
+{
+    struct sw_tls_cred *probe =
+        sw_tls_cred_new(&(struct sw_tls_cred_pem){.roots = roots, .crl = crl}, err);
+
+    (void)sw_tls_cred_unref(probe);
+    return probe != NULL;
+}
+
+static int distribute_crl(struct sw_control_mesh_xds *m, struct sw_slice roots, struct sw_err *err)
+{
+    struct sw_slice crl = sw_authority_crl(m->authority);
+    struct sw_err why = {0};
+
+    if (!readable(crl, roots, &why))
+        sw_log_error("control",
+                     "cannot read the CA's revocation list, handing out the previous: %s", why.msg);
+    else if (m->crl)
+        sw_trust_set(m->crl, crl);
+    else if (crl.n && !(m->crl = hand_out(m, SW_TRUST_ISTIO_CRL, crl, err)))
+        return err->rc;
+    return SW_OK;
+}
+
 static int distribute(struct sw_control_mesh_xds *m, struct sw_err *err)
 {
     struct sw_slice roots = sw_authority_roots(m->authority);
-    struct sw_slice crl = sw_authority_crl(m->authority);
 
     if (m->trust)
         sw_trust_set(m->trust, roots);
@@ -245,11 +267,7 @@ static int distribute(struct sw_control_mesh_xds *m, struct sw_err *err)
         m->trust = hand_out(m, SW_TRUST_ISTIO_ROOTS, roots, err);
     if (m->join)
         sw_control_join_roots(m->join);
-    if (m->crl)
-        sw_trust_set(m->crl, crl);
-    else if (crl.n)
-        m->crl = hand_out(m, SW_TRUST_ISTIO_CRL, crl, err);
-    return m->trust && (m->crl || !crl.n) ? SW_OK : err->rc;
+    return m->trust ? distribute_crl(m, roots, err) : err->rc;
 }
 
 /* ---- life ---- */
@@ -295,7 +313,7 @@ static int name_join_host(struct sw_control_mesh_xds *m, struct sw_err *err)
 }
 
 /*
- * On a cluster of others it needs rights that not everybody wants to give: there it is on with
+ * On a cluster of others it needs rights that not every operator grants: there it is on with
  * --join-address only.
  */
 static void open_join(struct sw_control_mesh_xds *m)

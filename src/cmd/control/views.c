@@ -74,8 +74,8 @@ void sw_control_views_free(struct sw_control_views *v)
 
 /* ---- what there is ---- */
 
-/* Tells the controller which views to make. */
-static void tell(struct sw_control_views *v)
+/* Sets which views the controller makes. */
+static void notify(struct sw_control_views *v)
 {
     SW_BUF_AUTO text = {.max = TEXT_MAX};
     int rc = SW_OK;
@@ -108,7 +108,7 @@ static void on_again(struct sw_defer *d)
         dropped = true;
     }
     if (dropped)
-        tell(v);
+        notify(v);
 }
 
 void sw_control_views_changed(void *views)
@@ -160,7 +160,7 @@ void sw_control_views_gateways(struct sw_control_views *v, struct sw_slice names
 
 /* ---- judging ---- */
 
-/* Fills 'allowed'. SW_EAGAIN: nobody knows about one of them yet. */
+/* Fills 'allowed'. SW_EPENDING: one of them is not reviewed yet. */
 static int ask_elsewhere(struct sw_control_views *v, struct sw_slice token, bool open,
                          struct sw_err *err)
 {
@@ -174,19 +174,20 @@ static int ask_elsewhere(struct sw_control_views *v, struct sw_slice token, bool
         v->allowed[i] = rc == SW_OK;
         if (rc == SW_EDENIED)
             return rc;
-        if (rc == SW_EAGAIN)
+        if (rc == SW_EPENDING)
             worst = rc;
         if (i == 0 && rc == SW_OK)
             return SW_OK; /* all of them */
-        if (i == 0 && rc == SW_EAGAIN)
+        if (i == 0 && rc == SW_EPENDING)
             return rc;
     }
     return worst;
 }
 
 /*
- * SW_OK: 'allowed' says what the client may have, SW_EAGAIN: nobody knows yet, SW_EDENIED: it is
- * nobody, SW_ENOENT: there is nothing for it. A new client may wait for the Gateways to be known.
+ * SW_OK: 'allowed' is what the client may have, SW_EPENDING: not reviewed yet, SW_EDENIED: not
+ * authenticated, SW_ENOENT: there is nothing for it. A new client may wait for the Gateways to be
+ * known.
  */
 static int judge(struct sw_control_views *v, struct sw_slice token, bool open, struct sw_err *err)
 {
@@ -198,10 +199,10 @@ static int judge(struct sw_control_views *v, struct sw_slice token, bool open, s
     if (rc == SW_EDENIED || (rc == SW_OK && v->allowed[0]))
         return rc;
     if (!v->known)
-        return open ? SW_EAGAIN : rc;
+        return open ? SW_EPENDING : rc;
     for (size_t i = 0; i <= v->n; i++)
         some |= v->allowed[i];
-    if (rc == SW_EAGAIN)
+    if (rc == SW_EPENDING)
         return some && !open ? SW_OK : rc;
     return some ? SW_OK
                 : sw_err_set(err, SW_ENOENT,
@@ -226,7 +227,7 @@ static struct view *new_view(struct sw_control_views *v, struct sw_slice gateway
                    (unsigned long long)sw_siphash13(1, 2, gateways.p, gateways.n),
                    (unsigned long long)sw_siphash13(3, 4, gateways.p, gateways.n));
     (void)sw_map_put(&v->views, w->gateways, w);
-    tell(v);
+    notify(v);
     return w;
 }
 
@@ -250,7 +251,7 @@ int sw_control_views_view(struct sw_control_views *v, const struct sw_xds_client
         return sw_err_set(err, SW_ENOENT, "too many Gateways");
     w = sw_map_get(&v->views, sw_buf_slice(&text));
     if (!w && v->views.n >= VIEWS_MAX) {
-        sw_control_views_changed(v); /* those that nobody has go */
+        sw_control_views_changed(v); /* unused ones go */
         return sw_err_set(err, SW_ENOENT, "more than %d different sets of Gateways are served",
                           VIEWS_MAX);
     }

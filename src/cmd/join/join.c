@@ -340,7 +340,8 @@ int sw_cmd_join(int argc, char **argv)
     struct join j = {0};
     struct sw_opts_rest rest = {0};
     struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_join_options, &j.set, &j.arena, argc, argv, &rest, &err);
+    int rc = sw_opts_parse(&sw_join_options, &j.set, &j.arena, (struct sw_args){argc, argv}, &rest,
+                           &err);
     int status;
 
     if (rc == SW_OK)

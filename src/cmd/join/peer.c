@@ -87,7 +87,10 @@ static int apply(const char *kubeconfig, const struct sw_json *o, struct sw_err 
     else
         sw_kube_config_done(&config);
     if (client) {
-        (void)sw_kube_apply(client, &sw_peer_gvr, o, NULL, "spanwire-join", false, on_applied, &p);
+        (void)sw_kube_apply(
+            client,
+            &(struct sw_kube_apply){.gvr = &sw_peer_gvr, .obj = o, .manager = "spanwire-join"},
+            on_applied, &p);
         sw_loop_run(p.loop);
     }
     rc = client ? p.rc : err->rc;

@@ -11,6 +11,7 @@
 #include "base/dirs.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "identity/fabric.h"
 #include "identity/join/token.h"
 #include "io/filewatch.h"
@@ -22,7 +23,7 @@
 #define TOKEN      "token"
 #define KUBECONFIG "kubeconfig"
 #define XDS_CA     "xds-ca.pem"
-/* In the request, where nobody reads it: the control plane says who it is. */
+/* In the request, where it is not read: the control plane decides the identity. */
 #define ANYBODY "spiffe://machine.invalid/ns/none/sa/none"
 
 enum { FILE_MAX = 64 << 10, BUNDLE_MAX = 1 << 20 };
@@ -115,15 +116,13 @@ static int check_dir(const char *dir, struct sw_err *err)
 static int make_key(const char *dir, struct sw_err *err)
 {
     SW_BUF_AUTO csr = {.max = FILE_MAX};
-    SW_BUF_AUTO key = {.max = FILE_MAX};
+    SW_BUF_SECRET key = {.max = FILE_MAX};
     int rc = sw_csr_new(SW_SLICE_LIT(ANYBODY), &csr, &key, err);
 
     if (rc == SW_OK)
         rc = write_file(dir, SW_MACHINE_KEY, sw_buf_slice(&key), err);
     if (rc == SW_OK)
         rc = write_file(dir, CSR, sw_buf_slice(&csr), err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return rc;
 }
 
@@ -166,7 +165,7 @@ static int write_kubeconfig(const char *dir, const struct sw_join_bundle *b, str
 static int write_peer(const char *dir, const struct sw_join_bundle *b, struct sw_err *err)
 {
     char *path SW_AUTO_FREE = sw_asprintf("%s/" SW_MACHINE_KEY, dir);
-    SW_BUF_AUTO key = {.max = FILE_MAX};
+    SW_BUF_SECRET key = {.max = FILE_MAX};
     int rc = sw_pemfile_read(path, &key, err);
 
     if (rc == SW_OK)
@@ -175,8 +174,6 @@ static int write_peer(const char *dir, const struct sw_join_bundle *b, struct sw
         rc = write_file(dir, SW_FABRIC_CA, b->peer_roots, err);
     if (rc == SW_OK)
         rc = write_file(dir, SW_FABRIC_CERT, b->certificate, err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return rc;
 }
 
@@ -264,7 +261,7 @@ static int reach(struct sw_arena *a, const char *dir, const struct sw_machine *m
 int sw_machine_renew(struct sw_arena *a, const char *dir, const struct sw_machine *m,
                      uint64_t patience_ns, struct sw_join_bundle *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO token = {.max = SW_MACHINE_TOKEN_MAX};
+    SW_BUF_SECRET token = {.max = SW_MACHINE_TOKEN_MAX};
     SW_BUF_AUTO csr = {.max = FILE_MAX};
     struct sw_join_self self = {.gateways = m->gateways};
     struct sw_join_bundle b;
@@ -278,8 +275,6 @@ int sw_machine_renew(struct sw_arena *a, const char *dir, const struct sw_machin
         rc = sw_join_renew(&at, m->kind == SW_JOIN_PEER ? &self : NULL, patience_ns, a, &b, err);
     if (rc == SW_OK)
         rc = sw_machine_save(dir, m->id, m->join_address, &b, err);
-    if (token.p)
-        explicit_bzero(token.p, token.cap);
     if (rc == SW_OK)
         *ret = b;
     return rc;
@@ -291,7 +286,7 @@ struct sw_join_renewal *sw_machine_renewal_start(struct sw_loop *l, const char *
                                                  struct sw_err *err)
 {
     SW_ARENA_AUTO a = {0};
-    SW_BUF_AUTO token = {.max = SW_MACHINE_TOKEN_MAX};
+    SW_BUF_SECRET token = {.max = SW_MACHINE_TOKEN_MAX};
     SW_BUF_AUTO csr = {.max = FILE_MAX};
     struct sw_join_renewal *r = NULL;
     struct sw_join_at at;
@@ -302,22 +297,18 @@ struct sw_join_renewal *sw_machine_renewal_start(struct sw_loop *l, const char *
     if (rc == SW_OK)
         r = sw_join_renewal_start(l, &at, &(struct sw_join_self){.csr = sw_buf_slice(&csr)}, done,
                                   arg, err);
-    if (token.p)
-        explicit_bzero(token.p, token.cap);
     return r;
 }
 
 int sw_machine_leave(struct sw_arena *a, const char *dir, const struct sw_machine *m,
                      uint64_t patience_ns, struct sw_err *err)
 {
-    SW_BUF_AUTO token = {.max = SW_MACHINE_TOKEN_MAX};
+    SW_BUF_SECRET token = {.max = SW_MACHINE_TOKEN_MAX};
     struct sw_join_at at;
     int rc = reach(a, dir, m, &token, &at, err);
 
     if (rc == SW_OK)
         rc = sw_join_leave(&at, patience_ns, err);
-    if (token.p)
-        explicit_bzero(token.p, token.cap);
     return rc;
 }
 

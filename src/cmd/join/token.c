@@ -300,7 +300,8 @@ int sw_cmd_token(int argc, char **argv)
     struct sw_token_settings s = {0};
     struct sw_opts_rest rest = {0};
     struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_token_options, &s, &arena, argc, argv, &rest, &err);
+    int rc =
+        sw_opts_parse(&sw_token_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_token_options);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `token create`. Accounts and roles of devices and gateways are made with the caller's own
- * rights: nobody hands out more than the API lets him grant.
+ * rights: a caller cannot hand out more than the API lets it grant.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "cmd/control/join.h"
 #include "cmd/join/token.h"
@@ -300,7 +301,7 @@ static int create_record(struct making *m, struct sw_err *err)
 int sw_token_create(struct sw_token_cmd *t, struct sw_err *err)
 {
     struct making m = {.t = t};
-    SW_BUF_AUTO text = {.max = SW_JOIN_CODE_MAX};
+    SW_BUF_SECRET text = {.max = SW_JOIN_CODE_MAX};
     char until[SW_RFC3339_LEN];
     int rc = fill(&m, err);
 
@@ -318,6 +319,5 @@ int sw_token_create(struct sw_token_cmd *t, struct sw_err *err)
                   sw_rfc3339(m.r.expires_s * SW_NS_PER_S, 0, until),
                   sw_arena_printf(&t->arena, "'spanwire token delete %s'", m.code.id));
     printf("spanwire join %.*s\n", SW_SLICE_ARG(sw_buf_slice(&text)));
-    explicit_bzero(text.p, text.cap);
     return fflush(stdout) == 0 ? SW_OK : sw_err_set(err, SW_ESYS, "cannot write the code");
 }

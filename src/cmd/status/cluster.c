@@ -176,13 +176,8 @@ static bool is_ours(const struct walk *w, struct sw_slice class)
 
 static const struct sw_json *programmed(const struct sw_json *gateway)
 {
-    const struct sw_json *list = sw_json_walk(gateway, "status", "conditions", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), "Programmed"))
-            return sw_json_at(list, i);
-    }
-    return NULL;
+    return sw_json_find_item(sw_json_walk(gateway, "status", "conditions", NULL), "type",
+                             SW_SLICE_LIT("Programmed"));
 }
 
 static void add_gateway(struct walk *w, const struct sw_json *gateway)

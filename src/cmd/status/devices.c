@@ -3,17 +3,14 @@
 
 #include <stdio.h>
 
+#include "cmd/cmd.h"
+
 static bool online(const struct sw_json *connector)
 {
     const struct sw_json *list = sw_json_walk(connector, "status", "conditions", NULL);
+    const struct sw_json *ready = sw_json_find_item(list, "type", SW_SLICE_LIT("Ready"));
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), "Ready"))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
-    }
-    return false;
+    return sw_json_str_eq(sw_json_find(ready, "status"), "True");
 }
 
 struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list)
@@ -36,37 +33,38 @@ struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list
     return out;
 }
 
-static void print_path(const struct sw_json *row, const struct sw_json *path,
-                       void (*cell)(struct sw_slice text, int width))
+static void print_path(const struct sw_json *row, const struct sw_json *path)
 {
     bool up = sw_json_true(sw_json_find(row, "online"));
     struct sw_slice gateway = sw_json_str(sw_json_find(path, "gateway"));
+    struct sw_slice note = sw_json_str(sw_json_find(path, "note"));
     int64_t rtt = 0;
 
-    cell(sw_json_str(sw_json_find(row, "namespace")), 20);
-    cell(sw_json_str(sw_json_find(row, "name")), 28);
-    cell(sw_slice_str(up ? "yes" : "NO"), 6);
-    cell(sw_slice_head(gateway, 10), 10);
-    cell(path ? sw_json_str(sw_json_find(path, "type")) : SW_SLICE_LIT("-"), 6);
-    cell(path ? sw_json_str(sw_json_find(path, "address")) : SW_SLICE_LIT(""), 40);
+    sw_cmd_print_cell(sw_json_str(sw_json_find(row, "namespace")), 20);
+    sw_cmd_print_cell(sw_json_str(sw_json_find(row, "name")), 28);
+    sw_cmd_print_cell(sw_slice_str(up ? "yes" : "NO"), 6);
+    sw_cmd_print_cell(sw_slice_head(gateway, 10), 10);
+    sw_cmd_print_cell(path ? sw_json_str(sw_json_find(path, "type")) : SW_SLICE_LIT("-"), 6);
+    sw_cmd_print_cell(path ? sw_json_str(sw_json_find(path, "address")) : SW_SLICE_LIT(""), 40);
     if (path && sw_json_i64(sw_json_find(path, "roundTripMicroseconds"), &rtt))
-        printf("%.1f ms", (double)rtt / 1000);
+        printf("%7.1f ms ", (double)rtt / 1000);
+    if (note.n)
+        sw_cmd_print_cell(note, 0);
     (void)putchar('\n');
 }
 
-void sw_status_print_devices(const struct sw_json *devices,
-                             void (*cell)(struct sw_slice text, int width))
+void sw_status_print_devices(const struct sw_json *devices)
 {
     if (sw_json_len(devices))
-        printf("%-20s %-28s %-6s %-10s %-6s %-40s %s\n", "NAMESPACE", "DEVICE", "ONLINE", "GATEWAY",
-               "PATH", "ADDRESS", "ROUND TRIP");
+        printf("%-20s %-28s %-6s %-10s %-6s %-40s %s %s\n", "NAMESPACE", "DEVICE", "ONLINE",
+               "GATEWAY", "PATH", "ADDRESS", "ROUND TRIP", "WHY NOT DIRECT");
     for (size_t i = 0; i < sw_json_len(devices); i++) {
         const struct sw_json *row = sw_json_at(devices, i);
         const struct sw_json *paths = sw_json_find(row, "paths");
 
         if (!sw_json_len(paths))
-            print_path(row, NULL, cell);
+            print_path(row, NULL);
         for (size_t k = 0; k < sw_json_len(paths); k++)
-            print_path(row, sw_json_at(paths, k), cell);
+            print_path(row, sw_json_at(paths, k));
     }
 }

@@ -9,6 +9,5 @@
  * status has them. In the arena.
  */
 struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list);
-/* Prints them as a table; nothing when there are none. cell prints what others chose. */
-void sw_status_print_devices(const struct sw_json *devices,
-                             void (*cell)(struct sw_slice text, int width));
+/* Prints them as a table; nothing when there are none. */
+void sw_status_print_devices(const struct sw_json *devices);

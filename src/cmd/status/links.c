@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "cmd/cmd.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
 
@@ -21,17 +22,6 @@ struct ask {
     struct sw_err *err;
     int rc;
 };
-
-/* Others chose these texts: nothing in them may speak to the terminal. */
-static void cell(struct sw_slice s, int width)
-{
-    char text[256];
-    size_t n = sw_min(s.n, sizeof(text));
-
-    for (size_t i = 0; i < n; i++)
-        text[i] = (char)((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f ? '?' : s.p[i]);
-    printf("%-*.*s ", width, (int)n, text);
-}
 
 static struct sw_slice meta(const struct sw_json *o, const char *name)
 {
@@ -68,11 +58,11 @@ static void print_conditions(const struct sw_json *o)
         const struct sw_json *c = sw_json_at(list, i);
         bool ok = sw_json_str_eq(sw_json_find(c, "status"), "True");
 
-        cell(sw_json_str(sw_json_find(c, "type")), 0);
-        cell(sw_slice_str(ok ? "yes" : "NO"), 0);
-        cell(sw_json_str(sw_json_find(c, "lastTransitionTime")), 0);
+        sw_cmd_print_cell(sw_json_str(sw_json_find(c, "type")), 0);
+        sw_cmd_print_cell(sw_slice_str(ok ? "yes" : "NO"), 0);
+        sw_cmd_print_cell(sw_json_str(sw_json_find(c, "lastTransitionTime")), 0);
         if (!ok)
-            cell(sw_json_str(sw_json_find(c, "message")), 0);
+            sw_cmd_print_cell(sw_json_str(sw_json_find(c, "message")), 0);
     }
     (void)puts(sw_json_len(list) ? "" : "not judged yet");
 }
@@ -87,12 +77,12 @@ static void print_peer(struct sw_arena *a, const struct sw_json *o)
     int64_t at = 0;
 
     (void)!sw_json_i64(sw_json_find(first, "port"), &at);
-    cell(meta(o, "name"), 24);
-    cell(sw_slice_str(sw_arena_printf(a, "%.*s:%d%s",
-                                      SW_SLICE_ARG(sw_json_str(sw_json_find(first, "host"))),
-                                      (int)at, sw_json_len(gateways) > 1 ? ",..." : "")),
-         32);
-    cell(labels ? sw_json_text(a, labels, NULL) : SW_SLICE_LIT("-"), 32);
+    sw_cmd_print_cell(meta(o, "name"), 24);
+    sw_cmd_print_cell(sw_slice_str(sw_arena_printf(
+                          a, "%.*s:%d%s", SW_SLICE_ARG(sw_json_str(sw_json_find(first, "host"))),
+                          (int)at, sw_json_len(gateways) > 1 ? ",..." : "")),
+                      32);
+    sw_cmd_print_cell(labels ? sw_json_text(a, labels, NULL) : SW_SLICE_LIT("-"), 32);
     print_conditions(o);
 }
 
@@ -105,20 +95,20 @@ static void print_import(struct sw_arena *a, const struct sw_json *o)
         text = sw_arena_printf(
             a, "%s%s%.*s", text, *text ? "," : "",
             SW_SLICE_ARG(sw_json_str(sw_json_find(sw_json_at(sources, i), "peer"))));
-    cell(meta(o, "namespace"), 20);
-    cell(meta(o, "name"), 24);
-    cell(port(a, o, "port"), 6);
-    cell(port(a, o, "targetPort"), 6);
-    cell(sw_slice_str(text), 24);
+    sw_cmd_print_cell(meta(o, "namespace"), 20);
+    sw_cmd_print_cell(meta(o, "name"), 24);
+    sw_cmd_print_cell(port(a, o, "port"), 6);
+    sw_cmd_print_cell(port(a, o, "targetPort"), 6);
+    sw_cmd_print_cell(sw_slice_str(text), 24);
     print_conditions(o);
 }
 
 static void print_export(struct sw_arena *a, const struct sw_json *o)
 {
-    cell(meta(o, "namespace"), 20);
-    cell(meta(o, "name"), 24);
-    cell(sw_json_str(sw_json_walk(o, "spec", "host", NULL)), 32);
-    cell(port(a, o, "port"), 6);
+    sw_cmd_print_cell(meta(o, "namespace"), 20);
+    sw_cmd_print_cell(meta(o, "name"), 24);
+    sw_cmd_print_cell(sw_json_str(sw_json_walk(o, "spec", "host", NULL)), 32);
+    sw_cmd_print_cell(port(a, o, "port"), 6);
     print_conditions(o);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `spanwire status`: what the control plane has told its data planes, and what they answered. */
+/* `spanwire status`: what the control plane has sent to its data planes, and what they
+ * acknowledged. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +56,7 @@ struct ask {
     const struct settings *set;
     struct sw_arena arena;
     struct sw_json *status; /* in the arena */
-    bool settled;           /* everybody has everything */
+    bool settled;           /* all have everything */
     struct sw_err *err;
     int rc;
 };
@@ -80,17 +81,6 @@ static struct sw_slice short_type(struct sw_slice url)
     while (at && url.p[at - 1] != '.')
         at--;
     return sw_slice_from(url, at);
-}
-
-/* Clients choose the names they go by: nothing in them may speak to the terminal. */
-static void print_cell(struct sw_slice s, int width)
-{
-    char text[256];
-    size_t n = sw_min(s.n, sizeof(text));
-
-    for (size_t i = 0; i < n; i++)
-        text[i] = (char)((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f ? '?' : s.p[i]);
-    printf("%-*.*s ", width, (int)n, text);
 }
 
 /*
@@ -176,11 +166,11 @@ static void print_client(const struct sw_json *c)
     struct sw_slice nack = text(c, "nack");
     struct sw_slice acked = text(c, "acked");
 
-    print_cell(text(c, "node"), 28);
-    print_cell(text(c, "address"), 22);
-    print_cell(short_type(text(c, "type")), 22);
-    print_cell(sw_slice_str(nack.n ? "REFUSED" : is_settled(c) ? "ACKED" : "WAITING"), 8);
-    print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
+    sw_cmd_print_cell(text(c, "node"), 28);
+    sw_cmd_print_cell(text(c, "address"), 22);
+    sw_cmd_print_cell(short_type(text(c, "type")), 22);
+    sw_cmd_print_cell(sw_slice_str(nack.n ? "REFUSED" : is_settled(c) ? "ACKED" : "WAITING"), 8);
+    sw_cmd_print_cell(sw_slice_head(acked, sw_min(acked.n, 10)), 10);
     printf("%6" PRId64 " %6" PRId64 " ", number(c, "acks"), number(c, "nacks"));
     print_age(number(c, "pushedSeconds"));
     print_reason(nack);
@@ -203,11 +193,11 @@ static void print_gateway(const struct sw_json *g)
 {
     bool good = is_programmed(g);
 
-    print_cell(text(g, "namespace"), 20);
-    print_cell(text(g, "name"), 28);
-    print_cell(text(g, "address"), 28);
-    print_cell(sw_slice_str(good ? "yes" : "NO"), 10);
-    print_cell(good ? sw_slice("", 0) : text(g, "reason"), 20);
+    sw_cmd_print_cell(text(g, "namespace"), 20);
+    sw_cmd_print_cell(text(g, "name"), 28);
+    sw_cmd_print_cell(text(g, "address"), 28);
+    sw_cmd_print_cell(sw_slice_str(good ? "yes" : "NO"), 10);
+    sw_cmd_print_cell(good ? sw_slice("", 0) : text(g, "reason"), 20);
     print_reason(text(g, "message"));
 }
 
@@ -229,7 +219,7 @@ static void print_cluster(const struct sw_json *o)
         if (!text(r, "error").n)
             continue;
         (void)fputs("Control plane ", stdout);
-        print_cell(text(r, "name"), 0);
+        sw_cmd_print_cell(text(r, "name"), 0);
         (void)fputs("cannot be asked: ", stdout);
         print_reason(text(r, "error"));
     }
@@ -253,7 +243,7 @@ static void show(struct ask *a)
     }
     print_cluster(o);
     print_table(sw_json_get(o, SW_SLICE_LIT("clients")));
-    sw_status_print_devices(sw_json_find(o, "devices"), print_cell);
+    sw_status_print_devices(sw_json_find(o, "devices"));
 }
 
 static void on_devices(void *arg, struct sw_kube_reply *r)
@@ -356,7 +346,8 @@ int sw_cmd_status(int argc, char **argv)
     struct sw_err err = {0};
     struct sw_opts_rest rest = {0};
     bool settled = false;
-    int rc = sw_opts_parse(&sw_status_options, &set, &arena, argc, argv, &rest, &err);
+    int rc =
+        sw_opts_parse(&sw_status_options, &set, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_status_options);

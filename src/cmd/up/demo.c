@@ -44,7 +44,7 @@ static const struct {
          "from the second site"},
 };
 
-static void say_hello(struct sw_demo_app *a, struct sw_http_req *req, struct sw_http_resp *resp)
+static void answer_hello(struct sw_demo_app *a, struct sw_http_req *req, struct sw_http_resp *resp)
 {
     const struct sw_slice *host = sw_h1_field(req->msg, "host");
     struct sw_json *o = sw_json_new_object(req->arena);
@@ -67,7 +67,7 @@ static void answer(struct sw_http_req *req, struct sw_http_resp *resp, void *arg
         return;
     if (sw_slice_eq(req->path, SW_SLICE_LIT("/api/hello"))) {
         a->visits++;
-        say_hello(a, req, resp);
+        answer_hello(a, req, resp);
     } else if (sw_slice_eq(req->path, SW_SLICE_LIT("/"))) {
         sw_http_send(resp, 200, "text/html; charset=utf-8", sw_slice_str(places[a->place].page));
     } else {

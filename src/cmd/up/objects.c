@@ -77,8 +77,13 @@ static void write_next(struct sw_up_objects *p)
     if (!p->client && connect_api(p, &err) != SW_OK)
         retry(p, sw_slice_str(err.msg));
     else
-        p->call =
-            sw_kube_apply(p->client, o->gvr, o->json, o->sub, "spanwire-up", true, on_written, p);
+        p->call = sw_kube_apply(p->client,
+                                &(struct sw_kube_apply){.gvr = o->gvr,
+                                                        .obj = o->json,
+                                                        .sub = o->sub,
+                                                        .manager = "spanwire-up",
+                                                        .force = true},
+                                on_written, p);
 }
 
 struct sw_up_objects *sw_up_objects_new(struct sw_loop *l, const struct sw_up_objects_opts *o)

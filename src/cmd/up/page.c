@@ -35,8 +35,8 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     (void)call;
     (void)err;
     p->answered = p->answered && rc == SW_OK;
-    /* SW_ECLOSED comes while we are freed. */
-    if (rc != SW_ECLOSED && (p->answered || sw_loop_now(p->loop) > p->until_ns))
+    /* SW_ECANCELED comes while we are freed. */
+    if (rc != SW_ECANCELED && (p->answered || sw_loop_now(p->loop) > p->until_ns))
         p->done(p->arg, p->answered);
     else
         sw_timer_start(p->loop, &p->ask, every_ns, on_ask);

@@ -8,8 +8,6 @@
 #include "cmd/up/demo.h"
 #include "cmd/up/up_int.h"
 
-const char *const up_formats[] = {"plain", "json", NULL};
-
 const char *up_path(struct up *u, const char *name)
 {
     return sw_arena_printf(u->arena, "%s/%s", u->data, name);
@@ -57,7 +55,7 @@ struct sw_supervised *up_add(struct up *u, const char *name)
     r->name = name;
     r->argv[0] = "spanwire";
     r->argv[1] = name;
-    up_give(r, "--log-format", up_formats[u->set->log_format]);
+    up_give(r, "--log-format", sw_log_formats[u->set->log_format]);
     if (strcmp(name, "control") != 0) /* whose pages are the API's */
         up_give(r, "--admin-token-file", up_path(u, "run/admin.token"));
     return r;

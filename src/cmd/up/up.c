@@ -64,7 +64,8 @@ static const struct sw_opt table[] = {
     {"log-level", "SPANWIRE_LOG", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
      .help = "Log filter of the roles."},
     {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = up_formats, .help = "Form of the roles' log lines, and of the lines of requests."},
+     .choices = sw_log_formats,
+     .help = "Form of the roles' log lines, and of the lines of requests."},
     {"access-log", NULL, SW_OPT_BOOL, AT(access_log), .def = "true", .arg = "BOOL",
      .help = "A line per request in DIR/log/gateway.log; failed ones are logged in any case."},
 };
@@ -121,7 +122,7 @@ const char *up_shell_word(const struct up *u, const char *text)
 /* The directory of this program; NULL: unknown, or the shell finds 'spanwire' there by itself. */
 static const char *dir_to_add(const struct up *u)
 {
-    const char *dirs = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): nobody sets it */
+    const char *dirs = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): never set */
     struct sw_slice list = sw_slice_str(dirs ? dirs : "");
     char self[PATH_MAX] = "";
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -225,7 +226,7 @@ static void on_unbound(void *arg, struct sw_slice lines, bool served)
         return;
     }
     u->unbound = true;
-    (void)sw_err_set(u->err, SW_ECLOSED, "gateway: listener %.*s", SW_SLICE_ARG(line));
+    (void)sw_err_set(u->err, SW_EINVAL, "gateway: listener %.*s", SW_SLICE_ARG(line));
     sw_supervisor_stop(u->sup);
 }
 
@@ -290,7 +291,7 @@ int up_check_port(const struct up *u, const struct sw_addr *at, const char *what
     }
     if (err.sys_errno != EADDRINUSE)
         return SW_OK; /* the role knows better */
-    return sw_err_set(u->err, SW_ECLOSED, "%s is in use, and %s there (see %s)",
+    return sw_err_set(u->err, SW_EINVAL, "%s is in use, and %s there (see %s)",
                       sw_addr_text(at, text), what, option);
 }
 
@@ -302,7 +303,7 @@ static int check_gateway_port(const struct up *u, const struct sw_ip *ip, uint16
     return up_check_port(u, &at, what, "--port-offset");
 }
 
-/* A gateway whose port is taken says so in its log and tries on: that helps nobody who waits. */
+/* A gateway whose port is taken logs it and retries, which does not help a user who waits. */
 static int check_gateway_ports(const struct up *u)
 {
     struct sw_slice list = sw_slice_str(u->set->address);
@@ -380,7 +381,7 @@ int sw_cmd_up(int argc, char **argv)
     struct up_settings set = {0};
     struct sw_err err = {0};
     struct up u = {.set = &set, .arena = &arena, .err = &err, .begin_ns = sw_now_ns()};
-    int rc = sw_opts_parse(&sw_up_options, &set, &arena, argc, argv, NULL, &err);
+    int rc = sw_opts_parse(&sw_up_options, &set, &arena, (struct sw_args){argc, argv}, NULL, &err);
 
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_up_options);

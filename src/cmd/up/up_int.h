@@ -10,6 +10,7 @@
 #include "cmd/supervise.h"
 #include "io/addr.h"
 #include "io/loop.h"
+#include "opts/process.h"
 
 struct sw_demo_app;
 struct sw_signals;
@@ -93,8 +94,6 @@ struct up {
     struct sw_err *err;
 };
 
-extern const char *const up_formats[]; /* of log lines */
-
 /* A path below the state's directory, in the arena. */
 const char *up_path(struct up *u, const char *name);
 /* A port of the roles' own, by its distance from --port-base. */
@@ -105,7 +104,7 @@ const char *up_import_ports(struct up *u);
 const char *up_addr_text(struct up *u, const struct sw_addr *a);
 /* Appends an argument and its value; value NULL: none. */
 void up_give(struct sw_supervised *r, const char *name, const char *value);
-/* SW_ECLOSED with u->err, which names the use and the option: another program has the port. */
+/* SW_EINVAL with u->err, which names the use and the option: another program has the port. */
 SW_NODISCARD int up_check_port(const struct up *u, const struct sw_addr *at, const char *what,
                                const char *option);
 /* A word that a shell reads as it is. */
@@ -127,7 +126,7 @@ SW_NODISCARD int up_second_prepare(struct up *u);
 void up_second_give_control(struct up *u, struct sw_supervised *r);
 /* Adds the first site's link and the roles of the second site, which start after all others. */
 void up_second_add_roles(struct up *u);
-/* SW_ECLOSED with err: another program has one of the ports. */
+/* SW_EINVAL with err: another program has one of the ports. */
 SW_NODISCARD int up_second_check_ports(struct up *u);
 /* All roles are ready: writes the objects of both sites, asks for the page, prints its URL. */
 void up_second_link(struct up *u);

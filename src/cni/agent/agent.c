@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cni/agent/agent.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -229,6 +230,23 @@ static int start_install(struct agent *g, struct sw_err *err)
     return g->install ? SW_OK : err->rc;
 }
 
+/*
+ * What the control plane sent last. A node proxy that still runs cannot write it again: its
+ * directory is no more. Names as in node/mesh/store.c; whatever else is there stays.
+ */
+static void remove_node_state(const struct sw_agent_config *c)
+{
+    static const char *const names[] = {"mesh.state", "mesh.state.new"};
+    SW_ARENA_AUTO a = {0};
+
+    if (!c->node_state_dir)
+        return;
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++)
+        (void)unlink(sw_arena_printf(&a, "%s/%s", c->node_state_dir, names[i]));
+    if (rmdir(c->node_state_dir) != 0 && errno != ENOENT)
+        sw_log_warn("agent", "cannot remove '%s': %s", c->node_state_dir, sw_errno_text(errno));
+}
+
 static void finish_uninstall(struct agent *g)
 {
     struct sw_install_opts o = install_opts(g->config, NULL);
@@ -239,6 +257,7 @@ static void finish_uninstall(struct agent *g)
     sw_install_free(SW_TAKE(g->install));
     if (g->config->install && sw_install_remove(&o, &err) != SW_OK)
         sw_log_error("install", "%s", err.msg);
+    remove_node_state(g->config);
     sw_log_info("agent", "uninstalled; %zu pods could not leave the mesh", left);
     if (resp && (left || err.rc != SW_OK))
         sw_http_send_text(resp, 500, "%zu pods could not leave the mesh; %s\n", left, err.msg);
@@ -305,6 +324,7 @@ static int clean_host(const struct sw_agent_config *c, struct sw_err *err)
     int rc = c->install ? sw_install_remove(&o, err) : SW_OK;
 
     agent_record_each(c, clean_pod, NULL);
+    remove_node_state(c);
     if (rc == SW_OK && c->host_netns)
         rc = sw_netns_open(c->host_netns, &host, err);
     if (rc == SW_OK && c->probes)
@@ -314,12 +334,15 @@ static int clean_host(const struct sw_agent_config *c, struct sw_err *err)
 
 int sw_agent_uninstall(const struct sw_agent_config *c, struct sw_err *err)
 {
+    const struct sw_cni_post post = {.socket = c->plugin_socket,
+                                     .path = "/uninstall",
+                                     .body = SW_SLICE_LIT("{}"),
+                                     .deadline_ns = sw_now_ns() + 2 * UNINSTALL_S * SW_NS_PER_S};
     SW_BUF_AUTO answer = {.max = 1024};
     int status = 0;
-    int rc = sw_cni_call(c->plugin_socket, "/uninstall", SW_SLICE_LIT("{}"),
-                         sw_now_ns() + 2 * UNINSTALL_S * SW_NS_PER_S, &status, &answer, err);
+    int rc = sw_cni_call(&post, &status, &answer, err);
 
-    if (rc == SW_ECLOSED)
+    if (rc == SW_EUNAVAIL)
         return clean_host(c, err);
     if (rc == SW_OK && status != 200)
         return sw_err_set(err, SW_EDENIED, "agent: %.*s",
@@ -377,7 +400,7 @@ static void ask_for_daemonset(struct agent *g)
     (void)sw_kube_do(g->client, &req, on_daemonset, g);
 }
 
-/* The next agent goes on with everything, unless there will be none. */
+/* The next agent continues with everything, unless there will be none. */
 static void on_signal(int signo, void *arg)
 {
     struct agent *g = arg;

@@ -24,6 +24,7 @@ struct sw_agent_config {
     const char *zds_socket;
     const char *plugin_socket;
     const char *run_dir;
+    const char *node_state_dir; /* of the node proxy; NULL: stays */
     bool install;
     const char *plugin; /* the program to install; derived where it is not given */
     const char *bin_dir;

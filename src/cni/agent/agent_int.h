@@ -90,6 +90,8 @@ struct agent_pod {
 /* A Pod was seen in this state; brings it in or out as its labels say. */
 void agent_pods_consider(struct agent *g, struct sw_kube_obj *o);
 void agent_pods_deleted(struct agent *g, struct sw_kube_obj *o);
+/* True when both are open and the same network namespace. */
+bool agent_same_namespace(int a, int b);
 /* The runtime made the namespace: takes the descriptor. */
 struct agent_pod *agent_pods_attach(struct agent *g, struct sw_kube_obj *o, int netns_fd,
                                     const char *path, const char *container_id);
@@ -121,21 +123,50 @@ void agent_record_remove(const struct sw_agent_config *c, const char *uid);
 /* Opens the namespace recorded for the pod. False: none, or it is no more. */
 bool agent_record_open(const struct sw_agent_config *c, const char *uid, int *ret_fd,
                        char **ret_container_id);
+struct agent_record {
+    const char *netns;
+    const char *container_id; /* empty: unknown */
+};
+/* Texts in the arena. False: not a record. */
+bool agent_record_parse(struct sw_arena *a, struct sw_slice text, struct agent_record *ret);
 /* Calls fn with the namespace of every record; forgets all. */
 void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd, void *arg),
                        void *arg);
 
 /* ---- calls.c: the plugin's socket ---- */
+/* What a call says of a pod. */
+struct agent_add {
+    const char *netns; /* an absolute path */
+    const char *name;
+    const char *ns;
+    const char *uid; /* empty: the runtime did not say; the same for the next one */
+    const char *container_id;
+};
+/* The body of a call: a JSON object. */
+SW_NODISCARD int agent_body_parse(struct sw_arena *a, struct sw_slice text, struct sw_json **ret,
+                                  struct sw_err *err);
+/* Texts in the arena. False: a member is missing or malformed. */
+bool agent_add_parse(struct sw_arena *a, const struct sw_json *body, struct agent_add *ret);
+/*
+ * The Pod "namespace/name" of the cache, borrowed; the uid counts when it is not empty. NULL:
+ * *ret_waits says what is missing (a literal).
+ */
+struct sw_kube_obj *agent_pod_of(const struct agent *g, struct sw_slice key, struct sw_slice uid,
+                                 const char **ret_waits);
 SW_NODISCARD int agent_calls_start(struct agent *g, struct sw_err *err);
 /* Something changed for the pod: calls that wait for it may be answered. */
 void agent_calls_step(struct agent *g);
 void agent_calls_done(struct agent *g);
+
+/* ---- check.c ---- */
+/* Answers CHECK: 200 when the pod is as its labels want it, 503 when that is not known yet. */
+void agent_check(struct agent *g, const struct sw_json *body, struct sw_http_resp *resp);
 
 /* ---- agent.c ---- */
 /* The addresses or ports of enrolled pods changed: the host's rules follow. */
 void agent_probes_changed(struct agent *g);
 /* The Namespace object of a pod, NULL: not known (yet). */
 const struct sw_json *agent_namespace_of(const struct agent *g, const struct sw_kube_obj *pod);
-/* Begins to take everything off the node; the answer (NULL: nobody asked) follows when it is done.
+/* Begins to take everything off the node; the answer (NULL: no caller) follows when it is done.
  */
 void agent_uninstall(struct agent *g, struct sw_http_resp *resp);

@@ -15,7 +15,14 @@
 #include "io/netns.h"
 #include "io/sock.h"
 
-enum { AGAIN_MS = 50, NAME_MAX_LEN = 253, ASK_S = 2, ASK_AGAIN_S = 1 };
+enum {
+    AGAIN_MS = 50,
+    NAME_MAX_LEN = 253,
+    ASK_S = 2,
+    ASK_AGAIN_S = 1,
+    TELL_S = 1,        /* a call that waits longer is in the pod's events */
+    OTHER_CONNS = 128, /* for DEL, CHECK, GC and STATUS while as many ADDs wait as may */
+};
 
 static const struct sw_kube_gvr namespaces_gvr = {"", "v1", "namespaces", "Namespace", false};
 
@@ -25,12 +32,14 @@ struct call {
     struct sw_http_resp *resp;
     struct sw_arena arena;
     struct sw_slice key; /* "namespace/name"; this and the next: in the arena, terminated */
-    struct sw_slice uid; /* as the runtime said; empty: it did not */
+    struct sw_slice uid; /* from the runtime; empty: not given */
     const char *netns;
     const char *container_id;
+    uint64_t start_ns;
     uint64_t deadline_ns;
-    char *pod_uid; /* owned; attached to this pod */
-    const char *waits_for;
+    char *pod_uid;              /* owned; attached to this pod */
+    const char *waits_for;      /* a literal, as is the next */
+    const char *told;           /* in the pod's events last */
     struct sw_kube_call *asked; /* for the namespace as it is now */
     uint64_t ask_ns;            /* not before */
     bool outside;               /* that says so, too */
@@ -72,22 +81,69 @@ static void on_gone(void *arg)
 
 /* ---- one ADD ---- */
 
-/* The runtime's pod in the API's words; NULL with what is waited for. */
-static struct sw_kube_obj *find_pod(const struct call *c, const char **ret_waits)
+struct sw_kube_obj *agent_pod_of(const struct agent *g, struct sw_slice key, struct sw_slice uid,
+                                 const char **ret_waits)
 {
-    struct sw_kube_obj *o = sw_informer_get(c->agent->pods_of_node, c->key);
+    struct sw_kube_obj *o = sw_informer_get(g->pods_of_node, key);
 
-    if (!c->agent->synced)
+    if (!g->synced)
         *ret_waits = "the agent waits for the API";
     else if (!o)
         *ret_waits = "the API does not show the pod on this node";
-    else if (c->uid.n && !sw_slice_eq(o->uid, c->uid))
+    else if (uid.n && !sw_slice_eq(o->uid, uid))
         *ret_waits = "the API shows another pod of this name";
-    else if (!agent_namespace_of(c->agent, o))
+    else if (!agent_namespace_of(g, o))
         *ret_waits = "the API does not show the pod's namespace";
     else
         return o;
     return NULL;
+}
+
+static struct sw_kube_obj *find_pod(const struct call *c, const char **ret_waits)
+{
+    return agent_pod_of(c->agent, c->key, c->uid, ret_waits);
+}
+
+/*
+ * An Event of a pod that the API may not have shown yet: the runtime knows its uid. Without one the
+ * Event could not be found.
+ */
+static void record_event(struct agent *g, struct sw_slice key, struct sw_slice uid,
+                         const char *text)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *about = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_slice name = key;
+    struct sw_slice ns = sw_slice_cut(&name, '/');
+
+    if (uid.n == 0)
+        return;
+    sw_json_put_str(&a, meta, "namespace", ns);
+    sw_json_put_str(&a, meta, "name", name);
+    sw_json_put_str(&a, meta, "uid", uid);
+    sw_json_put(&a, about, "metadata", meta);
+    sw_recorder_event(g->events, &(struct sw_event_about){about, "v1", "Pod"}, SW_EVENT_WARNING,
+                      "WaitingForMesh", "Waiting for the node agent: %s", text);
+}
+
+static void tell(struct call *c, const char *waits_for)
+{
+    struct agent *g = c->agent;
+    struct sw_kube_obj *o = sw_informer_get(g->pods_of_node, c->key);
+
+    if (c->told && strcmp(c->told, waits_for) == 0)
+        return;
+    c->told = waits_for;
+    sw_log_info("plugin", "ADD of %.*s waits: %s", SW_SLICE_ARG(c->key), waits_for);
+    record_event(g, c->key, c->uid.n || !o ? c->uid : o->uid, waits_for);
+}
+
+/* Short waits are normal: the watch is behind the runtime, rules take a moment. */
+static void tell_long_wait(struct call *c, const char *waits_for)
+{
+    if (sw_loop_now(c->agent->loop) - c->start_ns >= TELL_S * SW_NS_PER_S)
+        tell(c, waits_for);
 }
 
 static void attach(struct call *c, struct sw_kube_obj *o)
@@ -110,12 +166,16 @@ static void on_namespace_now(void *arg, struct sw_kube_reply *r)
 {
     struct call *c = arg;
     const struct sw_agent_config *conf = c->agent->config;
-    const struct sw_json *ns =
-        r->rc == SW_OK ? sw_json_at(sw_json_find(r->object, "items"), 0) : NULL;
-    const struct sw_kube_obj *o = find_pod(c, &c->waits_for);
+    const struct sw_json *ns;
+    const struct sw_kube_obj *o;
 
     c->asked = NULL;
-    /* An API that does not answer must not keep others than the mesh's pods from starting. */
+    if (r->rc != SW_OK) {
+        c->waits_for = "the API does not say whether the pod's namespace is in the mesh";
+        return; /* asked again by the next step */
+    }
+    ns = sw_json_at(sw_json_find(r->object, "items"), 0);
+    o = find_pod(c, &c->waits_for);
     c->outside =
         !ns || !o || sw_enrol_why_not(o->json, ns, conf->excluded.p, conf->excluded.n) != NULL;
     if (!c->outside)
@@ -166,27 +226,49 @@ static void look(struct call *c)
         ask_for_namespace(c, o->ns);
 }
 
+/* Before it is known whether the pod belongs to the mesh. */
+static void step_unknown(struct call *c)
+{
+    const char *waits_for = c->waits_for ? c->waits_for : "the agent is busy";
+
+    if (sw_loop_now(c->agent->loop) >= c->deadline_ns) {
+        tell(c, waits_for);
+        answer(c, 503, "timeout", waits_for);
+        return;
+    }
+    if (c->waits_for)
+        tell_long_wait(c, waits_for);
+    look(c);
+}
+
+/* Of a pod that has not failed so far: failures have Events of their own. */
+static const char *waits_for_step(const struct agent_pod *p)
+{
+    if (!p->rules)
+        return "the redirection rules are not written yet";
+    return "the node proxy has not acknowledged the pod yet";
+}
+
 static void call_step(struct call *c)
 {
     struct agent *g = c->agent;
     struct agent_pod *p = NULL;
 
     if (!c->pod_uid) {
-        bool late = sw_loop_now(g->loop) >= c->deadline_ns;
-
-        if (late)
-            answer(c, 503, "timeout", c->waits_for ? c->waits_for : "the agent is busy");
-        else
-            look(c);
+        step_unknown(c);
         return;
     }
     p = agent_pods_find(g, sw_slice_str(c->pod_uid));
-    if (p && p->handed)
+    if (p && p->handed) {
         answer(c, 200, "enrolled", "in the mesh");
-    else if (!p || !p->wanted)
+    } else if (!p || !p->wanted) {
         answer(c, 503, "failed", "the pod left the mesh meanwhile");
-    else if (sw_loop_now(g->loop) >= c->deadline_ns)
-        answer(c, 503, "timeout", p->failures ? p->why.msg : "the pod is not in the mesh yet");
+    } else {
+        if (!p->failures)
+            tell_long_wait(c, waits_for_step(p));
+        if (sw_loop_now(g->loop) >= c->deadline_ns)
+            answer(c, 503, "timeout", p->failures ? p->why.msg : waits_for_step(p));
+    }
 }
 
 static void on_due(struct sw_defer *d);
@@ -230,21 +312,30 @@ static const char *text_of(struct sw_arena *a, const struct sw_json *body, const
     return sw_arena_dup(a, s);
 }
 
+bool agent_add_parse(struct sw_arena *a, const struct sw_json *body, struct agent_add *ret)
+{
+    *ret = (struct agent_add){.netns = text_of(a, body, "Netns", 1024),
+                              .name = text_of(a, body, "PodName", NAME_MAX_LEN),
+                              .ns = text_of(a, body, "PodNamespace", NAME_MAX_LEN),
+                              .uid = text_of(a, body, "PodUID", 128),
+                              .container_id = text_of(a, body, "ContainerID", 255)};
+    return ret->netns && ret->netns[0] == '/' && ret->name && ret->name[0] && ret->ns &&
+           ret->ns[0] && ret->uid && ret->container_id;
+}
+
 static void on_add(struct agent *g, const struct sw_json *body, struct sw_http_resp *resp)
 {
     struct call *c;
+    struct agent_add add;
     SW_ARENA_AUTO a = {0};
-    const char *netns = text_of(&a, body, "Netns", 1024);
-    const char *name = text_of(&a, body, "PodName", NAME_MAX_LEN);
-    const char *ns = text_of(&a, body, "PodNamespace", NAME_MAX_LEN);
-    const char *uid = text_of(&a, body, "PodUID", 128);
-    const char *id = text_of(&a, body, "ContainerID", 255);
 
-    if (!netns || netns[0] != '/' || !name || !name[0] || !ns || !ns[0] || !uid || !id) {
+    if (!agent_add_parse(&a, body, &add)) {
         sw_http_send_text(resp, 400, "Netns, PodName or PodNamespace is missing or malformed\n");
         return;
     }
     if (g->n_calls >= AGENT_CALLS_MAX) {
+        record_event(g, sw_slice_str(sw_arena_printf(&a, "%s/%s", add.ns, add.name)),
+                     sw_slice_str(add.uid), "too many pods start at once");
         sw_http_send_text(resp, 503, "too many pods start at once\n");
         return;
     }
@@ -253,33 +344,19 @@ static void on_add(struct agent *g, const struct sw_json *body, struct sw_http_r
     c->resp = resp;
     c->arena = a;
     a = (struct sw_arena){0};
-    c->key = sw_slice_str(sw_arena_printf(&c->arena, "%s/%s", ns, name));
-    c->uid = sw_slice_str(uid);
-    c->netns = netns;
-    c->container_id = id;
-    c->deadline_ns = sw_loop_now(g->loop) + g->config->wait_ns;
+    c->key = sw_slice_str(sw_arena_printf(&c->arena, "%s/%s", add.ns, add.name));
+    c->uid = sw_slice_str(add.uid);
+    c->netns = add.netns;
+    c->container_id = add.container_id;
+    c->start_ns = sw_loop_now(g->loop);
+    c->deadline_ns = c->start_ns + g->config->wait_ns;
     sw_list_push_back(&g->calls, &c->link);
     g->n_calls++;
     sw_http_on_gone(resp, on_gone, c);
     agent_calls_step(g);
 }
 
-static struct agent_pod *named_pod(struct agent *g, struct sw_arena *a, const struct sw_json *body)
-{
-    const char *name = text_of(a, body, "PodName", NAME_MAX_LEN);
-    const char *ns = text_of(a, body, "PodNamespace", NAME_MAX_LEN);
-    const char *uid = text_of(a, body, "PodUID", 128);
-    struct sw_kube_obj *o;
-
-    if (!name || !ns || !uid)
-        return NULL;
-    if (uid[0])
-        return agent_pods_find(g, sw_slice_str(uid));
-    o = sw_informer_get(g->pods_of_node, sw_slice_str(sw_arena_printf(a, "%s/%s", ns, name)));
-    return o ? agent_pods_find(g, o->uid) : NULL;
-}
-
-/* Only of the sandbox we know: a DEL may come late, after the ADD of the next one. */
+/* Only of the known sandbox: a DEL may come late, after the ADD of the next one. */
 static void on_del(struct agent *g, const struct sw_json *body, struct sw_http_resp *resp)
 {
     SW_ARENA_AUTO a = {0};
@@ -316,46 +393,6 @@ static void on_gc(struct agent *g, const struct sw_json *body, struct sw_http_re
     sw_http_send_text(resp, 200, "ok\n");
 }
 
-struct check {
-    struct sw_http_resp *resp; /* NULL: the client went away */
-};
-
-static void on_check_gone(void *arg)
-{
-    ((struct check *)arg)->resp = NULL;
-}
-
-static void on_checked(void *arg, int rc, const struct sw_err *err)
-{
-    struct check *c = arg;
-
-    if (c->resp)
-        sw_http_send_text(c->resp, rc == SW_OK ? 200 : 500, "%s\n", rc == SW_OK ? "ok" : err->msg);
-    sw_free(c);
-}
-
-static void on_check(struct agent *g, const struct sw_json *body, struct sw_http_resp *resp)
-{
-    SW_ARENA_AUTO a = {0};
-    struct agent_pod *p = named_pod(g, &a, body);
-    struct check *c;
-
-    if (!p || !p->wanted) {
-        sw_http_send_text(resp, 200, "not in the mesh\n");
-        return;
-    }
-    if (!p->handed || p->netns_fd < 0) {
-        sw_http_send_text(resp, 503, "%s\n", p->why.msg[0] ? p->why.msg : "not in the mesh yet");
-        return;
-    }
-    c = SW_NEW(struct check);
-    c->resp = resp;
-    sw_http_on_gone(resp, on_check_gone, c);
-    sw_jobs_add(g->jobs,
-                &(struct sw_job){
-                    .kind = SW_JOB_CHECK, .netns_fd = p->netns_fd, .cb = on_checked, .arg = c});
-}
-
 static void on_status(struct agent *g, struct sw_http_resp *resp)
 {
     if (!g->synced)
@@ -366,24 +403,36 @@ static void on_status(struct agent *g, struct sw_http_resp *resp)
         sw_http_send_text(resp, 200, "ok\n");
 }
 
-static void handle(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+int agent_body_parse(struct sw_arena *a, struct sw_slice text, struct sw_json **ret,
+                     struct sw_err *err)
 {
     static const struct sw_json_opts opts = {.max_depth = 16, .max_nodes = 100000};
+    struct sw_json *body = NULL;
+    int rc = sw_json_parse(a, text, &opts, &body, err);
+
+    if (rc == SW_OK && !sw_json_is(body, SW_JSON_OBJECT))
+        rc = sw_err_set(err, SW_EINVAL, "%s", "");
+    if (rc == SW_OK)
+        *ret = body;
+    return rc;
+}
+
+static void handle(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)
+{
     struct agent *g = arg;
     struct sw_json *body = NULL;
     struct sw_err err = {0};
 
     if (!sw_slice_eq_str(req->msg->method, "POST")) {
         sw_http_send_not_allowed(resp, "POST");
-    } else if (sw_json_parse(req->arena, req->body, &opts, &body, &err) != SW_OK ||
-               !sw_json_is(body, SW_JSON_OBJECT)) {
+    } else if (agent_body_parse(req->arena, req->body, &body, &err) != SW_OK) {
         sw_http_send_text(resp, 400, "not a JSON object: %s\n", err.msg);
     } else if (sw_slice_eq_str(req->path, "/cmdadd")) {
         on_add(g, body, resp);
     } else if (sw_slice_eq_str(req->path, "/cmddel")) {
         on_del(g, body, resp);
     } else if (sw_slice_eq_str(req->path, "/cmdcheck")) {
-        on_check(g, body, resp);
+        agent_check(g, body, resp);
     } else if (sw_slice_eq_str(req->path, "/cmdgc")) {
         on_gc(g, body, resp);
     } else if (sw_slice_eq_str(req->path, "/status")) {
@@ -406,7 +455,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 int agent_calls_start(struct agent *g, struct sw_err *err)
 {
     const struct sw_http_server_opts o = {
-        .scope = "plugin", .max_conns = AGENT_CALLS_MAX, .handler = handle, .arg = g};
+        .scope = "plugin", .max_conns = AGENT_CALLS_MAX + OTHER_CONNS, .handler = handle, .arg = g};
     int fd = -1;
     int rc = sw_sock_listen_unix(g->config->plugin_socket, 0600, &fd, err);
 

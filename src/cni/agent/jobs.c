@@ -117,7 +117,7 @@ void sw_jobs_free(struct sw_jobs *j)
     while ((m = sw_list_pop_front(&j->queue)) != NULL) {
         struct work *w = SW_CONTAINER_OF(m, struct work, link);
 
-        w->rc = sw_err_set(&w->err, SW_ECLOSED, "the agent ends");
+        w->rc = sw_err_set(&w->err, SW_ECANCELED, "the agent ends");
         sw_loop_post(j->loop, &w->msg);
     }
     (void)pthread_mutex_destroy(&j->lock);

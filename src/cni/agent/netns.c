@@ -100,18 +100,10 @@ static int look_for_ips(void *arg)
     if (getifaddrs(&all) != 0)
         return SW_ESYS;
     for (struct ifaddrs *i = all; i && !l->found; i = i->ifa_next) {
-        struct sockaddr_storage ss = {0};
-        struct sw_addr at;
+        struct sw_ip ip = sw_addr_from_ifaddr(i->ifa_addr).ip;
 
-        if (!i->ifa_addr ||
-            (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
-            continue;
-        memcpy(&ss, i->ifa_addr,
-               i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                 : sizeof(struct sockaddr_in6));
-        at = sw_addr_from_sockaddr(&ss);
-        for (size_t k = 0; k < l->n; k++)
-            l->found = l->found || sw_ip_eq(&at.ip, &l->ips[k]);
+        for (size_t k = 0; ip.family && k < l->n; k++)
+            l->found = l->found || sw_ip_eq(&ip, &l->ips[k]);
     }
     freeifaddrs(all);
     return SW_OK;

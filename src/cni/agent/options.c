@@ -7,10 +7,9 @@
 #include "cni/agent/agent.h"
 #include "cni/plugin/plugin.h"
 #include "opts/admin.h"
+#include "opts/process.h"
 
 #define AT(field) .offset = offsetof(struct sw_agent_config, field)
-
-static const char *const formats[] = {"plain", "json", NULL};
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Where"},
@@ -33,6 +32,9 @@ static const struct sw_opt table[] = {
      .help = "Socket at which the plugin connects."},
     {"run-dir", NULL, SW_OPT_STR, AT(run_dir), .def = "/var/run/spanwire-cni", .arg = "DIR",
      .help = "What is remembered of pods while the node runs."},
+    {"node-state-dir", NULL, SW_OPT_STR, AT(node_state_dir), .arg = "DIR",
+     .help = "What the node proxy keeps on the host (its --state-dir): removed when everything is "
+             "taken off the node."},
     {"host-proc", NULL, SW_OPT_STR, AT(host_proc), .def = "/proc", .arg = "DIR",
      .help = "The host's /proc: pods that run already are found by their processes."},
     {"host-netns", NULL, SW_OPT_STR, AT(host_netns), .arg = "PATH",
@@ -58,7 +60,7 @@ static const struct sw_opt table[] = {
     {"wait", NULL, SW_OPT_DURATION, AT(wait_ns), .def = "20s", .min = 100,
      .help =
          "How long the start of a pod is held while it cannot join the mesh, before the runtime "
-         "is told to try again."},
+         "is asked to retry."},
 
     {.type = SW_OPT_GROUP, .help = "The plugin on the host"},
     {"install", NULL, SW_OPT_BOOL, AT(install), .def = "true", .arg = "BOOL",
@@ -81,8 +83,8 @@ static const struct sw_opt table[] = {
     SW_OPT_ADMIN(offsetof(struct sw_agent_config, access)),
     {"log-level", "SPANWIRE_LOG", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
      .help = "Log filter, such as 'info' or 'info,zds=debug'."},
-    {"log-format", "LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain", .choices = formats,
-     .help = "Log format."},
+    {"log-format", "LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
+     .choices = sw_log_formats, .help = "Log format."},
 };
 
 const struct sw_opts_cmd sw_agent_options = {
@@ -131,7 +133,7 @@ int sw_agent_config_read(struct sw_agent_config *c, int argc, char **argv, struc
     int rc;
 
     *c = (struct sw_agent_config){0};
-    rc = sw_opts_parse(&sw_agent_options, c, &c->arena, argc, argv, &rest, err);
+    rc = sw_opts_parse(&sw_agent_options, c, &c->arena, (struct sw_args){argc, argv}, &rest, err);
     if (rc != SW_OK)
         return rc;
     if (c->probe_uid_text &&

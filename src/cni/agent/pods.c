@@ -75,7 +75,7 @@ static struct sw_slice label(const struct agent_pod *p)
     return p->obj->key;
 }
 
-/* ---- trying again ---- */
+/* ---- retrying ---- */
 
 static void on_retry(struct sw_timer *t)
 {
@@ -95,8 +95,8 @@ static void failed(struct agent_pod *p, const char *reason, const struct sw_err 
 
     if (p->failures++ == 0 || !sw_port_same_cause(p->why.msg, err->msg)) {
         sw_log_warn("agent", "pod %.*s waits: %s", SW_SLICE_ARG(label(p)), err->msg);
-        sw_recorder_event(g->events, p->obj->json, "v1", "Pod", SW_EVENT_WARNING, reason,
-                          "Waiting to join the mesh: %s", err->msg);
+        sw_recorder_event(g->events, &(struct sw_event_about){p->obj->json, "v1", "Pod"},
+                          SW_EVENT_WARNING, reason, "Waiting to join the mesh: %s", err->msg);
     }
     p->why = *err;
     sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_FAILURES, reason), 1);
@@ -162,7 +162,7 @@ static void on_applied(void *arg, int rc, const struct sw_err *err)
         step(p);
 }
 
-static bool same_namespace(int a, int b)
+bool agent_same_namespace(int a, int b)
 {
     struct stat sa;
     struct stat sb;
@@ -177,7 +177,7 @@ static void apply_rules(struct agent_pod *p)
     SW_ARENA_AUTO a = {0};
     struct sw_job job = {.kind = SW_JOB_APPLY, .netns_fd = p->netns_fd, .cb = on_applied, .arg = p};
 
-    if (p->agent->host_fd >= 0 && same_namespace(p->agent->host_fd, p->netns_fd)) {
+    if (p->agent->host_fd >= 0 && agent_same_namespace(p->agent->host_fd, p->netns_fd)) {
         struct sw_err err = {0};
 
         (void)sw_err_set(&err, SW_EINVAL, "this is the host's own network namespace, not a pod's");
@@ -212,7 +212,7 @@ static void hand_over(struct agent_pod *p)
     if (p->sent)
         return;
     if (!c) {
-        (void)sw_err_set(&err, SW_EAGAIN, "the node proxy is not connected");
+        (void)sw_err_set(&err, SW_EUNAVAIL, "the node proxy is not connected");
         failed(p, "NodeProxyMissing", &err);
         if (!p->annotated)
             agent_annotate(p, agent_pending);
@@ -351,7 +351,7 @@ void agent_pods_consider(struct agent *g, struct sw_kube_obj *o)
     /* An end of its life is not a change of mind: the namespace is about to go. */
     p->gone = sw_enrol_terminal(o->json);
     if (!p->patching && !marked && p->annotated == agent_enabled)
-        p->annotated = NULL; /* somebody took it away */
+        p->annotated = NULL; /* removed by another process */
     agent_probes_changed(g);
     if (!p->detached || !wanted)
         step(p);
@@ -391,7 +391,7 @@ struct agent_pod *agent_pods_attach(struct agent *g, struct sw_kube_obj *o, int 
         return NULL;
     }
     update(p, o);
-    if (same_namespace(p->netns_fd, netns_fd))
+    if (agent_same_namespace(p->netns_fd, netns_fd))
         sw_sock_close(netns_fd);
     else
         change_namespace(p, netns_fd);

@@ -64,24 +64,34 @@ void agent_record_remove(const struct sw_agent_config *c, const char *uid)
         (void)unlink(path);
 }
 
+bool agent_record_parse(struct sw_arena *a, struct sw_slice text, struct agent_record *ret)
+{
+    struct sw_json *doc = NULL;
+
+    if (sw_json_parse(a, text, NULL, &doc, NULL) != SW_OK)
+        return false;
+    ret->netns = sw_arena_dup(a, sw_json_str(sw_json_find(doc, "netns")));
+    ret->container_id = sw_arena_dup(a, sw_json_str(sw_json_find(doc, "containerID")));
+    return ret->netns[0] != '\0';
+}
+
 bool agent_record_open(const struct sw_agent_config *c, const char *uid, int *ret_fd,
                        char **ret_container_id)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice text = {0};
-    struct sw_json *doc = NULL;
+    struct agent_record r;
     char path[PATH_LEN];
     bool ok = false;
 
     if (!path_of(c, uid, path) || sw_file_read(path, RECORD_MAX, &text, NULL) != SW_OK)
         return false;
-    if (sw_json_parse(&a, text, NULL, &doc, NULL) == SW_OK) {
-        const char *netns = sw_arena_dup(&a, sw_json_str(sw_json_find(doc, "netns")));
-        const char *open_at = sw_arena_printf(&a, "%s%s", c->netns_prefix, netns);
+    if (agent_record_parse(&a, text, &r)) {
+        const char *open_at = sw_arena_printf(&a, "%s%s", c->netns_prefix, r.netns);
 
-        ok = netns[0] && sw_netns_open(open_at, ret_fd, NULL) == SW_OK;
+        ok = sw_netns_open(open_at, ret_fd, NULL) == SW_OK;
         if (ok && ret_container_id)
-            *ret_container_id = sw_slice_dup(sw_json_str(sw_json_find(doc, "containerID")));
+            *ret_container_id = sw_strdup(r.container_id);
     }
     sw_slice_free(&text);
     return ok;

@@ -34,13 +34,13 @@ struct sw_zds_conn {
     struct sw_zds_server *server;
     struct sw_watch watch;
     struct sw_timer deadline; /* of what is waited for */
-    struct sw_defer kick;
+    struct sw_defer wake;
     struct sw_defer reap;
     struct sw_list queue;
     size_t n_queue;
     struct item *asked; /* owned; waits for its acknowledgement */
     int fd;
-    bool greeted;
+    bool hello_received;
 };
 
 struct sw_zds_server {
@@ -73,7 +73,7 @@ struct sw_zds_conn *sw_zds_server_newest(const struct sw_zds_server *s)
 {
     struct sw_zds_conn *c = SW_CONTAINER_OF(s->conns.next, struct sw_zds_conn, link);
 
-    return !sw_list_empty(&s->conns) && c->greeted ? c : NULL;
+    return !sw_list_empty(&s->conns) && c->hello_received ? c : NULL;
 }
 
 static void conn_close(struct sw_zds_conn *c)
@@ -90,7 +90,7 @@ static void conn_close(struct sw_zds_conn *c)
     item_free(c->asked);
     while ((m = sw_list_pop_front(&c->queue)) != NULL)
         item_free(SW_CONTAINER_OF(m, struct item, link));
-    sw_defer_cancel(&c->kick);
+    sw_defer_cancel(&c->wake);
     sw_loop_defer(s->loop, &c->reap, on_reap);
 }
 
@@ -112,14 +112,14 @@ static void on_late(struct sw_timer *t)
     struct sw_zds_conn *c = SW_CONTAINER_OF(t, struct sw_zds_conn, deadline);
 
     /* A late answer would be taken for that of the next request: better a new connection. */
-    conn_fail(c, c->greeted ? "no acknowledgement in time" : "no hello in time");
+    conn_fail(c, c->hello_received ? "no acknowledgement in time" : "no hello in time");
 }
 
 static void send_next(struct sw_zds_conn *c)
 {
     struct sw_list *m;
 
-    if (c->fd < 0 || !c->greeted || c->asked || !(m = sw_list_pop_front(&c->queue)))
+    if (c->fd < 0 || !c->hello_received || c->asked || !(m = sw_list_pop_front(&c->queue)))
         return;
     c->n_queue--;
     c->asked = SW_CONTAINER_OF(m, struct item, link);
@@ -128,9 +128,9 @@ static void send_next(struct sw_zds_conn *c)
         conn_fail(c, "cannot send");
 }
 
-static void on_kick(struct sw_defer *d)
+static void on_wake(struct sw_defer *d)
 {
-    send_next(SW_CONTAINER_OF(d, struct sw_zds_conn, kick));
+    send_next(SW_CONTAINER_OF(d, struct sw_zds_conn, wake));
 }
 
 int sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r, int netns_fd,
@@ -155,7 +155,7 @@ int sw_zds_conn_send(struct sw_zds_conn *c, const struct sw_zds_request *r, int 
     }
     sw_list_push_back(&c->queue, &i->link);
     c->n_queue++;
-    sw_loop_defer(c->server->loop, &c->kick, on_kick);
+    sw_loop_defer(c->server->loop, &c->wake, on_wake);
     return SW_OK;
 }
 
@@ -167,7 +167,7 @@ void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid)
     SW_LIST_FOREACH (it, &s->conns) {
         struct sw_zds_conn *c = SW_CONTAINER_OF(it, struct sw_zds_conn, link);
 
-        if (c->greeted && sw_zds_conn_send(c, &del, -1, &err) != SW_OK)
+        if (c->hello_received && sw_zds_conn_send(c, &del, -1, &err) != SW_OK)
             conn_fail(c, err.msg); /* the next one gets what there is */
     }
 }
@@ -186,7 +186,7 @@ static void take_hello(struct sw_zds_conn *c, struct sw_slice in)
         return;
     }
     sw_timer_stop(s->loop, &c->deadline);
-    c->greeted = true;
+    c->hello_received = true;
     sw_list_unlink(&c->link);
     sw_list_push_front(&s->conns, &c->link);
     sw_log_info("zds", "node proxy connected (%zu in all)", s->n_conns);
@@ -204,7 +204,7 @@ static void take_answer(struct sw_zds_conn *c, struct sw_slice in)
     struct item *i = c->asked;
 
     if (!i || sw_zds_response_decode(&a, in, &error, &err) != SW_OK) {
-        conn_fail(c, i ? err.msg : "packet that nothing asked for");
+        conn_fail(c, i ? err.msg : "unexpected packet");
         return;
     }
     c->asked = NULL;
@@ -237,7 +237,7 @@ static void on_event(struct sw_watch *w, unsigned events)
         sw_sock_close(pk.fd);
         if (pk.cut || pk.n_fds)
             conn_fail(c, "packet too long, or with a descriptor");
-        else if (!c->greeted)
+        else if (!c->hello_received)
             take_hello(c, sw_slice(bytes, pk.n));
         else
             take_answer(c, sw_slice(bytes, pk.n));

@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "base/vec.h"
 #include "cni/install/conflist.h"
@@ -70,11 +70,6 @@ static int write_file(const char *path, struct sw_slice text, mode_t mode, struc
     return rc;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 struct names {
     SW_VEC(char *) v;
 };
@@ -99,7 +94,7 @@ static void list_files(const char *dir, struct names *ret)
     if (d)
         (void)closedir(d);
     if (ret->v.n)
-        qsort(ret->v.p, ret->v.n, sizeof(*ret->v.p), by_name);
+        sw_text_sort(ret->v.p, ret->v.n);
 }
 
 /* ---- the configuration ---- */

@@ -32,7 +32,7 @@ static int write_all(int fd, struct sw_slice left, uint64_t deadline_ns, struct 
             continue;
         }
         if (n != SW_EAGAIN)
-            return sw_err_set(err, SW_ECLOSED, "the node agent closed the connection");
+            return sw_err_set(err, SW_EUNAVAIL, "the node agent closed the connection");
         rc = wait_for(fd, POLLOUT, deadline_ns, err);
         if (rc != SW_OK)
             return rc;
@@ -81,9 +81,9 @@ static int read_answer(int fd, uint64_t deadline_ns, int *ret_status, struct sw_
             rc = wait_for(fd, POLLIN, deadline_ns, err);
             rc = rc == SW_OK ? SW_EAGAIN : rc;
         } else if (n < 0) {
-            rc = n == SW_EOF && sw_h1_eof(h, err) == SW_OK && *ret_status ? SW_EOF : SW_ECLOSED;
-            if (rc == SW_ECLOSED)
-                rc = sw_err_set(err, SW_ECLOSED, "the node agent closed the connection");
+            rc = n == SW_EOF && sw_h1_eof(h, err) == SW_OK && *ret_status ? SW_EOF : SW_EUNAVAIL;
+            if (rc == SW_EUNAVAIL)
+                rc = sw_err_set(err, SW_EUNAVAIL, "the node agent closed the connection");
         } else if (sw_buf_append(&in, chunk, (size_t)n) != SW_OK) {
             rc = sw_err_set(err, SW_EPROTO, "the node agent's answer is too long");
         } else {
@@ -94,26 +94,26 @@ static int read_answer(int fd, uint64_t deadline_ns, int *ret_status, struct sw_
     return rc == SW_EOF ? SW_OK : rc;
 }
 
-int sw_cni_call(const char *socket, const char *path, struct sw_slice body, uint64_t deadline_ns,
-                int *ret_status, struct sw_buf *answer, struct sw_err *err)
+int sw_cni_call(const struct sw_cni_post *post, int *ret_status, struct sw_buf *answer,
+                struct sw_err *err)
 {
-    SW_BUF_AUTO out = {.max = body.n + CHUNK};
+    SW_BUF_AUTO out = {.max = post->body.n + CHUNK};
     SW_AUTO_FD fd = -1;
     int status = 0;
     int rc;
 
-    if (sw_sock_connect_unix(socket, &fd, err) != SW_OK)
-        return SW_ECLOSED;
+    if (sw_sock_connect_unix(post->socket, &fd, err) != SW_OK)
+        return SW_EUNAVAIL;
     rc = sw_buf_printf(&out,
                        "POST %s HTTP/1.1\r\nHost: node-agent\r\nContent-Type: application/json\r\n"
                        "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                       path, body.n);
+                       post->path, post->body.n);
     if (rc == SW_OK)
-        rc = sw_buf_append_slice(&out, body);
+        rc = sw_buf_append_slice(&out, post->body);
     if (rc == SW_OK)
-        rc = write_all(fd, sw_buf_slice(&out), deadline_ns, err);
+        rc = write_all(fd, sw_buf_slice(&out), post->deadline_ns, err);
     if (rc == SW_OK)
-        rc = read_answer(fd, deadline_ns, &status, answer, err);
+        rc = read_answer(fd, post->deadline_ns, &status, answer, err);
     if (rc == SW_OK)
         *ret_status = status;
     return rc;

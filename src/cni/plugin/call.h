@@ -8,10 +8,16 @@
 #include "base/err.h"
 #include "base/slice.h"
 
+struct sw_cni_post {
+    const char *socket;
+    const char *path;
+    struct sw_slice body; /* JSON */
+    uint64_t deadline_ns;
+};
+
 /*
- * POSTs JSON and collects the answer (cut at its maximum). *ret_status is the HTTP status.
- * SW_ECLOSED: the agent is not there; SW_ETIME: no answer by the deadline; SW_EPROTO: not HTTP.
+ * Sends it and collects the answer (cut at its maximum). *ret_status is the HTTP status.
+ * SW_EUNAVAIL: the agent is not there; SW_ETIME: no answer by the deadline; SW_EPROTO: not HTTP.
  */
-SW_NODISCARD int sw_cni_call(const char *socket, const char *path, struct sw_slice body,
-                             uint64_t deadline_ns, int *ret_status, struct sw_buf *answer,
+SW_NODISCARD int sw_cni_call(const struct sw_cni_post *post, int *ret_status, struct sw_buf *answer,
                              struct sw_err *err);

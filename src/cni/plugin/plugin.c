@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ADD asks the node agent and waits for it: a pod that belongs to the mesh starts redirected or not
- * at all. DEL and GC only tell it, and always succeed: the agent learns of the end anyway.
+ * at all. DEL and GC only notify it, and always succeed: the agent learns of the end anyway.
  */
 #include "cni/plugin/plugin.h"
 
@@ -68,10 +68,13 @@ static int fail(struct sw_arena *a, const struct sw_cni_request *r, enum sw_cni_
 static enum sw_cni_code ask(struct sw_arena *a, const struct sw_cni_request *r, const char *path,
                             uint64_t deadline_ns, struct sw_err *err)
 {
-    struct sw_slice body = sw_json_text(a, sw_cni_agent_body(a, r), NULL);
+    const struct sw_cni_post post = {.socket = r->socket,
+                                     .path = path,
+                                     .body = sw_json_text(a, sw_cni_agent_body(a, r), NULL),
+                                     .deadline_ns = deadline_ns};
     SW_BUF_AUTO answer = {.max = ANSWER_MAX};
     int status = 0;
-    int rc = sw_cni_call(r->socket, path, body, deadline_ns, &status, &answer, err);
+    int rc = sw_cni_call(&post, &status, &answer, err);
     struct sw_slice text = sw_slice_trim(sw_buf_slice(&answer));
 
     if (rc == SW_OK && status == 200)
@@ -121,9 +124,12 @@ static int do_check(struct sw_arena *a, const struct sw_cni_request *r)
 {
     uint64_t deadline_ns = sw_now_ns() + 2 * SHORT_S * SW_NS_PER_S;
     struct sw_err err = {0};
-    enum sw_cni_code code =
-        sw_cni_passes(r) ? SW_CNI_OK : ask(a, r, "/cmdcheck", deadline_ns, &err);
+    enum sw_cni_code code = SW_CNI_OK;
 
+    if (!r->prev)
+        return fail(a, r, SW_CNI_BAD_CONFIG, "prevResult is missing");
+    if (!sw_cni_passes(r))
+        code = ask(a, r, "/cmdcheck", deadline_ns, &err);
     return code == SW_CNI_OK ? 0 : fail(a, r, code, err.msg);
 }
 
@@ -136,8 +142,8 @@ static int do_status(struct sw_arena *a, const struct sw_cni_request *r)
     return fail(a, r, SW_CNI_NOT_AVAILABLE, err.msg);
 }
 
-/* An agent that does not hear of it finds out by itself. */
-static int do_tell(struct sw_arena *a, const struct sw_cni_request *r, const char *path)
+/* An agent that misses it finds out by itself. */
+static int notify_agent(struct sw_arena *a, const struct sw_cni_request *r, const char *path)
 {
     struct sw_err err = {0};
 
@@ -168,11 +174,11 @@ int sw_cni_plugin(void)
     case SW_CNI_ADD:
         return do_add(&a, &r);
     case SW_CNI_DEL:
-        return do_tell(&a, &r, "/cmddel");
+        return notify_agent(&a, &r, "/cmddel");
     case SW_CNI_CHECK:
         return do_check(&a, &r);
     case SW_CNI_GC:
-        return do_tell(&a, &r, "/cmdgc");
+        return notify_agent(&a, &r, "/cmdgc");
     case SW_CNI_STATUS:
         return do_status(&a, &r);
     case SW_CNI_VERSION:

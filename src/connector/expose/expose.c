@@ -90,7 +90,7 @@ static enum expose_step first_undo(struct expose *x)
             return EXPOSE_REMOVE_PROXY;
         return expose_made_connector(x) ? EXPOSE_REMOVE_USERS : EXPOSE_DONE;
     }
-    /* Half a change is none: what was there before goes on. */
+    /* Half a change is none: what was there before stays. */
     x->failed |= x->httpproxy.wrote && !x->ready;
     return x->failed ? expose_undo_step(x) : EXPOSE_DONE;
 }
@@ -202,7 +202,7 @@ static void on_judge(struct sw_defer *d)
         expose_judge_claim(x))
         return;
     if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->httpproxy.seen->json)) {
-        /* Only now we know where HTTPS is. */
+        /* Only now the port of HTTPS is known. */
         x->redirect_port = sw_expose_https_port(x->httpproxy.seen->json);
         expose_go(x, EXPOSE_PROXY);
         return;
@@ -264,7 +264,7 @@ static void on_proxy_del(void *arg, struct sw_kube_obj *last)
     x->httpproxy.made = false; /* one that has the name now is not ours */
     if (!x->end.stopping)
         expose_fail(x, SW_ENOENT, "tunnel_deleted_upstream",
-                    SW_SLICE_LIT("the HTTPProxy was deleted by somebody else"));
+                    SW_SLICE_LIT("the HTTPProxy was deleted by another client"));
 }
 
 void expose_follow(struct expose *x)

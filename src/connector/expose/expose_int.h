@@ -55,7 +55,8 @@ struct expose {
 
     struct {                          /* what this process did with the HTTPProxy */
         const struct sw_json *before; /* in 'kept', as found; NULL: it was not there */
-        bool wrote;                   /* over one that was there */
+        bool wrote;                   /* this run changed, or may have changed, an existing one */
+        bool unknown;                 /* the API may have applied a write without a reply */
         bool made;                    /* by this process */
         char *uid; /* as last written by this process: nothing else is removed; NULL: never */
         struct sw_kube_obj *seen; /* as last seen */
@@ -64,6 +65,7 @@ struct expose {
     struct { /* the same with the ConnectorAdvertisement */
         const struct sw_json *before;
         bool wrote;
+        bool unknown;
         bool made;
         char *uid;
     } advert;
@@ -71,7 +73,7 @@ struct expose {
     bool lost;     /* another owner has the name or the key: nothing is removed */
     bool failed;   /* for good: what was made goes again, what was changed is changed back */
     bool not_ours; /* another process holds the Connector */
-    bool said;     /* logged that the objects exist */
+    bool logged;   /* logged that the objects exist */
     struct sw_informer *informer;
     struct sw_defer judge;
     struct sw_timer patience; /* reports what is waited for only when it takes a while */

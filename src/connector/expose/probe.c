@@ -59,7 +59,7 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 
     (void)call;
     p->call = NULL;
-    if (rc == SW_ECLOSED && !p->http)
+    if (rc == SW_ECANCELED && !p->http)
         return;
     settle(p, err);
 }

@@ -139,16 +139,30 @@ static void on_users(struct expose *x, const struct sw_json *list)
 
 static void note_proxy(struct expose *x, const struct sw_json *obj, bool created)
 {
-    x->httpproxy.made |= created;
+    x->httpproxy.made |= created || (x->httpproxy.unknown && !x->httpproxy.before);
     x->httpproxy.wrote |= !created && x->httpproxy.before;
     remember(&x->httpproxy.uid, obj);
 }
 
 static void note_advert(struct expose *x, const struct sw_json *obj, bool created)
 {
-    x->advert.made |= created;
+    x->advert.made |= created || (x->advert.unknown && !x->advert.before);
     x->advert.wrote |= !created && x->advert.before;
     remember(&x->advert.uid, obj);
+}
+
+/* A write got no reply, or a server error: the API may have applied it all the same. */
+static void note_unknown(struct expose *x, const struct sw_kube_reply *r)
+{
+    if (r->rc == SW_OK || (r->code && r->code < 500))
+        return;
+    if (x->step == EXPOSE_ADVERT) {
+        x->advert.unknown = true;
+        x->advert.wrote |= x->advert.before != NULL;
+    } else {
+        x->httpproxy.unknown = true;
+        x->httpproxy.wrote |= x->httpproxy.before != NULL;
+    }
 }
 
 static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
@@ -162,9 +176,9 @@ static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool crea
 static void on_advert_made(struct expose *x, const struct sw_json *obj, bool created)
 {
     note_advert(x, obj, created);
-    if (!x->said)
+    if (!x->logged)
         sw_view_objects(&x->view, !x->httpproxy.before, x->target.url, x->hostnames);
-    x->said = true;
+    x->logged = true;
     expose_go(x, EXPOSE_FOLLOW);
 }
 
@@ -291,6 +305,8 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     struct expose *x = arg;
 
     x->call = NULL;
+    if (expose_is_write(x->step))
+        note_unknown(x, r);
     if (x->end.stopping && expose_is_write(x->step)) {
         on_last_write(x, r);
     } else if (r->rc == SW_OK) {
@@ -305,14 +321,17 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     } else if ((r->code == 400 || r->code == 422) && expose_is_write(x->step)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
     } else {
-        sw_log_warn("expose", "%.*s: trying again", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
+        sw_log_warn("expose", "%.*s: retrying", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
         retry_later(x);
     }
 }
 
 static void apply_object(struct expose *x, const struct sw_kube_gvr *gvr, const struct sw_json *obj)
 {
-    x->call = sw_kube_apply(expose_client(x), gvr, obj, NULL, MANAGER, true, on_reply, x);
+    x->call = sw_kube_apply(
+        expose_client(x),
+        &(struct sw_kube_apply){.gvr = gvr, .obj = obj, .manager = MANAGER, .force = true},
+        on_reply, x);
 }
 
 static void restore(struct expose *x, bool proxy)
@@ -370,9 +389,15 @@ static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice
 static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name,
                 struct sw_slice uid)
 {
+    const struct sw_kube_req req = {.verb = SW_KUBE_DELETE,
+                                    .gvr = gvr,
+                                    .ns = expose_ns(x),
+                                    .name = name,
+                                    .propagation = "Background",
+                                    .if_uid = uid};
+
     if (uid.n)
-        x->call = sw_kube_delete(expose_client(x), gvr, expose_ns(x), name, "Background", uid,
-                                 on_reply, x);
+        x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
     else
         on_missing(x);
 }

@@ -97,9 +97,9 @@ static const char *step_text(enum sw_expose_step s)
 void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 {
     for (size_t i = 0; i < SW_EXPOSE_STEPS; i++) {
-        if (!s->done[i] || s->waived[i] || v->said[i])
+        if (!s->done[i] || s->waived[i] || v->logged[i])
             continue;
-        v->said[i] = true;
+        v->logged[i] = true;
         if (v->json) {
             struct event e;
 
@@ -263,9 +263,11 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *
         return;
     }
     if (strcmp(r->kind, "tcp") == 0 && !r->reason && !r->path[0]) {
-        (void)fprintf(v->out, "%.8s  %-7s %-*s %" PRIu64 " bytes in, %" PRIu64 " out %9.1f ms\n",
+        (void)fprintf(v->out,
+                      "%.8s  %-7s %-*s %" PRIu64 " bytes in, %" PRIu64 " out %9.1f ms%s%s\n",
                       sw_rfc3339(r->wall_ns, 0, when) + 11, "TCP", PATH_WIDTH, r->host, r->bytes_in,
-                      r->bytes_out, (double)r->duration_ns / 1e6);
+                      r->bytes_out, (double)r->duration_ns / 1e6, r->note ? "  " : "",
+                      r->note ? r->note : "");
         (void)fflush(v->out);
         return;
     }

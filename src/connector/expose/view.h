@@ -16,7 +16,7 @@ struct sw_expose_view {
     bool colour;
     struct sw_slice id;    /* name of the HTTPProxy */
     const char *inspector; /* URL; NULL: none */
-    bool said[SW_EXPOSE_STEPS];
+    bool logged[SW_EXPOSE_STEPS];
     char waiting[200]; /* shown last */
     bool no_origin;    /* shown */
     char trouble[200]; /* shown last; empty: none */

@@ -52,6 +52,8 @@ void sw_request_json(struct sw_jw *w, const struct sw_inspect_request *r)
     sw_jw_put_u64(w, "status", r->status);
     if (r->reason)
         sw_jw_put_str(w, "reason", r->reason);
+    if (r->note)
+        sw_jw_put_str(w, "note", r->note);
     if (r->target[0])
         sw_jw_put_str(w, "target", r->target);
     if (r->id[0])

@@ -20,6 +20,7 @@ struct sw_inspect_request {
     unsigned status;    /* 0: none was given */
     const char *kind;   /* "http", "tcp", "udp", "upgrade" */
     const char *reason; /* NULL: ended well */
+    const char *note;   /* why it is not seen in more detail; NULL: nothing to say */
     uint64_t capture;   /* id of what is kept of it; 0: nothing */
     char peer[SW_NODEID_SHORT];
     char method[16];

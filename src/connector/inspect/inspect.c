@@ -140,7 +140,7 @@ static void put_row(struct page *p, const struct sw_inspect *in, const struct sw
     put(p, "</td><td>");
     if (x)
         put_link(p, in, x->id);
-    put_escaped(p, sw_slice_str(r->path[0] ? r->path : "(no path)"));
+    put_escaped(p, sw_slice_str(r->path[0] ? r->path : r->note ? r->note : "(no path)"));
     put(p, x ? "</a></td><td>" : "</td><td>");
     put_number(p, r->status);
     put(p, "</td><td>");

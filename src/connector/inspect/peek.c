@@ -11,6 +11,10 @@
 /* What gateways let through by default (60 KiB, 100 fields), and what they add to it. */
 enum { HEAD_MAX = 65536, FIELDS_MAX = 128 };
 
+/* What a client that speaks HTTP/2 sends first, RFC 9113, section 3.4. */
+static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+enum { PREFACE = sizeof(preface) - 1, NO_PREFACE = PREFACE + 1 };
+
 struct request {
     uint64_t begun_ns;
     size_t method_n;
@@ -41,7 +45,8 @@ struct sw_peek {
     size_t n;
     int status; /* of the answer under way; 0: none */
     bool interim;
-    bool blind; /* stopped looking */
+    bool blind;      /* stopped looking */
+    uint8_t preface; /* bytes of it seen, or NO_PREFACE */
     uint64_t bytes_out;
     uint64_t told;
 };
@@ -226,6 +231,12 @@ static size_t read_side(struct sw_peek *p, bool down, struct sw_slice in, uint64
     }
 }
 
+static void match_preface(struct sw_peek *p, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && p->preface < PREFACE; i++)
+        p->preface = bytes[i] == preface[p->preface] ? (uint8_t)(p->preface + 1) : NO_PREFACE;
+}
+
 void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_t n,
                    uint64_t now_ns)
 {
@@ -234,6 +245,8 @@ void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_
     bool kept = sw_buf_len(&s->rest) > 0;
     size_t used;
 
+    if (!from_origin)
+        match_preface(p, bytes, n);
     if (p->blind || n == 0)
         return;
     while (kept && in.n) {
@@ -302,7 +315,12 @@ void sw_peek_free(struct sw_peek *p)
     sw_free(p);
 }
 
-uint64_t sw_peek_told(const struct sw_peek *p)
+bool sw_peek_http2(const struct sw_peek *p)
+{
+    return p->preface == PREFACE;
+}
+
+uint64_t sw_peek_reported(const struct sw_peek *p)
 {
     return p->told;
 }

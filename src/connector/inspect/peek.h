@@ -40,5 +40,7 @@ void sw_peek_bytes(struct sw_peek *p, bool from_origin, const void *bytes, size_
 void sw_peek_end(struct sw_peek *p, uint64_t now_ns);
 /* NULL is fine. Reports nothing. */
 void sw_peek_free(struct sw_peek *p);
+/* True when it began as HTTP/2 does, with prior knowledge. */
+bool sw_peek_http2(const struct sw_peek *p);
 /* How many exchanges were reported. 0 at the end: this was no HTTP/1.1. */
-uint64_t sw_peek_told(const struct sw_peek *p);
+uint64_t sw_peek_reported(const struct sw_peek *p);

@@ -109,10 +109,10 @@ void reg_prove(struct sw_reg *r)
         return; /* the informer has not brought yet what we wrote */
     elsewhere = is_elsewhere(r, &message);
     if (is_ours(r) && (!elsewhere || r->proved_at)) {
-        if (elsewhere && !r->said_elsewhere)
+        if (elsewhere && !r->logged_elsewhere)
             sw_log_warn("connector", "Connector '%s' gets no traffic: %.*s", r->found,
                         SW_SLICE_ARG(sw_slice_head(message, 300)));
-        r->said_elsewhere = elsewhere;
+        r->logged_elsewhere = elsewhere;
         return;
     }
     if (sign(r, sw_keyproof_version(r->seen->json), text))

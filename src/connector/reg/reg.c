@@ -17,8 +17,35 @@ const struct sw_kube_gvr sw_advertisement_gvr = {.group = SW_CONNECTOR_GROUP,
                                                  .kind = "ConnectorAdvertisement",
                                                  .namespaced = true};
 
+/* The API works: a renewal that failed does not wait for its turn. */
+static void renew_now(void *arg)
+{
+    struct sw_reg *r = arg;
+
+    if (r->hold)
+        sw_hold_again(r->hold);
+}
+
+/*
+ * The watch of our Connector is open. When calls failed before, the API was unreachable or has been
+ * restarted: the Lease is renewed at once, so that the control plane knows that the device lives.
+ */
+static void self_opened(void *arg)
+{
+    struct sw_reg *r = arg;
+    uint64_t failures = sw_informer_stats(r->self).failures;
+
+    if (r->hold && failures != r->self_failures)
+        sw_hold_renew_now(r->hold);
+    else
+        renew_now(r);
+    r->self_failures = failures;
+}
+
 void reg_answered(struct sw_reg *r, const struct sw_kube_reply *p)
 {
+    if (p->rc == SW_OK)
+        renew_now(r);
     r->o.answered(r->o.arg, p->rc == SW_OK, p->code, p->message);
 }
 
@@ -48,7 +75,7 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
         /* The informer brings the new state, and what still differs then is patched again. It may
          * have done so before this answer came. */
         r->patch_backoff_ns = 0;
-        r->paths_told = r->paths_sent;
+        r->paths_reported = r->paths_sent;
         if (r->patch_again)
             patch_status(r);
         return;
@@ -98,7 +125,7 @@ static void patch_status(struct sw_reg *r)
     r->patch_again = r->patch != NULL;
     if (r->patch || !r->have_details || !reg_may_write(r))
         return;
-    r->details.tell_paths = r->details.paths_seq != r->paths_told;
+    r->details.write_paths = r->details.paths_seq != r->paths_reported;
     r->paths_sent = r->details.paths_seq;
     status = sw_details_patch(&a, &r->details, r->seen->json, sw_wall_ns());
     if (!status)
@@ -200,8 +227,7 @@ static void on_self(struct sw_reg *r, struct sw_kube_obj *o)
     sw_kube_obj_unref(r->seen);
     r->seen = sw_kube_obj_ref(o);
     follow_lease(r);
-    if (r->hold)
-        sw_hold_again(r->hold);
+    renew_now(r);
     reg_prove(r);
     patch_status(r);
     r->o.connector(r->o.arg, o);
@@ -258,10 +284,16 @@ static void advert_synced(void *arg)
     r->o.advertised(r->o.arg);
 }
 
-static const struct sw_informer_cbs self_cbs = {
-    .add = self_add, .update = self_update, .del = self_del, .synced = self_synced};
-static const struct sw_informer_cbs advert_cbs = {
-    .add = advert_add, .update = advert_update, .del = advert_add, .synced = advert_synced};
+static const struct sw_informer_cbs self_cbs = {.add = self_add,
+                                                .update = self_update,
+                                                .del = self_del,
+                                                .synced = self_synced,
+                                                .opened = self_opened};
+static const struct sw_informer_cbs advert_cbs = {.add = advert_add,
+                                                  .update = advert_update,
+                                                  .del = advert_add,
+                                                  .synced = advert_synced,
+                                                  .opened = renew_now};
 
 void reg_follow(struct sw_reg *r)
 {
@@ -277,6 +309,7 @@ void reg_follow(struct sw_reg *r)
         return;
     sw_log_info("connector", "registered as Connector '%s' in namespace '%.*s'", r->found,
                 SW_SLICE_ARG(r->o.ns));
+    r->self_failures = 0;
     r->self = sw_informer_new(r->client, &self, &self_cbs, r);
     r->adverts = sw_informer_new(r->client, &adverts, &advert_cbs, r);
     sw_informer_start(r->self);
@@ -387,7 +420,7 @@ static void ask_again(struct sw_reg *r)
     }
 }
 
-void sw_reg_poke(struct sw_reg *r, bool slept)
+void sw_reg_network_changed(struct sw_reg *r, bool slept)
 {
     if (!r || r->step == REG_STOPPED)
         return;
@@ -399,7 +432,7 @@ void sw_reg_poke(struct sw_reg *r, bool slept)
     if (sw_timer_running(&r->patch_retry))
         sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
     if (r->hold)
-        sw_hold_poke(r->hold, slept);
+        sw_hold_network_changed(r->hold, slept);
     if (r->self && r->step == REG_FOLLOW) {
         /* Watches on connections of an address that is gone would hang until keep-alive ends. */
         sw_informer_stop(r->self);

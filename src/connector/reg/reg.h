@@ -51,7 +51,7 @@ void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d);
  * Retries at once everything that waits or is under way, and renews the Lease: after sleep, when
  * another process may hold what we held, or when the network changed.
  */
-void sw_reg_poke(struct sw_reg *r, bool slept);
+void sw_reg_network_changed(struct sw_reg *r, bool slept);
 /* Gives the Lease back and stops; done comes from the loop. */
 void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg);
 

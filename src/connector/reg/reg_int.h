@@ -41,19 +41,20 @@ struct sw_reg {
     uint64_t patch_backoff_ns;
     uint64_t prove_backoff_ns;
     uint64_t proved_at;      /* resourceVersion our proof was written as; 0: not by this process */
-    bool said_elsewhere;     /* that another Connector has our key */
+    bool logged_elsewhere;   /* that another Connector has our key */
     struct sw_defer restart; /* the informers cannot be freed inside their handlers */
     char *class_name;        /* chosen */
     char *found;             /* name of our Connector; NULL: not known */
     struct sw_informer *self;
+    uint64_t self_failures; /* failed calls of 'self' when its watch was opened last */
     struct sw_informer *adverts;
     struct sw_kube_obj *seen;
     struct sw_hold *hold;
     char *lease; /* name of the one held */
     struct sw_details details;
-    char *relay;         /* owned text of details */
-    uint32_t paths_sent; /* number of those in the patch under way */
-    uint32_t paths_told; /* and of those that the API took */
+    char *relay;             /* owned text of details */
+    uint32_t paths_sent;     /* number of those in the patch under way */
+    uint32_t paths_reported; /* and of those that the API took */
     bool have_details;
     bool named;   /* our rights cover objects of our name, and no lists beyond them */
     bool created; /* our Connector, by us */

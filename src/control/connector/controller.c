@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "control/connector/build_int.h"
 #include "io/loop.h"
@@ -187,7 +188,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     if (r->rc == SW_OK) {
         count(c, SW_METRIC_CONNECTOR_CERTS, "issued");
         set_failed(c, d->name, sw_slice(NULL, 0));
-        /* The watch shows it, and then nobody asks any more. */
+        /* The watch shows it, and then no build wants it any more. */
         d->next_ns = sw_loop_now(c->loop) + patience_ns;
     } else {
         fail(c, d, r->message);
@@ -195,17 +196,11 @@ static void on_written(void *arg, struct sw_kube_reply *r)
     }
 }
 
-static void wipe(const struct sw_buf *b)
-{
-    if (sw_buf_len(b))
-        explicit_bzero((char *)(uintptr_t)sw_buf_data(b), sw_buf_len(b));
-}
-
 static int put_pair(struct sw_arena *a, struct sw_json *secret, const struct sw_buf *chain,
                     const struct sw_buf *key)
 {
     struct sw_json *data = sw_json_new_object(a);
-    SW_BUF_AUTO text = {.max = (size_t)2 * PEM_MAX};
+    SW_BUF_SECRET text = {.max = (size_t)2 * PEM_MAX};
     int rc = sw_base64_append(&text, sw_buf_slice(chain));
 
     sw_json_put_str(a, data, "tls.crt", sw_buf_slice(&text));
@@ -213,7 +208,6 @@ static int put_pair(struct sw_arena *a, struct sw_json *secret, const struct sw_
     if (rc == SW_OK)
         rc = sw_base64_append(&text, sw_buf_slice(key));
     sw_json_put_str(a, data, "tls.key", sw_buf_slice(&text));
-    wipe(&text);
     sw_json_put(a, secret, "data", data);
     return rc;
 }
@@ -231,7 +225,7 @@ static int fill(const struct sw_ca *ca, struct sw_arena *a, struct sw_json *secr
                                   .server = true,
                                   .ttl_s = CERT_TTL_S};
     SW_BUF_AUTO chain = {.max = PEM_MAX};
-    SW_BUF_AUTO key = {.max = PEM_MAX};
+    SW_BUF_SECRET key = {.max = PEM_MAX};
     char until[SW_RFC3339_LEN];
     int rc = sw_ca_issue_web(ca, &web, &chain, &key, err);
 
@@ -240,7 +234,6 @@ static int fill(const struct sw_ca *ca, struct sw_arena *a, struct sw_json *secr
         cn_meta(a, secret, "annotations", SW_CONNECTOR_CERT_UNTIL, sw_slice_str(until));
         rc = put_pair(a, secret, &chain, &key);
     }
-    wipe(&key);
     return rc;
 }
 
@@ -257,9 +250,12 @@ static void issue(struct sw_connector_controller *c, struct due *d)
     d->next_ns = sw_loop_now(c->loop) + 2 * retry_ns;
     if (rc != SW_OK)
         fail(c, d, sw_slice_str(err.msg));
-    else /* not forced: a Secret that somebody else made keeps its content */
-        d->call = sw_kube_apply(c->client, &secrets, secret, NULL, "spanwire-certificates", false,
-                                on_written, d);
+    else /* not forced: a Secret of another writer keeps its content */
+        d->call =
+            sw_kube_apply(c->client,
+                          &(struct sw_kube_apply){
+                              .gvr = &secrets, .obj = secret, .manager = "spanwire-certificates"},
+                          on_written, d);
 }
 
 static void issue_all(struct sw_connector_controller *c)
@@ -379,12 +375,10 @@ static int make_runtimes(struct sw_connector_controller *c,
                                  .threaded = o->threaded,
                                  .timed = true,
                                  .events = true,
-                                 .lease_ns = o->lease_ns,
-                                 .lease_name = o->lease_name,
-                                 .identity = o->identity};
+                                 .election = o->election};
 
-    if (o->lease_name.n)
-        c->proxies_lease = sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->lease_name));
+    if (o->election.name.n)
+        c->proxies_lease = sw_asprintf("%.*s-proxies", SW_SLICE_ARG(o->election.name));
     co.publish = publish_main;
     c->main = sw_control_new(c->client, &co, err);
     if (!c->main)
@@ -394,7 +388,7 @@ static int make_runtimes(struct sw_connector_controller *c,
     co.n_kinds = SW_HP_KINDS;
     co.build = build_proxies;
     co.publish = publish;
-    co.lease_name = c->proxies_lease ? sw_slice_str(c->proxies_lease) : sw_slice("", 0);
+    co.election.name = c->proxies_lease ? sw_slice_str(c->proxies_lease) : sw_slice("", 0);
     c->proxies = sw_control_new(c->client, &co, err);
     return c->proxies ? SW_OK : SW_EINVAL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The connector controllers: Connectors and their Leases, ConnectorAdvertisements, HTTPProxies, and
- * the certificates that HTTPProxies need. All they do shows in the API; data planes hear of it
- * through the gateway controller.
+ * the certificates that HTTPProxies need. All they do shows in the API; data planes get it through
+ * the gateway controller.
  */
 #pragma once
 
@@ -19,9 +19,7 @@ struct sw_connector_controller_opts {
     const struct sw_ca *ca;        /* borrowed; issues certificates. NULL: conf.issuer is empty */
     struct sw_metrics_shard *metrics; /* borrowed, of the loop's thread; may be NULL */
     bool threaded;                    /* build on threads of their own */
-    struct sw_slice lease_ns;         /* leader election; an empty lease_name: none */
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    struct sw_control_election election;
 };
 
 /* NULL with SW_EINVAL, SW_ESYS. */

@@ -19,12 +19,9 @@ static bool of_connector(const struct sw_kube_obj *o)
 {
     const struct sw_json *list = sw_json_walk(o->json, "metadata", "ownerReferences", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "kind"), "Connector"))
-            return true;
-    }
     /* One in the way of a Connector's has to be seen too, and it has this. */
-    return !sw_slice_eq_str(o->ns, "kube-system");
+    return sw_json_find_item(list, "kind", SW_SLICE_LIT("Connector")) ||
+           !sw_slice_eq_str(o->ns, "kube-system");
 }
 
 const struct sw_control_kind sw_connector_kinds[SW_CN_KINDS] = {

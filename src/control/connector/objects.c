@@ -25,11 +25,7 @@ bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid)
 {
     const struct sw_json *list = sw_json_walk(o->json, "metadata", "ownerReferences", NULL);
 
-    for (size_t i = 0; uid.n && i < sw_json_len(list); i++) {
-        if (sw_slice_eq(js(sw_json_at(list, i), "uid"), uid))
-            return true;
-    }
-    return false;
+    return uid.n && sw_json_find_item(list, "uid", uid);
 }
 
 bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name)

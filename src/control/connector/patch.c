@@ -4,9 +4,9 @@
  * HTTPProxy replaces the clusters of its rules by tunnels. The listener that tunnels pass is in the
  * bootstrap (`spanwire envoy patch`).
  *
- * While a connector is away its cluster has no endpoint, which is 503; when that is so for all of
- * an HTTPProxy, a route in front says why. Routes for CONNECT are never added: they would hand raw
- * TCP to the public, past every filter.
+ * While a connector is offline its cluster has no endpoint, which is 503; when that is so for all
+ * of an HTTPProxy, a route in front says why. Routes for CONNECT are never added: they would hand
+ * raw TCP to the public, past every filter.
  */
 #include "control/connector/build_int.h"
 #include "control/gateway/xds/xds.h"
@@ -14,66 +14,43 @@
 #define URL "type.googleapis.com/envoy."
 #define TLS "envoy.transport_sockets.tls"
 
-static struct sw_json *put_object(struct sw_arena *a, struct sw_json *to, const char *key)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_put(a, to, key, o);
-    return o;
-}
-
-static struct sw_json *put_list_item(struct sw_arena *a, struct sw_json *to, const char *key)
-{
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_push(a, list, o);
-    sw_json_put(a, to, key, list);
-    return o;
-}
-
-static void put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text)
-{
-    sw_json_put(a, to, key, sw_json_new_str(a, text));
-}
-
 /* ---- values ---- */
 
 static void put_inner(struct sw_arena *a, struct sw_json *to, const struct hp_backend *b)
 {
-    struct sw_json *socket = put_object(a, to, "transport_socket");
+    struct sw_json *socket = cn_put_object(a, to, "transport_socket");
     struct sw_json *config;
     struct sw_json *v;
     struct sw_json *san;
 
-    put_text(a, socket, "name", b->ep.tls ? TLS : "envoy.transport_sockets.raw_buffer");
-    config = put_object(a, socket, "typed_config");
+    cn_put_text(a, socket, "name", b->ep.tls ? TLS : "envoy.transport_sockets.raw_buffer");
+    config = cn_put_object(a, socket, "typed_config");
     if (!b->ep.tls) {
-        put_text(a, config, "@type", URL "extensions.transport_sockets.raw_buffer.v3.RawBuffer");
+        cn_put_text(a, config, "@type", URL "extensions.transport_sockets.raw_buffer.v3.RawBuffer");
         return;
     }
-    put_text(a, config, "@type", URL "extensions.transport_sockets.tls.v3.UpstreamTlsContext");
+    cn_put_text(a, config, "@type", URL "extensions.transport_sockets.tls.v3.UpstreamTlsContext");
     sw_json_put_str(a, config, "sni", b->tls_name);
-    v = put_object(a, put_object(a, config, "common_tls_context"), "validation_context");
-    put_text(a, put_object(a, v, "trusted_ca"), "filename", SW_MODEL_SYSTEM_ROOTS);
-    san = put_list_item(a, v, "match_typed_subject_alt_names");
-    put_text(a, san, "san_type", "DNS");
-    sw_json_put_str(a, put_object(a, san, "matcher"), "exact", b->tls_name);
+    v = cn_put_object(a, cn_put_object(a, config, "common_tls_context"), "validation_context");
+    cn_put_text(a, cn_put_object(a, v, "trusted_ca"), "filename", SW_MODEL_SYSTEM_ROOTS);
+    san = cn_put_item(a, v, "match_typed_subject_alt_names");
+    cn_put_text(a, san, "san_type", "DNS");
+    sw_json_put_str(a, cn_put_object(a, san, "matcher"), "exact", b->tls_name);
 }
 
 static void put_socket(struct sw_arena *a, struct sw_json *to, const struct hp_backend *b)
 {
-    struct sw_json *socket = put_object(a, to, "transport_socket");
+    struct sw_json *socket = cn_put_object(a, to, "transport_socket");
     struct sw_json *config;
     struct sw_json *source;
 
-    put_text(a, socket, "name", "envoy.transport_sockets.internal_upstream");
-    config = put_object(a, socket, "typed_config");
-    put_text(a, config, "@type",
-             URL "extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport");
-    source = put_list_item(a, config, "passthrough_metadata");
-    (void)put_object(a, put_object(a, source, "kind"), "host");
-    put_text(a, source, "name", "tunnel");
+    cn_put_text(a, socket, "name", "envoy.transport_sockets.internal_upstream");
+    config = cn_put_object(a, socket, "typed_config");
+    cn_put_text(a, config, "@type",
+                URL "extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport");
+    source = cn_put_item(a, config, "passthrough_metadata");
+    (void)cn_put_object(a, cn_put_object(a, source, "kind"), "host");
+    cn_put_text(a, source, "name", "tunnel");
     put_inner(a, config, b);
 }
 
@@ -81,15 +58,15 @@ static void put_endpoint(struct hp *h, struct sw_json *load, const struct hp_bac
                          struct sw_slice id)
 {
     struct sw_slice target = sw_connector_target(h->a, b->ep.host, b->ep.port);
-    struct sw_json *lb =
-        put_list_item(h->a, put_list_item(h->a, load, "endpoints"), "lb_endpoints");
+    struct sw_json *lb = cn_put_item(h->a, cn_put_item(h->a, load, "endpoints"), "lb_endpoints");
     struct sw_json *at =
-        put_object(h->a, put_object(h->a, put_object(h->a, lb, "endpoint"), "address"),
-                   "envoy_internal_address");
-    struct sw_json *tunnel = put_object(
-        h->a, put_object(h->a, put_object(h->a, lb, "metadata"), "filter_metadata"), "tunnel");
+        cn_put_object(h->a, cn_put_object(h->a, cn_put_object(h->a, lb, "endpoint"), "address"),
+                      "envoy_internal_address");
+    struct sw_json *tunnel = cn_put_object(
+        h->a, cn_put_object(h->a, cn_put_object(h->a, lb, "metadata"), "filter_metadata"),
+        "tunnel");
 
-    put_text(h->a, at, "server_listener_name", "spanwire-tunnel");
+    cn_put_text(h->a, at, "server_listener_name", "spanwire-tunnel");
     sw_json_put_str(h->a, at, "endpoint_id",
                     cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(id), SW_SLICE_ARG(target)));
     sw_json_put_str(h->a, tunnel, "address", target);
@@ -103,9 +80,9 @@ static struct sw_json *cluster(struct hp *h, struct sw_slice name, const struct 
     struct sw_json *load;
 
     sw_json_put_str(h->a, c, "name", name);
-    put_text(h->a, c, "type", "STATIC");
-    put_text(h->a, c, "connect_timeout", "10s");
-    load = put_object(h->a, c, "load_assignment");
+    cn_put_text(h->a, c, "type", "STATIC");
+    cn_put_text(h->a, c, "connect_timeout", "10s");
+    load = cn_put_object(h->a, c, "load_assignment");
     sw_json_put_str(h->a, load, "cluster_name", name);
     if (id.n) {
         put_endpoint(h, load, b, id);
@@ -122,30 +99,37 @@ static struct sw_json *offline_route(struct hp *h)
     sw_json_put_str(h->a, r, "name",
                     cn_printf(h->a, "connector-offline-%.*s-%.*s", SW_SLICE_ARG(h->obj->ns),
                               SW_SLICE_ARG(h->obj->name)));
-    put_text(h->a, put_object(h->a, r, "match"), "prefix", "/");
-    d = put_object(h->a, r, "direct_response");
+    cn_put_text(h->a, cn_put_object(h->a, r, "match"), "prefix", "/");
+    d = cn_put_object(h->a, r, "direct_response");
     sw_json_put(h->a, d, "status", sw_json_new_i64(h->a, 503));
-    put_text(h->a, put_object(h->a, d, "body"), "inline_string", "Tunnel not online");
-    d = put_list_item(h->a, r, "response_headers_to_add");
-    put_text(h->a, put_object(h->a, d, "header"), "key", "retry-after");
-    put_text(h->a, sw_json_find(d, "header"), "value", "5");
+    cn_put_text(h->a, cn_put_object(h->a, d, "body"), "inline_string", "Tunnel not online");
+    d = cn_put_item(h->a, r, "response_headers_to_add");
+    cn_put_text(h->a, cn_put_object(h->a, d, "header"), "key", "retry-after");
+    cn_put_text(h->a, sw_json_find(d, "header"), "value", "5");
     return r;
 }
 
 /* ---- operations ---- */
 
-static void add_patch(struct hp *h, struct sw_json *list, const char *type, struct sw_slice name,
-                      const char *op, const char *path, struct sw_json *value)
+struct xds_patch {
+    const char *type; /* of the resource */
+    struct sw_slice name;
+    const char *op;
+    const char *path;
+    struct sw_json *value;
+};
+
+static void add_patch(struct hp *h, struct sw_json *list, const struct xds_patch *x)
 {
     struct sw_json *p = sw_json_new_object(h->a);
     struct sw_json *o;
 
-    put_text(h->a, p, "type", type);
-    sw_json_put_str(h->a, p, "name", name);
-    o = put_object(h->a, p, "operation");
-    put_text(h->a, o, "op", op);
-    put_text(h->a, o, "path", path);
-    sw_json_put(h->a, o, "value", value);
+    cn_put_text(h->a, p, "type", x->type);
+    sw_json_put_str(h->a, p, "name", x->name);
+    o = cn_put_object(h->a, p, "operation");
+    cn_put_text(h->a, o, "op", x->op);
+    cn_put_text(h->a, o, "path", x->path);
+    sw_json_put(h->a, o, "value", x->value);
     sw_json_push(h->a, list, p);
 }
 
@@ -165,9 +149,14 @@ static void patch_offline(struct hp *h, struct sw_json *list)
 
         if (is_programmed(l) && (sw_slice_has_prefix(name, SW_SLICE_LIT("https-")) ||
                                  sw_slice_eq_str(name, "default-https")))
-            add_patch(h, list, URL "config.route.v3.RouteConfiguration",
-                      cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->key), SW_SLICE_ARG(name)),
-                      "add", "/virtual_hosts/0/routes/0", offline_route(h));
+            add_patch(
+                h, list,
+                &(struct xds_patch){.type = URL "config.route.v3.RouteConfiguration",
+                                    .name = cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(h->obj->key),
+                                                      SW_SLICE_ARG(name)),
+                                    .op = "add",
+                                    .path = "/virtual_hosts/0/routes/0",
+                                    .value = offline_route(h)});
     }
 }
 
@@ -182,8 +171,12 @@ static void patch_all(struct hp *h, struct sw_json *list)
 
         up |= b->used && (!b->connector.n || hp_online(h, b).n);
         if (b->connector.n)
-            add_patch(h, list, URL "config.cluster.v3.Cluster", name, "replace", "",
-                      cluster(h, name, b));
+            add_patch(h, list,
+                      &(struct xds_patch){.type = URL "config.cluster.v3.Cluster",
+                                          .name = name,
+                                          .op = "replace",
+                                          .path = "",
+                                          .value = cluster(h, name, b)});
     }
     if (!up)
         patch_offline(h, list);
@@ -218,11 +211,11 @@ void hp_patches(struct hp *h)
     cn_meta(h->a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
     cn_own(h->a, obj, h->obj, HP_API, "HTTPProxy");
     spec = sw_json_new_object(h->a);
-    target = put_object(h->a, spec, "targetRef");
-    put_text(h->a, target, "group", GW_GROUP);
-    put_text(h->a, target, "kind", "GatewayClass");
+    target = cn_put_object(h->a, spec, "targetRef");
+    cn_put_text(h->a, target, "group", GW_GROUP);
+    cn_put_text(h->a, target, "kind", "GatewayClass");
     sw_json_put_str(h->a, target, "name", h->conf->gateway_class);
-    put_text(h->a, spec, "type", "JSONPatch");
+    cn_put_text(h->a, spec, "type", "JSONPatch");
     list = sw_json_new_array(h->a);
     patch_all(h, list);
     sw_json_put(h->a, spec, "jsonPatches", list);

@@ -142,8 +142,8 @@ static void check_child(struct hp *h, const struct sw_kube_obj *child, const cha
 {
     if (child && !cn_owned_by(child, h->obj->uid) && !h->conflict.reason)
         h->conflict = (struct verdict){"Conflict", cn_printf(h->a,
-                                                             "%s '%.*s' exists and belongs to "
-                                                             "somebody else.",
+                                                             "%s '%.*s' exists and has another "
+                                                             "owner.",
                                                              kind, SW_SLICE_ARG(child->name))
                                                        .p};
 }
@@ -210,7 +210,7 @@ static void build_one(struct hp *h)
         invalid = hp_l4_read(h->a, h->conf, h->obj, &h->l4);
     if (!invalid)
         invalid = hp_ca_read(h);
-    /* What was made for an earlier, valid spec goes on serving. */
+    /* What was made for an earlier, valid spec keeps serving. */
     if (!invalid) {
         hp_read_hosts(h);
         hp_read_port(h);

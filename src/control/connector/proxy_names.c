@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of HTTPProxies. Canonical ones are the HTTPProxy's for as long as it lives and nobody can
- * ask for them; all others belong to whom a recorded claim names (control/claims.h). No claim is
+ * Names of HTTPProxies. Canonical ones are the HTTPProxy's for as long as it lives and cannot be
+ * requested; all others belong to the holder of the recorded claim (control/claims.h). No claim is
  * made on what other namespaces serve by other means, nor on names of the fabric itself.
  */
 #include <stdlib.h>
@@ -20,14 +20,6 @@ struct naming {
     struct sw_arena *a;
     const struct hp_names *names;
 };
-
-static int oldest_first(const void *x, const void *y)
-{
-    const struct sw_kube_obj *const *p = x;
-    const struct sw_kube_obj *const *q = y;
-
-    return by_age(*p, *q);
-}
 
 /* What it was given once, or what its Gateway makes; empty: it has no name yet. */
 static struct sw_slice canonical_name(const struct sw_view *v, const struct sw_connector_conf *conf,
@@ -53,7 +45,7 @@ static void index_canonical(const struct sw_view *v, const struct sw_connector_c
     for (size_t i = 0; i < n; i++)
         all[i] = sw_view_at(v, SW_HP_PROXY, i);
     if (n > 1)
-        qsort(all, n, sizeof(*all), oldest_first);
+        qsort(all, n, sizeof(*all), cn_oldest_first);
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = canonical_name(v, conf, a, all[i]);
 
@@ -79,7 +71,8 @@ static bool is_recorded(const struct sw_view *v, struct sw_arena *a, const struc
            sw_slice_eq(sw_json_str(sw_json_walk(c->json, "spec", "holder", "uid", NULL)), o->uid);
 }
 
-/* Who has the name without a claim; NULL: nobody. What it has already it keeps from others. */
+/* The object that serves the name without a claim; NULL: none. What it has already it keeps from
+ * others. */
 static const char *unclaimed_holder(const struct naming *n, const struct sw_kube_obj *o,
                                     struct sw_slice name)
 {

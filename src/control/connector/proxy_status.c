@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an HTTPProxy is told: its own conditions, and those of each of its names. */
+/* The status of an HTTPProxy: its own conditions, and those of each of its names. */
 #include "control/connector/build_int.h"
 
 static const char *const owned[] = {"Accepted",
@@ -47,7 +47,7 @@ static bool is_false(const struct sw_json *conditions, const char *type)
     return sw_json_str_eq(sw_json_find(cn_condition(conditions, type), "status"), "False");
 }
 
-/* What somebody else says about why it is not. */
+/* The reason in the condition of another object. */
 static const char *pending(const struct hp *h, const char *what, const struct sw_json *conditions,
                            const char *type)
 {
@@ -56,7 +56,7 @@ static const char *pending(const struct hp *h, const char *what, const struct sw
     return cn_printf(h->a, "%s%s%.*s", what, m.n ? ": " : ".", SW_SLICE_ARG(m)).p;
 }
 
-/* Nobody has the name, and we do not yet. */
+/* The name is free, and the claim is not written yet. */
 static const char *unrecorded_text(const struct hp *h)
 {
     return sw_view_served(h->v, SW_HP_CLAIM)
@@ -125,7 +125,7 @@ static void programmed(const struct hp *h, struct conds *c)
             pending(h, "The route refers to something that cannot be used", rt, "ResolvedRefs"));
     } else if (!sw_slice_eq(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_URL), h->url)) {
         /* Another write than this one: who waits for us reads it next. */
-        say(c, "Programmed", false, "Pending", "The address is not noted yet.");
+        say(c, "Programmed", false, "Pending", "The URL annotation is not written yet.");
     } else {
         say(c, "Programmed", true, "Programmed", "The HTTPProxy is served.");
     }
@@ -133,7 +133,7 @@ static void programmed(const struct hp *h, struct conds *c)
 
 /* ---- names ---- */
 
-static void say_foreign(const struct hp *h, struct conds *c, const struct hp_host *host)
+static void note_foreign(const struct hp *h, struct conds *c, const struct hp_host *host)
 {
     const char *msg =
         cn_printf(h->a, "'%.*s' is under no domain that the fabric's CA signs for: HTTP only.",
@@ -177,7 +177,7 @@ static void host_conditions(const struct hp *h, struct conds *c)
         say(c, "CertificatesReady", false, "CertificatesFailed",
             cn_printf(h->a, "%zu certificates could not be issued.", failed).p);
     else if (foreign)
-        say_foreign(h, c, foreign);
+        note_foreign(h, c, foreign);
     else if (pending)
         say(c, "CertificatesReady", false, "CertificatesPending",
             cn_printf(h->a, "%zu certificates are being issued.", pending).p);
@@ -189,14 +189,10 @@ const struct sw_json *hp_host_conditions(const struct sw_kube_obj *proxy, struct
 {
     const struct sw_json *list = sw_json_walk(proxy->json, "status", "hostnameStatuses", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(js(sw_json_at(list, i), "hostname"), name))
-            return sw_json_find(sw_json_at(list, i), "conditions");
-    }
-    return NULL;
+    return sw_json_find(sw_json_find_item(list, "hostname", name), "conditions");
 }
 
-/* True when the Gateway says that somebody else has the place of one of the name's listeners. */
+/* True when the Gateway's status says that a listener of the name conflicts with another one. */
 static bool lost_place(const struct hp *h, const struct hp_host *host)
 {
     const struct sw_json *spec =

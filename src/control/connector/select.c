@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which Connector serves a backend. The API names one; an HTTPProxy may add a label selector to it,
- * and then the oldest that is ready gets the requests, or all that are ready in turn. What was
- * chosen, and that there was a choice, is said in the condition ConnectorSelection.
+ * and then the oldest that is ready gets the requests, or all that are ready in turn. The condition
+ * ConnectorSelection names the choice and the candidates.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ enum { NAMED_MAX = 8, SHARED_MAX = 16 };
 
 typedef SW_VEC(const struct sw_kube_obj *) connectors;
 
-/* ---- what is said ---- */
+/* ---- the condition ---- */
 
 /* The first that is wrong counts; otherwise the first. */
 static void conclude(struct hp *h, bool good, const char *reason, const char *msg)
@@ -36,14 +36,6 @@ static struct sw_slice names_of(struct hp *h, const struct sw_kube_obj *const *p
 
 /* ---- the choice ---- */
 
-static int oldest_first(const void *x, const void *y)
-{
-    const struct sw_kube_obj *const *p = x;
-    const struct sw_kube_obj *const *q = y;
-
-    return by_age(*p, *q);
-}
-
 /* All that match, and the named one; the oldest first. */
 static void candidates(struct hp *h, const struct hp_backend *b, const struct sw_label_selector *s,
                        connectors *ret)
@@ -57,7 +49,7 @@ static void candidates(struct hp *h, const struct hp_backend *b, const struct sw
             sw_vec_push(ret, o);
     }
     if (ret->n > 1)
-        qsort(ret->p, ret->n, sizeof(*ret->p), oldest_first);
+        qsort(ret->p, ret->n, sizeof(*ret->p), cn_oldest_first);
 }
 
 static bool can_serve(struct hp *h, const struct hp_backend *b, const struct sw_kube_obj *o)

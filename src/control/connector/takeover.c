@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules about who asks, which only the API knows: ValidatingAdmissionPolicies, which our API and
- * Kubernetes enforce alike, whatever the client is. Kept as they are here: a policy that somebody
- * weakened is put right.
+ * Rules about the requesting user, which only the API knows: ValidatingAdmissionPolicies, which our
+ * API and Kubernetes enforce alike, whatever the client is. Kept as they are here: a policy that
+ * was weakened is restored.
  *
  * Replacing one device by another needs the verb 'take-over' on its HTTPProxy or Connector. Of the
  * ConfigMaps of the system namespace, gateways and sidecars write their own ("gateway-<id>", a name
@@ -83,25 +83,6 @@ static const struct guarded guards[] = {
      "writing them needs the right to create Secrets there."},
 };
 
-static struct sw_json *put_object(struct sw_arena *a, struct sw_json *in, const char *key)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_put(a, in, key, o);
-    return o;
-}
-
-/* A list with one object in it, which is returned. */
-static struct sw_json *put_item(struct sw_arena *a, struct sw_json *in, const char *key)
-{
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_push(a, list, o);
-    sw_json_put(a, in, key, list);
-    return o;
-}
-
 static void put_texts(struct sw_arena *a, struct sw_json *in, const char *key, const char *one,
                       const char *two)
 {
@@ -111,11 +92,6 @@ static void put_texts(struct sw_arena *a, struct sw_json *in, const char *key, c
     if (two)
         sw_json_push(a, list, sw_json_new_str(a, two));
     sw_json_put(a, in, key, list);
-}
-
-static void put_text(struct sw_arena *a, struct sw_json *in, const char *key, const char *value)
-{
-    sw_json_put(a, in, key, sw_json_new_str(a, value));
 }
 
 static struct sw_json *ours(struct sw_arena *a, const char *api, const char *kind, const char *name)
@@ -130,21 +106,22 @@ static void want_policy(struct sw_output *out, const struct guarded *r)
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicy", r->policy);
-    struct sw_json *spec = put_object(a, obj, "spec");
-    struct sw_json *on = put_item(a, put_object(a, spec, "matchConstraints"), "resourceRules");
-    struct sw_json *when = put_item(a, spec, "matchConditions");
-    struct sw_json *check = put_item(a, spec, "validations");
+    struct sw_json *spec = cn_put_object(a, obj, "spec");
+    struct sw_json *on =
+        cn_put_item(a, cn_put_object(a, spec, "matchConstraints"), "resourceRules");
+    struct sw_json *when = cn_put_item(a, spec, "matchConditions");
+    struct sw_json *check = cn_put_item(a, spec, "validations");
 
-    put_text(a, spec, "failurePolicy", "Fail");
+    cn_put_text(a, spec, "failurePolicy", "Fail");
     put_texts(a, on, "apiGroups", r->group, NULL);
     put_texts(a, on, "apiVersions", "*", NULL);
     put_texts(a, on, "operations", r->operations[0], r->operations[1]);
     put_texts(a, on, "resources", r->resource, NULL);
-    put_text(a, when, "name", r->name);
-    put_text(a, when, "expression", r->when);
-    put_text(a, check, "expression", r->right);
-    put_text(a, check, "message", r->message);
-    put_text(a, check, "reason", "Forbidden");
+    cn_put_text(a, when, "name", r->name);
+    cn_put_text(a, when, "expression", r->when);
+    cn_put_text(a, check, "expression", r->right);
+    cn_put_text(a, check, "message", r->message);
+    cn_put_text(a, check, "reason", "Forbidden");
     sw_out_apply(out, SW_CN_POLICY, obj);
 }
 
@@ -152,9 +129,9 @@ static void want_binding(struct sw_output *out, const struct guarded *r)
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicyBinding", r->policy);
-    struct sw_json *spec = put_object(a, obj, "spec");
+    struct sw_json *spec = cn_put_object(a, obj, "spec");
 
-    put_text(a, spec, "policyName", r->policy);
+    cn_put_text(a, spec, "policyName", r->policy);
     put_texts(a, spec, "validationActions", "Deny", NULL);
     sw_out_apply(out, SW_CN_BINDING, obj);
 }
@@ -164,7 +141,7 @@ static void want_role(struct sw_output *out)
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_json *obj = ours(a, RBAC, "ClusterRole", "spanwire-take-over");
-    struct sw_json *rule = put_item(a, obj, "rules");
+    struct sw_json *rule = cn_put_item(a, obj, "rules");
 
     cn_meta(a, obj, "labels", "rbac.authorization.k8s.io/aggregate-to-admin", SW_SLICE_LIT("true"));
     put_texts(a, rule, "apiGroups", SW_CONNECTOR_GROUP, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/dns/claims.h"
 
+#include "control/objects.h"
 #include "quic/id/discovery.h"
 
 static struct sw_slice meta(const struct sw_json *o, const char *field)
@@ -10,15 +11,7 @@ static struct sw_slice meta(const struct sw_json *o, const char *field)
 
 static const struct sw_json *condition(const struct sw_json *o, const char *type)
 {
-    const struct sw_json *list = sw_json_walk(o, "status", "conditions", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return c;
-    }
-    return NULL;
+    return cn_condition(sw_json_walk(o, "status", "conditions", NULL), type);
 }
 
 static bool is_false(const struct sw_json *o, const char *type)

@@ -164,7 +164,7 @@ static void log_note(const struct sw_gateway_controller *g, struct sw_slice subj
     sw_log_end(&l);
 }
 
-/* Somebody asked for what he does not get: a host name of others, a special address. */
+/* An object asks for what it does not get: a host name of others, a special address. */
 static void log_refused(const struct sw_gateway_controller *g, struct sw_slice subject,
                         struct sw_slice text, const char *reason)
 {
@@ -327,7 +327,7 @@ static void put_resources(const struct sw_gateway_controller *g, struct sw_xds_t
 
 /*
  * Routes that name a new backend go out together with its endpoints. Otherwise a data plane would
- * hear that there are none, and send requests there the moment before they come.
+ * get an empty set, and send requests there the moment before they come.
  */
 static void publish(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
 {
@@ -414,14 +414,12 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
                                  .stamp = sw_gateway_stamp,
                                  .threaded = o->threaded,
                                  .events = true,
-                                 .lease_ns = o->lease_ns,
-                                 .lease_name = o->lease_name,
-                                 .identity = o->identity};
+                                 .election = o->election};
 
     g->main = sw_control_new(c, &co, err);
     if (!g->main)
         return SW_EINVAL;
-    /* It writes nothing: every replica runs it, and nobody has to lead. */
+    /* It writes nothing: every replica runs it, without an election. */
     co.name = "spanwire-gateway-endpoints";
     co.kinds = sw_gateway_endpoint_kinds;
     co.n_kinds = SW_MODEL_EP_KINDS;
@@ -429,7 +427,7 @@ static int make_runtimes(struct sw_gateway_controller *g, struct sw_kube_client 
     co.publish = publish_endpoints;
     co.stamp = NULL;
     co.events = false;
-    co.lease_name = sw_slice("", 0);
+    co.election.name = sw_slice("", 0);
     g->endpoints = sw_control_new(c, &co, err);
     return g->endpoints ? SW_OK : SW_EINVAL;
 }
@@ -448,7 +446,7 @@ struct sw_gateway_controller *sw_gateway_controller_new(struct sw_kube_client *c
     g->arg = o->arg;
     g->loop = sw_kube_client_loop(c);
     g->kept = sw_gateway_cache_new();
-    /* A restarted control plane says nothing before it knows what it said before. */
+    /* A restarted control plane publishes nothing before it has read what was published. */
     sw_xds_cache_hold(g->cache, true);
     if (!g->conf.controller.n)
         g->conf.controller = SW_SLICE_LIT(SW_GATEWAY_CONTROLLER_NAME);

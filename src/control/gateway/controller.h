@@ -23,9 +23,7 @@ struct sw_gateway_controller_opts {
     struct sw_egress *egress;          /* borrowed: judges what host names resolve to */
     void (*ask)(struct sw_resolve *r); /* who resolves them; NULL: sw_resolve_start */
     bool threaded;                     /* build on threads of their own */
-    struct sw_slice lease_ns;          /* leader election; an empty lease_name: none */
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    struct sw_control_election election;
     /* The Gateways that are served, "ns/name", a line each: when they change. From the loop. */
     void (*on_gateways)(void *arg, struct sw_slice names);
     void *arg;

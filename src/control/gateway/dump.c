@@ -239,7 +239,7 @@ static void cluster(struct dump *d, const struct sw_model_cluster *c)
         line(d, " tunnel");
     if (sw_model_is_udp_tunnel(c))
         line(d, "=%.*s:%u by %.*s", SW_SLICE_ARG(c->udp_host), c->udp_port,
-             c->udp_id.n ? (int)c->udp_id.n : 6, c->udp_id.n ? c->udp_id.p : "nobody");
+             c->udp_id.n ? (int)c->udp_id.n : 4, c->udp_id.n ? c->udp_id.p : "none");
     if (c->dns_host.n)
         line(d, " dns=%.*s:%u", SW_SLICE_ARG(c->dns_host), c->dns_port);
     if (c->tls) {

@@ -21,12 +21,12 @@ enum {
     LINES_PER_PERIOD = 10,
 };
 
-#define REFRESH_NS      (5 * SW_NS_PER_S)   /* as Envoy does it, and our gateway */
-#define SPACING_NS      (10 * SW_NS_PER_MS) /* many names are asked for less often */
-#define BACKOFF_MOST_NS (60 * SW_NS_PER_S)  /* between lookups that fail */
-#define GONE_NS         (30 * SW_NS_PER_S) /* a name that is said not to exist keeps its addresses */
+#define REFRESH_NS      (5 * SW_NS_PER_S)    /* as Envoy does it, and our gateway */
+#define SPACING_NS      (10 * SW_NS_PER_MS)  /* many names are asked for less often */
+#define BACKOFF_MOST_NS (60 * SW_NS_PER_S)   /* between lookups that fail */
+#define GONE_NS         (30 * SW_NS_PER_S)   /* a name answered with NXDOMAIN keeps its addresses */
 #define SETTLE_NS       (500 * SW_NS_PER_MS) /* the first answer is waited for */
-/* The same at the start: data planes that come back go on with what they had meanwhile. */
+/* The same at the start: data planes that reconnect keep what they had meanwhile. */
 #define SETTLE_FIRST_NS (3 * SW_NS_PER_S)
 #define FIRST_RETRY_NS  (SW_NS_PER_S / 2)  /* of a lookup that failed in this time */
 #define PERIOD_NS       (10 * SW_NS_PER_S) /* of log lines */
@@ -60,7 +60,7 @@ struct host {
     struct flight *flight; /* NULL: none */
     bool settled;          /* answered once, or waited for long enough */
     unsigned failures;     /* in a row */
-    uint64_t gone_ns;      /* since when it is said not to exist; 0: it is not */
+    uint64_t gone_ns;      /* since when the answer is NXDOMAIN; 0: it is not */
     size_t n;
     struct sw_ip ips[SW_RESOLVE_MAX]; /* as the resolver orders them */
 };
@@ -71,8 +71,8 @@ struct set {
     struct host *host;    /* NULL: beyond the bound, it stays empty */
     struct sw_slice name; /* owned */
     uint16_t port;
-    bool wanted; /* by the newest plan */
-    bool told;   /* what follows was reported */
+    bool wanted;   /* by the newest plan */
+    bool reported; /* what follows was reported */
     size_t n;
     struct sw_ip ips[SW_RESOLVE_MAX];
     size_t n_denied;
@@ -155,7 +155,7 @@ static void tell(struct set *s, struct sw_lookups *l)
     struct sw_resolved r = {.set = s->name, .port = s->port, .ips = s->ips, .n = s->n};
 
     (void)sw_resolved_parse(s->name, &r.host, NULL);
-    s->told = true;
+    s->reported = true;
     l->o.on_set(l->o.arg, &r);
 }
 
@@ -191,7 +191,7 @@ static void judge_set(struct set *s)
     s->n_denied = n_denied;
     if (n > 1)
         qsort(ok, n, sizeof(*ok), by_bytes);
-    if (s->told && s->n == n && memcmp(s->ips, ok, n * sizeof(*ok)) == 0)
+    if (s->reported && s->n == n && memcmp(s->ips, ok, n * sizeof(*ok)) == 0)
         return;
     memcpy(s->ips, ok, n * sizeof(*ok));
     s->n = n;
@@ -356,7 +356,8 @@ static void take(struct host *h, const struct sw_resolve *r)
     } else {
         fail(h, r);
     }
-    if (h->failures && !h->settled && !h->l->begun) { /* on_settle tells, unless better comes */
+    if (h->failures && !h->settled &&
+        !h->l->begun) { /* on_settle reports it, unless a better answer comes */
         ask_again(h);
         return;
     }
@@ -457,7 +458,7 @@ static void want(void *arg, struct sw_slice name)
         sw_list_push_back(&s->host->sets, &s->link);
         if (s->host->settled)
             judge_set(s);
-    } else if (!s->told) {
+    } else if (!s->reported) {
         tell(s, l);
     }
 }
@@ -502,7 +503,7 @@ void sw_lookups_sweep(struct sw_lookups *l)
         if (s->wanted)
             continue;
         (void)sw_resolved_parse(s->name, &gone.host, NULL);
-        if (s->told)
+        if (s->reported)
             l->o.on_set(l->o.arg, &gone);
         set_free(l, s);
     }

@@ -136,8 +136,12 @@ void sw_plane_peers_leave(struct sw_plane_peers *p)
     p->left = true;
     sw_timer_stop(p->loop, &p->renew);
     sw_kube_call_cancel(p->call);
-    p->call = sw_kube_delete(p->client, &lease_gvr, sw_slice_str(p->ns), sw_slice_str(p->name),
-                             NULL, sw_slice("", 0), on_written, p);
+    p->call = sw_kube_do(p->client,
+                         &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                               .gvr = &lease_gvr,
+                                               .ns = sw_slice_str(p->ns),
+                                               .name = sw_slice_str(p->name)},
+                         on_written, p);
 }
 
 /* ---- the others ---- */
@@ -192,8 +196,13 @@ static void on_expire(struct sw_timer *t)
         if (now - o->seen_ns < lasts_ns(o->obj))
             continue;
         sw_log_info("gateway", "Lease '%.*s' of another replica expired", SW_SLICE_ARG(o->key));
-        (void)sw_kube_delete(p->client, &lease_gvr, o->obj->ns, o->obj->name, NULL, o->obj->uid,
-                             on_deleted, NULL);
+        (void)sw_kube_do(p->client,
+                         &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                               .gvr = &lease_gvr,
+                                               .ns = o->obj->ns,
+                                               .name = o->obj->name,
+                                               .if_uid = o->obj->uid},
+                         on_deleted, NULL);
         drop_peer(p, o->key);
         changed = true;
     }

@@ -192,7 +192,7 @@ static void on_client(const struct sw_xds_client_id *id, void *arg)
 }
 
 /* After a start clients come back that count on what they got before. */
-static void tell_clients(struct sw_plane_watch *w, uint64_t now)
+static void notify_clients(struct sw_plane_watch *w, uint64_t now)
 {
     struct clients c = {0};
     enum sw_lookups_mode mode = now < w->starting_until_ns ? SW_LOOKUPS_QUIET : SW_LOOKUPS_OFF;
@@ -203,7 +203,7 @@ static void tell_clients(struct sw_plane_watch *w, uint64_t now)
 
 /* ---- telling ---- */
 
-static void tell_peers(struct sw_plane_watch *w, const struct sw_planes *planes)
+static void notify_peers(struct sw_plane_watch *w, const struct sw_planes *planes)
 {
     SW_BUF_AUTO text = {.max = NOTE_MAX};
 
@@ -211,7 +211,7 @@ static void tell_peers(struct sw_plane_watch *w, const struct sw_planes *planes)
         sw_plane_peers_publish(w->peers, sw_buf_slice(&text));
 }
 
-static void tell_controller(struct sw_plane_watch *w, const struct sw_planes *planes)
+static void notify_controller(struct sw_plane_watch *w, const struct sw_planes *planes)
 {
     SW_BUF_AUTO text = {.max = TEXT_MAX};
 
@@ -244,15 +244,15 @@ static void look(struct sw_plane_watch *w)
     sw_xds_server_planes(w->o.server, on_plane, &k);
     remember(w, &k.planes);
     next = earlier(linger(&k, now), linger_number(&k, now));
-    tell_peers(w, &k.planes);
+    notify_peers(w, &k.planes);
     if (w->peers)
         sw_plane_peers_add(w->peers, &k.planes);
     k.planes.starting = (now < w->starting_until_ns && !k.settled) ||
                         (w->peers && !sw_plane_peers_synced(w->peers));
     if (now < w->starting_until_ns)
         next = earlier(next, w->starting_until_ns);
-    tell_controller(w, &k.planes);
-    tell_clients(w, now);
+    notify_controller(w, &k.planes);
+    notify_clients(w, now);
     keep_repeating(w, k.repeat);
     sw_timer_stop(w->o.loop, &w->timer);
     if (next)

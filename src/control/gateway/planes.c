@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 
 enum { NODE_MAX = 128, WHY_MAX = 400, LISTENER_MAX = 256 };
 
@@ -93,14 +94,6 @@ void sw_planes_refusal(struct sw_planes *p, struct sw_slice node, struct sw_slic
 
 /* ---- text ---- */
 
-static int by_text(const void *x, const void *y)
-{
-    const struct sw_slice *p = x;
-    const struct sw_slice *q = y;
-
-    return sw_slice_cmp(*p, *q);
-}
-
 static struct sw_slice *sorted_keys(const struct sw_map *m)
 {
     struct sw_slice *keys = SW_NEW_ARRAY(struct sw_slice, m->n + 1);
@@ -108,7 +101,7 @@ static struct sw_slice *sorted_keys(const struct sw_map *m)
 
     SW_MAP_FOREACH (it, m)
         keys[n++] = it->key;
-    qsort(keys, n, sizeof(*keys), by_text);
+    sw_slice_sort(keys, n);
     return keys;
 }
 

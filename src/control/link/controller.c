@@ -194,9 +194,7 @@ struct sw_link_controller *sw_link_controller_new(struct sw_kube_client *client,
                                        .stamp = sw_gateway_stamp,
                                        .threaded = o->threaded,
                                        .events = true,
-                                       .lease_ns = o->lease_ns,
-                                       .lease_name = o->lease_name,
-                                       .identity = o->identity};
+                                       .election = o->election};
 
     c->conf = o->conf;
     if (!c->conf.ns.n)

@@ -26,10 +26,8 @@ struct sw_link_controller_opts {
     /* New facts; the reference is borrowed. May be NULL. */
     void (*on_facts)(void *arg, struct sw_link_facts *facts);
     void *arg;
-    bool threaded;            /* build on a thread of its own */
-    struct sw_slice lease_ns; /* leader election; an empty lease_name: none */
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    bool threaded; /* build on a thread of its own */
+    struct sw_control_election election;
 };
 
 /* NULL with SW_EINVAL. */

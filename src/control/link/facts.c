@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "control/objects.h"
+#include "kube/names.h"
 
 /* Every entry begins with its key: one comparison for all of them. */
 struct sw_link_facts {
@@ -104,11 +105,6 @@ static const struct sw_json *meta(const struct sw_json *obj, const char *member)
 static struct sw_slice copy(struct sw_arena *a, struct sw_slice s)
 {
     return sw_arena_slice(a, s.p ? s : sw_slice("", 0));
-}
-
-static struct sw_slice make_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name)
-{
-    return sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
 }
 
 /* What decisions depend on, and nothing else: labels, annotations of ours, the specification. */
@@ -229,7 +225,7 @@ void sw_link_facts_add_import(struct sw_link_facts_builder *b, const struct sw_j
         why = refused(obj, "ImportTargetPortValid");
     if (!why.n && i.scheme == SW_LINK_SCHEME_UNKNOWN)
         why = SW_SLICE_LIT("unknown lbScheme");
-    i.key = make_key(a, i.ns, i.name);
+    i.key = sw_name_key(a, i.ns, i.name);
     i.labels = read_labels(a, SW_LINK_EXPORT_LABELS, meta(obj, "labels"));
     i.valid = why.n == 0;
     i.why = copy(a, why);
@@ -247,7 +243,7 @@ void sw_link_facts_add_export(struct sw_link_facts_builder *b, const struct sw_j
 
     if (!why.n)
         why = refused(obj, "ExportValid");
-    e.key = make_key(a, e.ns, e.name);
+    e.key = sw_name_key(a, e.ns, e.name);
     e.labels = read_labels(a, SW_LINK_EXPORT_LABELS, meta(obj, "labels"));
     e.valid = why.n == 0;
     e.why = copy(a, why);
@@ -301,7 +297,7 @@ static const struct sw_attr_policy *deny_all(struct sw_arena *a, struct sw_slice
 
     p->name = copy(a, name);
     p->ns = copy(a, ns);
-    p->key = p->ns.n ? make_key(a, ns, name) : p->name;
+    p->key = p->ns.n ? sw_name_key(a, ns, name) : p->name;
     p->action = SW_POLICY_DENY;
     p->from = p->to = (struct sw_attr_selectors){all, 1};
     return p;

@@ -108,8 +108,8 @@ static void add_policies(struct lk *l, size_t kind)
             continue;
         sw_out_notice(l->out, kind, o, "InvalidPolicy",
                       cn_printf(l->a,
-                                "%s. A policy to allow does nothing until this is mended, "
-                                "one to deny denies every connection.",
+                                "%s. An allow policy has no effect until fixed, "
+                                "a deny policy denies every connection.",
                                 err.msg));
         lk_note(l, "InvalidPolicy",
                 kind == SW_LK_POLICY ? "accesspolicy" : "privilegedaccesspolicy", o,

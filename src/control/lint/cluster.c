@@ -78,8 +78,6 @@ static void cluster(struct lint *l, const void *msg)
     const Sw__Cluster *m = msg;
 
     sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->connect_timeout && m->connect_timeout->seconds == 0 && m->connect_timeout->nanos == 0)
-        sw_lint_error(l, "connect_timeout", "must be above zero");
     if (m->lb_policy > SW__CLUSTER__LB_POLICY__LOAD_BALANCING_POLICY_CONFIG || m->lb_policy == 4)
         sw_lint_error(l, "lb_policy", "is not defined");
     l->resolves = m->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE &&
@@ -131,17 +129,8 @@ static void check_locality_weights(struct lint *l, const Sw__ClusterLoadAssignme
     for (size_t i = 0; i < m->n_endpoints; i++) {
         const Sw__LocalityLbEndpoints *e = m->endpoints[i];
 
-        if (e->priority > PRIORITIES_MAX) {
-            sw_lint_error(l, sw_arena_printf(&l->a, "endpoints[%zu].priority", i), "is above %d",
-                          (int)PRIORITIES_MAX);
-            continue;
-        }
-        if (!e->load_balancing_weight)
-            continue;
-        sums[e->priority] += e->load_balancing_weight->value;
-        if (e->load_balancing_weight->value == 0)
-            sw_lint_error(l, sw_arena_printf(&l->a, "endpoints[%zu].load_balancing_weight", i),
-                          "must be at least 1");
+        if (e->priority <= PRIORITIES_MAX && e->load_balancing_weight)
+            sums[e->priority] += e->load_balancing_weight->value;
     }
     for (size_t i = 0; i <= PRIORITIES_MAX; i++) {
         if (sums[i] > UINT32_MAX)
@@ -180,8 +169,6 @@ static void locality(struct lint *l, const void *msg)
         const char *field = sw_arena_printf(&l->a, "lb_endpoints[%zu]", i);
 
         sum += e->load_balancing_weight ? e->load_balancing_weight->value : 1;
-        if (e->load_balancing_weight && e->load_balancing_weight->value == 0)
-            sw_lint_error(l, field, "load_balancing_weight must be at least 1");
         if (e->host_identifier_case == SW__LB_ENDPOINT__HOST_IDENTIFIER__NOT_SET)
             no_host(l, field, "endpoint");
         else if (e->host_identifier_case == SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT &&

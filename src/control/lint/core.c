@@ -164,9 +164,6 @@ static void socket_address(struct lint *l, const void *msg)
     sw_lint_name(l, SW_PB_SLICE(m->address), "address");
     if (m->port_specifier_case == SW__SOCKET_ADDRESS__PORT_SPECIFIER__NOT_SET)
         sw_lint_error(l, "port_value", "is missing");
-    else if (m->port_specifier_case == SW__SOCKET_ADDRESS__PORT_SPECIFIER_PORT_VALUE &&
-             m->port_value > 65535)
-        sw_lint_error(l, "port_value", "is above 65535");
     if (m->protocol != SW__SOCKET_ADDRESS__PROTOCOL__TCP &&
         m->protocol != SW__SOCKET_ADDRESS__PROTOCOL__UDP)
         sw_lint_error(l, "protocol", "is not defined");
@@ -190,7 +187,7 @@ static void internal_address(struct lint *l, const void *msg)
         SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME)
         sw_lint_error(l, "server_listener_name", "is missing");
     else if (m->server_listener_name.len == 0)
-        sw_lint_warn(l, "server_listener_name", "is empty: nobody is reached");
+        sw_lint_warn(l, "server_listener_name", "is empty: no upstream");
     sw_lint_ref(l, REF_INTERNAL, SW_PB_SLICE(m->server_listener_name), "server_listener_name");
 }
 
@@ -276,14 +273,6 @@ static void runtime_percent(struct lint *l, const void *msg)
         sw_lint_error(l, "default_value", "is missing");
 }
 
-static void percent(struct lint *l, const void *msg)
-{
-    const Sw__Percent *m = msg;
-
-    if (!(m->value >= 0 && m->value <= 100))
-        sw_lint_error(l, "value", "is not between 0 and 100");
-}
-
 static void check_range(struct lint *l, const Sw__UInt32Value *v, uint32_t low, const char *field)
 {
     if (v && (v->value < low || v->value > INT32_MAX))
@@ -303,10 +292,10 @@ static void health_check(struct lint *l, const void *msg)
 {
     const Sw__HealthCheck *m = msg;
 
-    if (!m->timeout || (m->timeout->seconds == 0 && m->timeout->nanos == 0))
-        sw_lint_error(l, "timeout", "must be above zero");
-    if (!m->interval || (m->interval->seconds == 0 && m->interval->nanos == 0))
-        sw_lint_error(l, "interval", "must be above zero");
+    if (!m->timeout)
+        sw_lint_error(l, "timeout", "is missing");
+    if (!m->interval)
+        sw_lint_error(l, "interval", "is missing");
     if (!m->unhealthy_threshold)
         sw_lint_error(l, "unhealthy_threshold", "is missing");
     if (!m->healthy_threshold)
@@ -372,7 +361,7 @@ static void ext_authz_http(struct lint *l, const void *msg)
     const Sw__ExtAuthzHttpService *m = msg;
 
     if (!m->server_uri)
-        sw_lint_warn(l, "server_uri", "is missing: there is nobody to ask");
+        sw_lint_warn(l, "server_uri", "is missing: no authorization service");
     if (m->path_prefix.len && m->path_prefix.data[0] != '/')
         sw_lint_error(l, "path_prefix", "does not begin with '/'");
 }
@@ -424,7 +413,6 @@ const struct lint_rule sw_lint_core_rules[] = {
     {&sw__string_matcher__descriptor, string_matcher},
     {&sw__fractional_percent__descriptor, fractional_percent},
     {&sw__runtime_fractional_percent__descriptor, runtime_percent},
-    {&sw__percent__descriptor, percent},
     {&sw__http2_protocol_options__descriptor, http2_options},
     {&sw__health_check__descriptor, health_check},
     {&sw__grpc_service__envoy_grpc__descriptor, envoy_grpc},

@@ -16,6 +16,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "proto/walk.h"
+#include "xds/bounds.h"
 
 enum {
     TEXT_MAX = 256,
@@ -107,7 +108,13 @@ static void on_message(void *arg, const ProtobufCMessage *m, struct sw_slice pat
                                         sw_lint_listener_rules, sw_lint_cluster_rules};
     struct lint *l = arg;
 
+    const struct sw_pb_bound *out;
+    char why[SW_PB_BOUND_TEXT];
+    size_t at = 0;
+
     l->in = path;
+    while ((out = sw_pb_next_out_of_bounds(sw_xds_bounds, m, &at, why)))
+        sw_lint_error(l, out->field, "%s", why);
     for (size_t i = 0; i < SW_ARRAY_LEN(tables); i++) {
         const struct lint_rule *r = find_rule(tables[i], m->descriptor);
 

@@ -237,7 +237,7 @@ static void tcp_proxy(struct lint *l, const void *msg)
 
     sw_lint_name(l, SW_PB_SLICE(m->stat_prefix), "stat_prefix");
     if (m->cluster_specifier_case == SW__TCP_PROXY__CLUSTER_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "goes to no cluster");
+        sw_lint_error(l, "", "has no cluster");
     if (m->cluster_specifier_case == SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER) {
         if (m->cluster.len == 0)
             sw_lint_warn(l, "cluster", "is empty");
@@ -286,7 +286,7 @@ static void udp_proxy(struct lint *l, const void *msg)
 
     sw_lint_name(l, SW_PB_SLICE(m->stat_prefix), "stat_prefix");
     if (m->route_specifier_case == SW__UDP_PROXY_CONFIG__ROUTE_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "goes to no cluster");
+        sw_lint_error(l, "", "has no cluster");
     if (m->route_specifier_case == SW__UDP_PROXY_CONFIG__ROUTE_SPECIFIER_CLUSTER)
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
     if (!m->tunneling_config)

@@ -128,7 +128,7 @@ static void route_action(struct lint *l, const void *msg)
     const Sw__RouteAction *m = msg;
 
     if (m->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "goes to no cluster");
+        sw_lint_error(l, "", "has no cluster");
     if (m->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER) {
         sw_lint_name(l, SW_PB_SLICE(m->cluster), "cluster");
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
@@ -139,9 +139,6 @@ static void route_action(struct lint *l, const void *msg)
     if (m->host_rewrite_specifier_case ==
         SW__ROUTE_ACTION__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
         sw_lint_header_value(l, SW_PB_SLICE(m->host_rewrite_literal), "host_rewrite_literal");
-    if (m->cluster_not_found_response_code >
-        SW__ROUTE_ACTION__CLUSTER_NOT_FOUND_RESPONSE_CODE__INTERNAL_SERVER_ERROR)
-        sw_lint_error(l, "cluster_not_found_response_code", "is not defined");
     check_upgrades(l, m);
 }
 
@@ -152,11 +149,6 @@ static void mirror(struct lint *l, const void *msg)
     if (m->cluster.len == 0 && m->cluster_header.len == 0)
         sw_lint_error(l, "cluster", "is empty");
     sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
-}
-
-static bool is_zero(const Sw__Duration *d)
-{
-    return d->seconds == 0 && d->nanos == 0;
 }
 
 static void retry_policy(struct lint *l, const void *msg)
@@ -173,9 +165,8 @@ static void retry_policy(struct lint *l, const void *msg)
         if (!m->retry_host_predicate[i]->typed_config)
             sw_lint_error(l, "retry_host_predicate", "has no typed_config");
     }
-    if (m->retry_back_off &&
-        (!m->retry_back_off->base_interval || is_zero(m->retry_back_off->base_interval)))
-        sw_lint_error(l, "retry_back_off.base_interval", "must be above zero");
+    if (m->retry_back_off && !m->retry_back_off->base_interval)
+        sw_lint_error(l, "retry_back_off.base_interval", "is missing");
 }
 
 static void redirect(struct lint *l, const void *msg)
@@ -274,7 +265,7 @@ static void check_order(struct lint *l, const Sw__VirtualHost *v)
         exact = m->path_specifier_case == SW__ROUTE_MATCH__PATH_SPECIFIER_PATH;
         if (all || (path.n && shadowed(&taken, path, exact))) {
             sw_lint_warn(l, sw_arena_printf(&l->a, "routes[%zu]", i),
-                         "nothing reaches it: an earlier route takes it all");
+                         "unreachable: shadowed by an earlier route");
             continue;
         }
         if (!unconditional(m))
@@ -335,8 +326,7 @@ static void check_domains(struct lint *l, const Sw__VirtualHost *v, size_t index
         if (!good_domain(d))
             sw_lint_warn(l, field, "is not a domain: no host is taken for it");
         if (sw_map_put(seen, d, seen))
-            sw_lint_error(l, field, "'%.*s' is in another place too",
-                          SW_SLICE_ARG(sw_slice_head(d, 80)));
+            sw_lint_error(l, field, "duplicate domain '%.*s'", SW_SLICE_ARG(sw_slice_head(d, 80)));
     }
 }
 

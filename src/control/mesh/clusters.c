@@ -301,7 +301,8 @@ static void on_patience(struct sw_timer *t)
 
     for (size_t i = 0; i < m->all.n; i++) {
         if (m->all.p[i]->client && m->all.p[i]->synced < READ)
-            sw_log_warn("mesh", "cluster '%s' was not read within %d s: going on without it",
+            sw_log_warn("mesh",
+                        "cluster '%s': initial list timed out after %d s, serving without it",
                         m->all.p[i]->name, PATIENCE_S);
     }
     m->impatient = true;

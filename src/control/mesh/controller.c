@@ -195,7 +195,7 @@ static void set_gauges(const struct sw_mesh_controller *m)
     gauge(m, SW_METRIC_MESH_WAYPOINTLESS, "passed", st.passed);
 }
 
-/* Said when it begins and when it ends. */
+/* Logged when it begins and when it ends. */
 static void report_doorless(struct sw_mesh_controller *m)
 {
     size_t now = sw_mesh_networks_stats(m->nets).doorless;
@@ -257,7 +257,7 @@ static void on_flush(struct sw_timer *t)
         commit(m);
     else if (done)
         become_ready(m);
-    /* The rest of a large change goes on in the next turn; what comes later may gather. */
+    /* The rest of a large change continues in the next turn; what comes later may gather. */
     m->not_before_ns = done ? sw_loop_now(m->loop) + sw_min(2 * took, gap_most_ns) : 0;
     if (!done)
         schedule(m);
@@ -356,9 +356,7 @@ static int make_statuses(struct sw_mesh_controller *m, struct sw_kube_client *c,
                                        .stamp = sw_gateway_stamp,
                                        .events = true,
                                        .threaded = o->threaded,
-                                       .lease_ns = o->lease_ns,
-                                       .lease_name = o->lease_name,
-                                       .identity = o->identity};
+                                       .election = o->election};
 
     m->statuses = sw_control_new(c, &co, err);
     return m->statuses ? SW_OK : SW_EINVAL;

@@ -24,9 +24,7 @@ struct sw_mesh_controller_opts {
     bool statuses;                    /* write them, as the leader */
     bool clusters;                    /* read those that Secrets name, too */
     bool threaded;                    /* build statuses on a thread of its own */
-    struct sw_slice lease_ns;         /* leader election; an empty name: we are alone and lead */
-    struct sw_slice lease_name;
-    struct sw_slice identity;
+    struct sw_control_election election;
 };
 
 /* NULL with SW_EINVAL. Everything is borrowed and must outlive it. */

@@ -14,6 +14,7 @@
 #include "control/mesh/names.h"
 #include "control/mesh/netgw.h"
 #include "control/mesh/read/read.h"
+#include "control/mesh/scope.h"
 #include "control/mesh/service.h"
 #include "control/mesh/workload.h"
 #include "control/objects.h"
@@ -73,6 +74,7 @@ static void put_ns(struct sw_mesh_index *ix, const struct mesh_meta *m, bool kno
     changed |= replace(ix, &ns->canary_weight,
                        mesh_text(&ix->pool, js_or(m->annotations, MESH_CANARY_WEIGHT, "")));
     ns->known = known;
+    ns->visibility = mesh_visibility(ix, ns->labels);
     if (changed)
         mesh_mark_ns(ix, ns);
     if (sw_slice_eq(m->name, ix->conf.root_ns)) {

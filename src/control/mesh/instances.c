@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the pods of a Gateway run as. */
-#include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "control/mesh/index.h"
 #include "control/mesh/model.h"
 #include "control/mesh/names.h"
 
-enum { ACCOUNTS_MAX = 64 }; /* of one Gateway: more is nobody's deployment */
-
-static int by_text(const void *a, const void *b)
-{
-    const struct sw_slice *x = a;
-    const struct sw_slice *y = b;
-
-    return sw_slice_cmp(*x, *y);
-}
+enum { ACCOUNTS_MAX = 64 }; /* of one Gateway: no deployment needs more */
 
 static void add(struct sw_slice *list, size_t *n, struct sw_slice account)
 {
@@ -44,7 +36,7 @@ static size_t gather(struct mesh_ns *ns, struct sw_slice gateway, struct sw_slic
         }
     }
     if (n > 1)
-        qsort(list, n, sizeof(*list), by_text);
+        sw_slice_sort(list, n);
     return n;
 }
 

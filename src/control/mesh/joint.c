@@ -8,6 +8,7 @@
 #include <proto/workload.pb-c.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
 #include "control/mesh/netgw.h"
@@ -78,14 +79,6 @@ bool mesh_joint_needed(const struct sw_mesh_index *home, const struct mesh_joint
 }
 
 /* ---- the service ---- */
-
-static int by_cluster(const void *a, const void *b)
-{
-    const struct sw_mesh_index *const *x = a;
-    const struct sw_mesh_index *const *y = b;
-
-    return sw_slice_cmp((*x)->conf.cluster, (*y)->conf.cluster);
-}
 
 static int by_address(const void *a, const void *b)
 {
@@ -163,7 +156,7 @@ static Sw__MeshService *merged(struct sw_mesh_index *home, struct mesh_joint *j,
     ProtobufCBinaryData *sans = sw_arena_array(a, j->sans.n + 1, sizeof(*sans));
 
     if (j->elsewhere.n > 1)
-        qsort(j->elsewhere.p, j->elsewhere.n, sizeof(*j->elsewhere.p), by_cluster);
+        SW_SORT_POINTERS_BY(j->elsewhere.p, j->elsewhere.n, conf.cluster);
     for (size_t i = 0; i < j->elsewhere.n; i++) {
         Sw__MeshService *other = message_of(j->elsewhere.p[i], key, a);
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/names.h"
+#include "control/mesh/scope.h"
 #include "control/mesh/service.h"
 #include "control/mesh/waypoint.h"
 #include "control/mesh/workload.h"
@@ -29,6 +30,7 @@ struct mesh_ns *mesh_ns_get(struct sw_mesh_index *ix, struct sw_slice name)
         return ns;
     ns = SW_NEW(struct mesh_ns);
     ns->name = mesh_text(&ix->pool, name);
+    ns->visibility = mesh_visibility(ix, NULL);
     sw_list_init(&ns->groups);
     sw_list_init(&ns->services);
     sw_list_init(&ns->slices);

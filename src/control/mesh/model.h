@@ -32,12 +32,13 @@ typedef SW_VEC(struct mesh_out) mesh_outs;
 struct mesh_ns {
     struct mesh_text *name;
     struct mesh_text *labels;
-    struct mesh_text *distribution;  /* annotation */
-    struct mesh_text *canary_weight; /* annotation */
-    bool known;                      /* the Namespace object exists */
-    struct sw_list groups;           /* mesh_group.in_ns */
-    struct sw_list services;         /* mesh_svc.in_ns */
-    struct sw_list slices;           /* mesh_slice.in_ns */
+    struct mesh_text *distribution;     /* annotation */
+    struct mesh_text *canary_weight;    /* annotation */
+    enum sw_mesh_visibility visibility; /* of its ServiceEntries */
+    bool known;                         /* the Namespace object exists */
+    struct sw_list groups;              /* mesh_group.in_ns */
+    struct sw_list services;            /* mesh_svc.in_ns */
+    struct sw_list slices;              /* mesh_slice.in_ns */
 };
 
 struct mesh_node {
@@ -112,8 +113,8 @@ struct mesh_port {
 };
 
 enum mesh_distribution {
-    MESH_DISTRIBUTION_NONE, /* nothing said */
-    MESH_DISTRIBUTION_ANY,  /* something said that means any */
+    MESH_DISTRIBUTION_NONE, /* not set */
+    MESH_DISTRIBUTION_ANY,  /* set, and means any */
     MESH_DISTRIBUTION_ZONE,
     MESH_DISTRIBUTION_NODE,
 };
@@ -313,7 +314,7 @@ struct sw_mesh_index {
     struct sw_map far_gateways; /* of other clusters, that lead into their networks */
     struct sw_map classes;
     struct sw_map targets;
-    struct sw_map gone;            /* name -> mesh_out: was emitted, and nobody has it now */
+    struct sw_map gone;            /* name -> mesh_out: was emitted, and has no owner now */
     struct sw_map dirty_instances; /* "namespace/name" of Gateways -> itself, owned */
     struct sw_list dirty_hosts;
     struct sw_list dirty_slices;

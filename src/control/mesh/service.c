@@ -40,7 +40,7 @@ static bool is_seen(const struct sw_mesh_index *ix, const struct mesh_offer *o)
 static bool wins(const struct sw_mesh_index *ix, const struct mesh_host *h,
                  const struct mesh_offer *o)
 {
-    if (!is_seen(ix, o))
+    if (!is_seen(ix, o) || mesh_is_hidden(o->of))
         return false;
     for (size_t i = 0; i < h->offers.n; i++) {
         const struct mesh_offer *other = h->offers.p[i];
@@ -60,8 +60,8 @@ static const struct mesh_offer *canonical_of(const struct sw_mesh_index *ix,
     for (size_t i = 0; i < h->offers.n; i++) {
         const struct mesh_offer *o = h->offers.p[i];
 
-        if ((o->of->entry && ix->conf.visibility == SW_MESH_VISIBILITY_NAMESPACE) ||
-            !is_seen(ix, o))
+        if ((o->of->entry && o->of->ns->visibility == SW_MESH_VISIBILITY_NAMESPACE) ||
+            mesh_is_hidden(o->of) || !is_seen(ix, o))
             continue;
         if (!best || beats(o, best))
             best = o;
@@ -123,7 +123,7 @@ static enum mesh_distribution distribution_of(const struct mesh_svc *s)
     return mesh_distribution(mesh_str(s->ns->distribution));
 }
 
-/* NULL when nothing is said. */
+/* NULL when nothing is set. */
 static Sw__MeshLoadBalancing *balancing_of(const struct mesh_svc *s, struct sw_arena *a)
 {
     static Sw__MeshLoadBalancing__Scope near[] = {
@@ -242,7 +242,7 @@ Sw__MeshService *mesh_service_message(struct sw_mesh_index *ix, struct mesh_offe
     v->hostname = SW_PB_BYTES(mesh_str(o->host->name));
     v->canonical = o->canonical;
     v->ip_families = (Sw__MeshIPFamilies)s->families;
-    if (s->entry && ix->conf.visibility == SW_MESH_VISIBILITY_NAMESPACE)
+    if (s->entry && s->ns->visibility == SW_MESH_VISIBILITY_NAMESPACE)
         v->visibility = SW__MESH_SERVICE__VISIBILITY__NAMESPACE;
     put_addresses(ix, v, o, a);
     put_ports(v, s, a);

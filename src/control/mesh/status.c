@@ -9,9 +9,11 @@
 #include "control/mesh/policy/policy.h"
 #include "control/mesh/policy/target.h"
 #include "control/mesh/read/read.h"
+#include "control/mesh/scope.h"
 #include "control/mesh/waypoint.h"
 #include "control/objects.h"
 #include "control/runtime_int.h"
+#include "kube/names.h"
 
 #define BOUND   "istio.io/WaypointBound"
 #define MISSING "istio.io/WaypointMissing"
@@ -126,9 +128,9 @@ static const char *ingress_text(const struct mesh_binding *b)
 {
     if (b->ingress)
         return ". Ingress traffic will traverse the waypoint";
-    return b->ingress_said ? ". Ingress traffic is not using the waypoint, set the "
-                             "istio.io/ingress-use-waypoint label to true if desired."
-                           : "";
+    return b->ingress_labelled ? ". Ingress traffic is not using the waypoint, set the "
+                                 "istio.io/ingress-use-waypoint label to true if desired."
+                               : "";
 }
 
 /* 'type' is what kind of traffic the object is: "service" or "workload". */
@@ -165,9 +167,10 @@ static void notice_missing(struct sw_output *out, size_t kind, const struct sw_k
                       SW_SLICE_ARG(b->key))));
 }
 
-static void add_entry(struct set *s, const struct mesh_svc *e, const struct mesh_binding *b,
-                      enum sw_mesh_visibility visibility)
+static void add_entry(struct set *s, const struct mesh_svc *e, const struct mesh_binding *b)
 {
+    enum sw_mesh_visibility visibility = e->ns->visibility;
+
     if (e->wildcard && !b->waypoint)
         add(s, MISSING, true, "NoWaypointForWildcardService",
             "ServiceEntry will not apply until it is bound to a valid waypoint.");
@@ -237,13 +240,13 @@ static void services(const struct sw_view *v, const struct sw_mesh_status_conf *
             sw_map_get(entry ? &ix->service_entries : &ix->services, o->key);
         struct set s = {.a = a};
 
-        if (svc) {
+        if (svc && !mesh_is_hidden(svc)) {
             const struct mesh_binding b = mesh_bind_service(ix, svc, a);
 
             add_bound(&s, &b, "service");
             notice_missing(out, kind, o, &b);
             if (entry)
-                add_entry(&s, svc, &b, conf->mesh.visibility);
+                add_entry(&s, svc, &b);
         }
         put(out, kind, o, &s, given ? given[i].addresses : NULL);
     }
@@ -282,8 +285,10 @@ static bool bound_to(const struct verdicts *v, const struct sw_map *of, struct s
                      struct sw_slice name, struct sw_slice *ret)
 {
     struct sw_arena *a = sw_out_arena(v->out);
-    const struct mesh_svc *s = sw_map_get(of, mesh_read_key(a, ns, name));
+    const struct mesh_svc *s = sw_map_get(of, sw_name_key(a, ns, name));
 
+    if (s && mesh_is_hidden(s))
+        return false;
     if (s) {
         const struct mesh_binding b = mesh_bind_service(v->ix, s, a);
 
@@ -310,7 +315,7 @@ static bool find_waypoint(void *arg, struct sw_slice ns, struct sw_slice name)
 {
     const struct verdicts *v = arg;
     const struct mesh_gateway *g =
-        sw_map_get(&v->ix->gateways, mesh_read_key(sw_out_arena(v->out), ns, name));
+        sw_map_get(&v->ix->gateways, sw_name_key(sw_out_arena(v->out), ns, name));
 
     return g && (g->hostname.n || g->ip.family);
 }

@@ -29,7 +29,13 @@ enum sw_mesh_visibility {
     SW_MESH_VISIBILITY_UNSET,
     SW_MESH_VISIBILITY_PUBLIC,
     SW_MESH_VISIBILITY_NAMESPACE,
-    SW_MESH_VISIBILITY_NONE, /* they are not read at all */
+    SW_MESH_VISIBILITY_NONE, /* they are not published */
+};
+
+/* Who sees the ServiceEntries of namespaces that the selector matches. */
+struct sw_mesh_visibility_rule {
+    struct sw_label_selector namespaces;
+    enum sw_mesh_visibility visibility;
 };
 
 /* Of which policies are asked for: workloads that have these labels. */
@@ -55,13 +61,15 @@ struct sw_mesh_index;
 
 /* Texts are borrowed and must outlive the index. */
 struct sw_mesh_conf {
-    struct sw_slice cluster;      /* [Kubernetes] */
-    struct sw_slice trust_domain; /* [cluster.local] */
-    struct sw_slice domain;       /* of Services [cluster.local] */
-    struct sw_slice root_ns;      /* whose label names the network [istio-system] */
-    struct sw_slice network;      /* where no label does */
-    struct sw_slice revision;     /* of the Istio kinds that are read; empty: all */
-    enum sw_mesh_visibility visibility;
+    struct sw_slice cluster;            /* [Kubernetes] */
+    struct sw_slice trust_domain;       /* [cluster.local] */
+    struct sw_slice domain;             /* of Services [cluster.local] */
+    struct sw_slice root_ns;            /* whose label names the network [istio-system] */
+    struct sw_slice network;            /* where no label does */
+    struct sw_slice revision;           /* of the Istio kinds that are read; empty: all */
+    enum sw_mesh_visibility visibility; /* where no rule matches */
+    const struct sw_mesh_visibility_rule *visibilities; /* the first that matches counts */
+    size_t n_visibilities;
     sw_mesh_policies_fn policies; /* NULL: none */
     void *policies_arg;
     const struct sw_mesh_scope *scopes; /* GLOBAL is what one of them selects; others are LOCAL */

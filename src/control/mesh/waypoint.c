@@ -5,6 +5,7 @@
 
 #include "control/mesh/names.h"
 #include "control/mesh/scope.h"
+#include "kube/names.h"
 
 /* Where a reference was found, and what it says. */
 struct ref {
@@ -24,8 +25,7 @@ static struct ref ref_of(const struct mesh_text *labels, const char *name, const
 
 static struct sw_slice key_of(struct sw_arena *a, const struct ref *r)
 {
-    return sw_slice_str(
-        sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name)));
+    return sw_name_key(a, r->ns, r->name);
 }
 
 static bool is_ref(const struct ref *r, const struct mesh_gateway *g)
@@ -182,7 +182,7 @@ static void read_ingress(const struct mesh_svc *s, struct mesh_binding *b)
 
     if (!said.p)
         said = mesh_labels_get(s->ns->labels, MESH_INGRESS_WAYPOINT);
-    b->ingress_said = said.p != NULL;
+    b->ingress_labelled = said.p != NULL;
     b->ingress = is_true(said);
 }
 
@@ -208,7 +208,7 @@ struct mesh_binding mesh_bind_service(const struct sw_mesh_index *ix, const stru
         return b;
     b.key = key_of(a, &r);
     b.error = look_up(ix, b.key, s->ns, "service", a, &b.waypoint);
-    if (b.waypoint && s->entry && ix->conf.visibility == SW_MESH_VISIBILITY_NAMESPACE &&
+    if (b.waypoint && s->entry && s->ns->visibility == SW_MESH_VISIBILITY_NAMESPACE &&
         !sw_slice_eq(b.waypoint->ns, own)) {
         b.waypoint = NULL;
         b.error = MESH_BIND_CROSS_NS;

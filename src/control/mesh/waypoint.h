@@ -23,8 +23,8 @@ struct mesh_binding {
     uint32_t weight;                   /* percent of the canary */
     enum mesh_bind_error canary_error;
     struct sw_slice canary_key;
-    bool ingress;      /* gateways go through the waypoint too */
-    bool ingress_said; /* a label says whether they do */
+    bool ingress;          /* gateways go through the waypoint too */
+    bool ingress_labelled; /* a label says whether they do */
 };
 
 /* Texts of the result are in the arena, or live as long as the index does not change. */
@@ -41,7 +41,7 @@ const struct mesh_gateway *mesh_instance_of(const struct sw_mesh_index *ix,
 struct mesh_inbound {
     bool set;
     bool proxy;
-    uint16_t port; /* 0: not said */
+    uint16_t port; /* 0: not set */
 };
 struct mesh_inbound mesh_inbound_of(const struct sw_mesh_index *ix, const struct mesh_gateway *g);
 

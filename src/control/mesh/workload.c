@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/mesh/workload.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <proto/google.pb-c.h>
@@ -10,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "control/mesh/far.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
@@ -21,14 +21,6 @@
 enum { LOOK = 8 }; /* what looking at a selector costs, beside bytes that are encoded */
 
 /* ---- groups ---- */
-
-static int by_offer_key(const void *a, const void *b)
-{
-    const struct mesh_offer *const *x = a;
-    const struct mesh_offer *const *y = b;
-
-    return sw_slice_cmp((*x)->key, (*y)->key);
-}
 
 typedef SW_VEC(struct mesh_offer *) offers;
 
@@ -67,7 +59,7 @@ static void find_offers(struct sw_mesh_index *ix, struct mesh_group *g)
         }
     }
     if (found.n > 1)
-        qsort(found.p, found.n, sizeof(*found.p), by_offer_key);
+        SW_SORT_POINTERS_BY(found.p, found.n, key);
     bound_offers(g, &found);
     sw_free(g->offers);
     g->n_offers = (uint32_t)found.n;

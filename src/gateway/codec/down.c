@@ -12,13 +12,13 @@
 #include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/config/tls.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/upstream/hosts.h"
 #include "io/sock.h"
+#include "tls/connfilter.h"
 #include "tls/tls.h"
 
 enum {
@@ -34,17 +34,17 @@ static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 void down_introduce(struct down *d, struct sw_exchange *x)
 {
-    x->listener = sw_gw_listener_ref(d->listener);
-    x->chain = d->chain;
+    x->from.listener = sw_gw_listener_ref(d->listener);
+    x->from.chain = d->chain;
     x->hcm = &d->chain->hcm;
-    x->peer = d->peer;
-    x->local = d->local;
-    x->sni = sw_slice_str(d->sni);
-    sw_exchange_meet(x, d->conn.tls);
-    x->metadata = d->metadata;
-    x->connection_id = d->id;
-    x->stats = d->life.stats;
-    x->req.scheme = x->tls ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http");
+    x->from.peer = d->peer;
+    x->from.local = d->local;
+    x->from.sni = sw_slice_str(d->sni);
+    sw_exchange_meet(x, sw_tls_of(d->conn.filter));
+    x->from.metadata = d->metadata;
+    x->from.connection_id = d->id;
+    x->from.stats = d->life.stats;
+    x->req.scheme = x->from.tls ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http");
 }
 
 /* ---- waiting ---- */
@@ -53,7 +53,7 @@ void down_introduce(struct down *d, struct sw_exchange *x)
 static uint64_t patience(const struct down *d)
 {
     const struct sw_gw_hcm *h = down_hcm(d);
-    uint64_t head = h->request_headers_timeout_ns;
+    uint64_t head = h->timeouts.request_headers_ns;
 
     if (!d->waiting)
         return 0;
@@ -63,7 +63,7 @@ static uint64_t patience(const struct down *d)
         return head;
     if (d->draining && !d->h2)
         return DRAIN_IDLE_S * SW_NS_PER_S;
-    return h->idle_timeout_ns;
+    return h->timeouts.idle_ns;
 }
 
 static void on_timer(struct sw_timer *t);
@@ -85,14 +85,14 @@ static bool has_bytes(const struct down *d)
 {
     char first;
 
-    return d->conn.ahead || sw_sock_peek(d->conn.watch.fd, &first, 1) > 0;
+    return d->conn.reading.ahead || sw_sock_peek(d->conn.watch.fd, &first, 1) > 0;
 }
 
 /*
  * Bytes of a request arrived in time, but the process stalled and has not parsed them yet. They are
  * parsed soon, unless this side does not read.
  */
-static bool unheard(struct down *d)
+static bool no_request(struct down *d)
 {
     if (d->late || !has_bytes(d))
         return false;
@@ -115,10 +115,10 @@ static void on_timer(struct sw_timer *t)
         down_h1_head_late(d);
     else if (d->h2)
         down_h2_drain(d);
-    else if (unheard(d))
+    else if (no_request(d))
         sw_timer_start(d->worker->loop, t, LATE_S * SW_NS_PER_S, on_timer);
     else
-        sw_gw_conn_close_flushed(&d->conn);
+        sw_conn_close_flushed(&d->conn);
 }
 
 void down_set_waiting(struct down *d, bool waiting)
@@ -138,8 +138,8 @@ bool down_is_last(const struct down *d)
 
     return d->draining || d->worker->thread.draining ||
            (h->max_requests_per_connection && d->requests >= h->max_requests_per_connection) ||
-           (h->max_connection_duration_ns &&
-            sw_loop_now(d->worker->loop) - d->born_ns > h->max_connection_duration_ns);
+           (h->timeouts.max_connection_ns &&
+            sw_loop_now(d->worker->loop) - d->born_ns > h->timeouts.max_connection_ns);
 }
 
 /* ---- life ---- */
@@ -163,7 +163,7 @@ static void kill(struct sw_gw_down *life)
 {
     struct down *d = SW_CONTAINER_OF(life, struct down, life);
 
-    sw_gw_conn_close(&d->conn, true);
+    sw_conn_close(&d->conn, true);
 }
 
 static bool evict(struct sw_gw_down *life)
@@ -171,16 +171,16 @@ static bool evict(struct sw_gw_down *life)
     struct down *d = SW_CONTAINER_OF(life, struct down, life);
 
     if (!d->waiting || d->head_begun || d->conn.closed || d->conn.lingering || d->conn.opening ||
-        d->conn.out.n || has_bytes(d))
+        sw_conn_unsent(&d->conn) || has_bytes(d))
         return false;
     if (d->h2)
         down_h2_goaway(d);
-    sw_gw_conn_shutdown(&d->conn);
-    sw_gw_conn_close(&d->conn, false);
+    sw_conn_shutdown(&d->conn);
+    sw_conn_close(&d->conn, false);
     return true;
 }
 
-/* The listener changed: the chain with the same settings goes on, others end. */
+/* The listener changed: the chain with the same settings stays, others end. */
 static void renew(struct sw_gw_down *life)
 {
     struct down *d = SW_CONTAINER_OF(life, struct down, life);
@@ -207,7 +207,7 @@ static void renew(struct sw_gw_down *life)
     drain(life);
 }
 
-static void on_free(struct sw_gw_conn *c)
+static void on_free(struct sw_conn *c)
 {
     struct down *d = down_of(c);
 
@@ -227,37 +227,38 @@ static void on_free(struct sw_gw_conn *c)
 
 static void begin_h1(struct down *d)
 {
-    sw_gw_conn_set_ops(&d->conn, &down_h1_ops);
+    sw_conn_set_ops(&d->conn, &down_h1_ops);
 }
 
 static void begin_h2(struct down *d)
 {
-    sw_gw_conn_set_ops(&d->conn, &down_h2_ops);
+    sw_conn_set_ops(&d->conn, &down_h2_ops);
     down_h2_begin(d);
 }
 
-static void on_open(struct sw_gw_conn *c)
+static void on_open(struct sw_conn *c)
 {
     struct down *d = down_of(c);
+    const struct sw_tls *tls = sw_tls_of(c->filter);
     const char *why = NULL;
 
-    if (!sw_gw_tls_client_ok(d->chain, c->tls, &why)) {
+    if (!sw_gw_tls_client_ok(d->chain, tls, &why)) {
         sw_gw_lstats_tls_refused(d->life.stats, "client_certificate");
-        sw_gw_lstats_say(d->life.stats, "client_certificate", &d->peer, why);
-        sw_gw_conn_close_flushed(c);
+        sw_gw_lstats_log_refusal(d->life.stats, "client_certificate", &d->peer, why);
+        sw_conn_close_flushed(c);
         return;
     }
     down_set_waiting(d, true);
-    if (strcmp(sw_tls_alpn(c->tls), "h2") == 0)
+    if (strcmp(sw_tls_alpn(tls), "h2") == 0)
         begin_h2(d);
-    else if (down_hcm(d)->codec == SW_GW_CODEC_H1 || *sw_tls_alpn(c->tls))
+    else if (down_hcm(d)->codec == SW_GW_CODEC_H1 || *sw_tls_alpn(tls))
         begin_h1(d);
     if (d->draining)
         drain(&d->life);
 }
 
 /* Prior knowledge: the first bytes are the preface or they are not. */
-static size_t on_first_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t on_first_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct down *d = down_of(c);
     size_t n = sw_min(in.n, PREFACE);
@@ -267,7 +268,7 @@ static size_t on_first_bytes(struct sw_gw_conn *c, struct sw_slice in)
         down_set_waiting(d, true);
     }
     if (memcmp(in.p, preface, n) != 0) {
-        sw_gw_conn_set_ops(c, &down_h1_ops);
+        sw_conn_set_ops(c, &down_h1_ops);
         return c->ops->on_bytes(c, in);
     }
     if (n < PREFACE)
@@ -276,17 +277,12 @@ static size_t on_first_bytes(struct sw_gw_conn *c, struct sw_slice in)
     return c->ops->on_bytes(c, in);
 }
 
-static void ignore(struct sw_gw_conn *c)
+static void on_first_eof(struct sw_conn *c)
 {
-    (void)c;
+    sw_conn_close(c, false);
 }
 
-static void on_first_eof(struct sw_gw_conn *c)
-{
-    sw_gw_conn_close(c, false);
-}
-
-static void on_first_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_first_fail(struct sw_conn *c, const struct sw_err *err)
 {
     struct down *d = down_of(c);
     char peer[SW_ADDR_TEXT];
@@ -295,24 +291,22 @@ static void on_first_fail(struct sw_gw_conn *c, const struct sw_err *err)
         sw_gw_lstats_tls_failed(d->life.stats, err);
         /* A client that disconnects is no error, and TCP checks of load balancers do so all day. */
         if (err->rc == SW_EDENIED || err->rc == SW_EPROTO)
-            sw_gw_lstats_say(d->life.stats, "handshake", &d->peer, err->msg);
+            sw_gw_lstats_log_refusal(d->life.stats, "handshake", &d->peer, err->msg);
         else
             sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), err->msg);
     }
-    sw_gw_conn_close(c, false);
+    sw_conn_close(c, false);
 }
 
-static const struct sw_gw_conn_ops first_ops = {
+static const struct sw_conn_ops first_ops = {
     .on_open = on_open,
     .on_bytes = on_first_bytes,
-    .on_batch = ignore,
     .on_eof = on_first_eof,
-    .on_drained = ignore,
     .on_fail = on_first_fail,
     .on_free = on_free,
 };
 
-void down_free(struct sw_gw_conn *c)
+void down_free(struct sw_conn *c)
 {
     on_free(c);
 }
@@ -323,7 +317,11 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     struct sw_tls *tls = NULL;
     struct sw_err err = {0};
     uint64_t open_ns = a->chain->connect_timeout_ns;
-    const struct sw_gw_conn_ops *ops = &first_ops;
+    struct sw_conn_opts o = {
+        .ops = &first_ops,
+        .pre = a->pre,
+        .open_ms = open_ns ? sw_gw_ms(open_ns) : HANDSHAKE_S * 1000,
+    };
 
     if (a->chain->tls) {
         tls = sw_gw_tls_accept(a->chain, a->sni, &err);
@@ -334,11 +332,11 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
             return;
         }
     } else if (a->chain->hcm.codec == SW_GW_CODEC_H1) {
-        ops = &down_h1_ops;
+        o.ops = &down_h1_ops;
     }
     d->worker = w;
-    if (sw_gw_conn_init(&d->conn, w, a->fd, tls, a->pre,
-                        open_ns ? open_ns : HANDSHAKE_S * SW_NS_PER_S, ops, &err) != SW_OK) {
+    o.filter = sw_tls_filter(tls);
+    if (sw_conn_init(&d->conn, w->loop, a->fd, &o, &err) != SW_OK) {
         sw_log_warn("gateway", "%s", err.msg);
         sw_free(d);
         return;
@@ -354,7 +352,7 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
         d->sni = sw_slice_dup(a->sni);
     /* 0 would disable lingering, and a reset could discard the last bytes sent. */
     d->conn.linger_ms = (uint32_t)sw_min(
-        sw_max(a->chain->hcm.delayed_close_timeout_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);
+        sw_max(a->chain->hcm.timeouts.delayed_close_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);
     d->id = ++w->connection_seq * 64 + w->index;
     d->born_ns = sw_loop_now(w->loop);
     d->life = (struct sw_gw_down){

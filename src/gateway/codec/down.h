@@ -3,16 +3,16 @@
 #pragma once
 
 #include "gateway/config/config.h"
-#include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
 #include "http/h1.h"
+#include "io/conn/conn.h"
 
 struct down_h2;
 
 struct down {
-    struct sw_gw_conn conn;
+    struct sw_conn conn;
     struct sw_gw_down life;
     struct sw_gw_worker *worker;
     struct sw_gw_listener *listener; /* a reference */
@@ -60,24 +60,24 @@ static inline const struct sw_gw_hcm *down_hcm(const struct down *d)
 }
 
 /* on_free of every codec. */
-void down_free(struct sw_gw_conn *c);
+void down_free(struct sw_conn *c);
 
 /* ---- down_h1.c ---- */
-extern const struct sw_gw_conn_ops down_h1_ops;
+extern const struct sw_conn_ops down_h1_ops;
 void down_h1_drain(struct down *d);
 void down_h1_cleanup(struct down *d);
 /* The head did not come in time: 408 where something of it came. */
 void down_h1_head_late(struct down *d);
 
 /* ---- down_h2.c ---- */
-extern const struct sw_gw_conn_ops down_h2_ops;
+extern const struct sw_conn_ops down_h2_ops;
 void down_h2_begin(struct down *d);
 void down_h2_drain(struct down *d);
 /* Writes a final GOAWAY; the caller closes. */
 void down_h2_goaway(struct down *d);
 void down_h2_cleanup(struct down *d);
 
-static inline struct down *down_of(struct sw_gw_conn *c)
+static inline struct down *down_of(struct sw_conn *c)
 {
     return SW_CONTAINER_OF(c, struct down, conn);
 }

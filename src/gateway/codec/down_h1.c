@@ -8,7 +8,6 @@
 
 #include "gateway/codec/down.h"
 #include "gateway/codec/h1.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/date.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
@@ -91,8 +90,8 @@ static void send_head(struct sw_exchange *x, bool end)
     if (x->resp.length == SW_GW_LENGTH_TUNNEL) {
         d->tunnel = true;
         x->down.tunnel = true;
-        sw_gw_conn_flush(&d->conn);
-        sw_gw_conn_resume(&d->conn);
+        (void)!sw_conn_flush(&d->conn);
+        sw_conn_resume(&d->conn);
     }
 }
 
@@ -105,7 +104,7 @@ static void send_data(struct sw_exchange *x, struct sw_slice data)
     if (d->chunked)
         gw_h1_send_chunk(&d->conn, data);
     else
-        sw_gw_conn_send(&d->conn, data);
+        sw_conn_send(&d->conn, data);
 }
 
 static void send_end(struct sw_exchange *x)
@@ -113,7 +112,7 @@ static void send_end(struct sw_exchange *x)
     struct down *d = of(x);
 
     if (d->tunnel)
-        sw_gw_conn_shutdown(&d->conn);
+        sw_conn_shutdown(&d->conn);
     else if (d->chunked)
         gw_h1_send_last_chunk(&d->conn, &x->resp.trailers);
 }
@@ -125,7 +124,7 @@ static void send_info(struct sw_exchange *x, int status)
     if (d->old)
         return;
     if (status == 100) {
-        sw_gw_conn_put(&d->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+        sw_conn_put(&d->conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
     } else {
         struct gw_h1_out o;
 
@@ -135,12 +134,12 @@ static void send_info(struct sw_exchange *x, int status)
         gw_h1_out_lit(&o, "\r\n");
         gw_h1_out_end(&o);
     }
-    sw_gw_conn_flush(&d->conn);
+    (void)!sw_conn_flush(&d->conn);
 }
 
 static struct down *detach(struct sw_exchange *x)
 {
-    struct down *d = gw_down_detach(x);
+    struct down *d = gw_side_detach(&x->down);
 
     d->x = NULL;
     return d;
@@ -149,7 +148,7 @@ static struct down *detach(struct sw_exchange *x)
 static void abort_down(struct sw_exchange *x)
 {
     /* A half-sent answer must not look complete. */
-    sw_gw_conn_close(&detach(x)->conn, true);
+    sw_conn_close(&detach(x)->conn, true);
 }
 
 static void done(struct sw_exchange *x)
@@ -158,14 +157,14 @@ static void done(struct sw_exchange *x)
 
     if (d->close_after || d->tunnel || !d->request_done || d->conn.eof) {
         d->parser = gw_h1_return(d->worker, d->parser, SW_H1_REQUEST);
-        sw_gw_conn_close_flushed(&d->conn);
+        sw_conn_close_flushed(&d->conn);
         return;
     }
-    sw_gw_conn_queue_flush(&d->conn);
+    sw_conn_queue_flush(&d->conn);
     down_set_waiting(d, true);
     d->head_begun = false;
-    if (d->conn.paused || d->conn.in.n)
-        sw_gw_conn_resume(&d->conn); /* pipelined requests */
+    if (d->conn.paused || sw_conn_unused(&d->conn))
+        sw_conn_resume(&d->conn); /* pipelined requests */
 }
 
 static const struct sw_gw_side_ops side = {
@@ -188,8 +187,8 @@ static void refuse(struct down *d, int status, const char *why, const char *reas
 {
     struct gw_h1_out o;
 
-    sw_gw_lstats_unheard(d->life.stats, status, reason);
-    sw_gw_lstats_say(d->life.stats, reason, &d->peer, why);
+    sw_gw_lstats_early_reply(d->life.stats, status, reason);
+    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->peer, why);
     gw_h1_out_begin(&o, &d->conn, 256);
     put_status_line(&o, status);
     gw_h1_out_field(&o, SW_SLICE_LIT("date"), sw_gw_worker_date(d->worker));
@@ -199,7 +198,7 @@ static void refuse(struct down *d, int status, const char *why, const char *reas
         gw_h1_out_lit(&o, "connection: close\r\n");
     gw_h1_out_lit(&o, "content-length: 0\r\n\r\n");
     gw_h1_out_end(&o);
-    sw_gw_conn_close_flushed(&d->conn);
+    sw_conn_close_flushed(&d->conn);
 }
 
 void down_h1_head_late(struct down *d)
@@ -245,7 +244,7 @@ static void got_head(struct down *d)
     d->old = m->minor == 0;
     d->keep_alive = m->keep_alive || m->framing == SW_H1_TUNNEL;
     d->close_after = false;
-    if (d->old && !h->accept_http10) {
+    if (d->old && !h->h1.accept_http10) {
         refuse(d, 426, "HTTP/1.0 is not accepted here", "http1.version");
         return;
     }
@@ -255,7 +254,7 @@ static void got_head(struct down *d)
         return;
     }
     if ((odd && h->underscores == SW_GW_UNDERSCORES_REJECT) ||
-        (m->authority.n == 0 && !(d->old && h->host_http10.n))) {
+        (m->authority.n == 0 && !(d->old && h->h1.host_http10.n))) {
         refuse(d, 400, odd ? "underscore in a header name" : "no host",
                odd ? "http1.underscore" : "http1.no_host");
         return;
@@ -265,7 +264,7 @@ static void got_head(struct down *d)
     down_introduce(d, x);
     gw_h1_take_request(x, m);
     if (x->req.authority.n == 0)
-        x->req.authority = h->host_http10;
+        x->req.authority = h->h1.host_http10;
     if (odd)
         (void)sw_gw_fields_drop_underscored(&x->req.fields);
     x->down.ops = &side;
@@ -286,7 +285,7 @@ static void take_trailers(struct down *d)
     size_t n = 0;
     const struct sw_h1_field *f = sw_h1_trailers(d->parser, &n);
 
-    if (!d->x || !down_hcm(d)->h1_trailers)
+    if (!d->x || !down_hcm(d)->h1.trailers)
         return;
     gw_h1_take_trailers(d->x, &d->x->req.trailers, f, n);
     if (down_hcm(d)->underscores != SW_GW_UNDERSCORES_ALLOW)
@@ -343,7 +342,7 @@ static struct sw_h1 *new_parser(struct down *d)
     return gw_h1_lend(d->worker, SW_H1_REQUEST, &limits);
 }
 
-static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct down *d = down_of(c);
     size_t used = 0;
@@ -359,13 +358,13 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
             if (d->x) {
                 /* The next request (or a tunnel's first bytes) came early: it waits. */
                 if (in.n > used)
-                    sw_gw_conn_pause(c);
+                    sw_conn_pause(c);
                 break;
             }
             if (used == in.n)
                 break;
-            if (sw_gw_conn_blocked(c)) {
-                sw_gw_conn_pause(c); /* first it reads what it has asked for */
+            if (sw_conn_blocked(c)) {
+                sw_conn_pause(c); /* first it reads what it has asked for */
                 break;
             }
             d->parser = new_parser(d);
@@ -380,10 +379,11 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     return used;
 }
 
-static void on_batch(struct sw_gw_conn *c)
+static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct down *d = down_of(c);
 
+    (void)wire;
     if (d->x && d->x->up.ops && d->x->up.head_sent)
         d->x->up.ops->flush(&d->x->up);
 }
@@ -398,7 +398,7 @@ static void gone(struct down *d)
     sw_exchange_down_gone(x);
 }
 
-static void on_eof(struct sw_gw_conn *c)
+static void on_eof(struct sw_conn *c)
 {
     struct down *d = down_of(c);
     bool cut = d->x && d->x->down.head_sent;
@@ -407,34 +407,33 @@ static void on_eof(struct sw_gw_conn *c)
         sw_exchange_down_end(d->x);
         return;
     }
-    if (!d->x && (c->stage_n || sw_gw_conn_unsent(c))) {
-        sw_gw_conn_close_flushed(c); /* the end of an answer that was complete */
+    if (!d->x && sw_conn_unsent(c)) {
+        sw_conn_close_flushed(c); /* the end of an answer that was complete */
         return;
     }
     /* A client that left looks like one that only stopped sending: its request is cancelled. */
     gone(d);
-    sw_gw_conn_close(c, cut);
+    sw_conn_close(c, cut);
 }
 
-static void on_drained(struct sw_gw_conn *c)
+static void on_drained(struct sw_conn *c)
 {
     struct down *d = down_of(c);
 
     if (d->x)
         sw_exchange_down_drained(d->x);
     else if (c->paused)
-        sw_gw_conn_resume(c); /* requests that waited for it */
+        sw_conn_resume(c); /* requests that waited for it */
 }
 
-static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
     (void)err;
     gone(down_of(c));
-    sw_gw_conn_close(c, true);
+    sw_conn_close(c, true);
 }
 
-const struct sw_gw_conn_ops down_h1_ops = {
-    .on_open = gw_side_conn_open,
+const struct sw_conn_ops down_h1_ops = {
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,

@@ -10,7 +10,6 @@
 #include "gateway/codec/down.h"
 #include "gateway/codec/h2.h"
 #include "gateway/conn/abuse.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 #include "gateway/message/fields.h"
@@ -28,7 +27,8 @@ struct down_h2 {
     struct down *d;
     struct sw_exchange *fresh; /* its arena takes the head being received */
     struct sw_timer goaway;
-    uint64_t control_ns; /* begin of the second 'control' counts in */
+    struct sw_defer over; /* while draining: the last stream ended */
+    uint64_t control_ns;  /* begin of the second 'control' counts in */
     uint32_t control;
     uint32_t credit;       /* answered streams, less the early resets they excused */
     uint32_t early_resets; /* not excused */
@@ -97,7 +97,7 @@ static void send_end(struct sw_exchange *x)
 
 static struct gw_h2_stream *detach(struct sw_exchange *x)
 {
-    struct gw_h2_stream *s = gw_down_detach(x);
+    struct gw_h2_stream *s = gw_side_detach(&x->down);
 
     s->x = NULL;
     return s;
@@ -123,7 +123,7 @@ static void done(struct sw_exchange *x)
      * Answered before the request was complete: the rest is not read. The engine resets the stream
      * itself when the head ended the answer.
      */
-    if (!whole && s->end_out && !s->bare && s->pend.n == 0)
+    if (!whole && s->end_out && !s->bare && !s->pend)
         sw_h2_reset(s->g->h2, s->id, SW_H2_NO_ERROR);
     gw_h2_flush(s->g);
 }
@@ -350,7 +350,7 @@ static void refused(struct down *d, const char *reason, const char *why)
         return;
     d->h2->refused = true;
     sw_gw_lstats_refused(d->life.stats, reason);
-    sw_gw_lstats_say(d->life.stats, reason, &d->peer, why);
+    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->peer, why);
 }
 
 /*
@@ -377,6 +377,8 @@ static void early_reset(struct down_h2 *o)
     refused(d, "abuse", why);
 }
 
+static void on_over(struct sw_defer *defer);
+
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 {
     struct gw_h2_stream *s = stream;
@@ -401,6 +403,8 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     }
     gw_h2_stream_free(s);
     maybe_rest(o);
+    if (o->draining && o->g.n_streams == 0) /* the client may have nothing more to send */
+        sw_loop_defer(o->g.loop, &o->over, on_over);
 }
 
 /* Frames that cost us an answer and the peer nothing: a few per second are normal. */
@@ -415,11 +419,6 @@ static void on_control(struct sw_h2 *h)
     }
     if (++o->control > CONTROL_PER_S)
         sw_h2_calm(h, "too many PING or SETTINGS frames");
-}
-
-static void ignore(struct sw_h2 *h)
-{
-    (void)h;
 }
 
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
@@ -437,7 +436,6 @@ static const struct sw_h2_ops engine = {
     .on_end = on_end,
     .on_close = on_close,
     .on_window = gw_h2_on_window,
-    .on_settings = ignore,
     .on_goaway = on_goaway,
     .on_pong = gw_h2_on_pong,
     .on_control = on_control,
@@ -456,7 +454,7 @@ static void on_silent(struct gw_h2 *g)
     struct down *d = SW_CONTAINER_OF(g, struct down_h2, g)->d;
 
     gone(d);
-    sw_gw_conn_close(&d->conn, true);
+    sw_conn_close(&d->conn, true);
 }
 
 void down_h2_begin(struct down *d)
@@ -483,8 +481,8 @@ static void malformed(struct down *d, const char *why)
 {
     if (!why)
         return;
-    sw_gw_lstats_unheard(d->life.stats, 0, "http2.codec_error");
-    sw_gw_lstats_say(d->life.stats, "http2.codec_error", &d->peer, why);
+    sw_gw_lstats_early_reply(d->life.stats, 0, "http2.codec_error");
+    sw_gw_lstats_log_refusal(d->life.stats, "http2.codec_error", &d->peer, why);
 }
 
 static void end_if_finished(struct down *d)
@@ -497,10 +495,18 @@ static void end_if_finished(struct down *d)
         (void)sw_err_set(&o->g.err, SW_EPROTO, "broken HTTP/2 frame (%s)", sw_h2_fault(o->g.h2));
         refused(d, "http2_protocol", o->g.err.msg);
     }
-    sw_gw_conn_close_flushed(&d->conn);
+    sw_conn_close_flushed(&d->conn);
 }
 
-static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static void on_over(struct sw_defer *defer)
+{
+    struct down_h2 *o = SW_CONTAINER_OF(defer, struct down_h2, over);
+
+    if (!o->g.dead)
+        end_if_finished(o->d);
+}
+
+static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct down *d = down_of(c);
     struct down_h2 *o = d->h2;
@@ -511,17 +517,18 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
         refused(d, "http2_protocol", o->g.err.msg);
         gw_h2_flush(&o->g); /* GOAWAY carries the reason */
         o->g.dead = true;
-        sw_gw_conn_close_flushed(c);
+        sw_conn_close_flushed(c);
     } else {
         malformed(d, sw_h2_complaint(o->g.h2));
     }
     return in.n;
 }
 
-static void on_batch(struct sw_gw_conn *c)
+static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct down *d = down_of(c);
 
+    (void)wire;
     if (!d->h2 || d->h2->g.dead)
         return;
     gw_h2_flush(&d->h2->g);
@@ -543,13 +550,13 @@ static void gone(struct down *d)
     }
 }
 
-static void on_eof(struct sw_gw_conn *c)
+static void on_eof(struct sw_conn *c)
 {
     gone(down_of(c));
-    sw_gw_conn_close(c, false);
+    sw_conn_close(c, false);
 }
 
-static void on_drained(struct sw_gw_conn *c)
+static void on_drained(struct sw_conn *c)
 {
     struct down *d = down_of(c);
 
@@ -557,15 +564,14 @@ static void on_drained(struct sw_gw_conn *c)
     end_if_finished(d);
 }
 
-static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
     (void)err;
     gone(down_of(c));
-    sw_gw_conn_close(c, true);
+    sw_conn_close(c, true);
 }
 
-const struct sw_gw_conn_ops down_h2_ops = {
-    .on_open = gw_side_conn_open,
+const struct sw_conn_ops down_h2_ops = {
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -588,7 +594,7 @@ static void on_goaway_due(struct sw_timer *t)
         return;
     down_h2_goaway(o->d);
     if (o->g.n_streams == 0) /* though the engine may wait for the end of a header block */
-        sw_gw_conn_close_flushed(&o->d->conn);
+        sw_conn_close_flushed(&o->d->conn);
     end_if_finished(o->d);
 }
 
@@ -602,7 +608,7 @@ void down_h2_drain(struct down *d)
     o->draining = true;
     sw_h2_shutdown_notice(o->g.h2);
     gw_h2_flush(&o->g);
-    sw_timer_start(d->worker->loop, &o->goaway, down_hcm(d)->drain_timeout_ns, on_goaway_due);
+    sw_timer_start(d->worker->loop, &o->goaway, down_hcm(d)->timeouts.drain_ns, on_goaway_due);
 }
 
 void down_h2_cleanup(struct down *d)
@@ -613,6 +619,7 @@ void down_h2_cleanup(struct down *d)
         return;
     gone(d);
     sw_timer_stop(d->worker->loop, &o->goaway);
+    sw_defer_cancel(&o->over);
     gw_h2_done(&o->g);
     if (o->fresh)
         sw_exchange_discard(o->fresh);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/codec/h1.h"
-#include "gateway/conn/conn.h"
 #include "gateway/message/fields.h"
 
 #include "base/mem.h"
@@ -54,7 +53,8 @@ static bool dropped(uint8_t hid)
            hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT || hid == SW_GW_H_HTTP2_SETTINGS;
 }
 
-/* Copies the fields that go on; the block they lie in begins at 'from' and was copied to 'to'. */
+/* Copies the fields that are forwarded; the block they lie in begins at 'from' and was copied to
+ * 'to'. */
 static void take_fields(struct sw_exchange *x, struct sw_gw_fields *f, const struct sw_h1_msg *m,
                         const char *from, const char *to)
 {
@@ -179,11 +179,11 @@ void gw_h1_take_trailers(struct sw_exchange *x, struct sw_gw_fields *to,
 
 /* ---- writing heads ---- */
 
-void gw_h1_out_begin(struct gw_h1_out *o, struct sw_gw_conn *c, size_t n)
+void gw_h1_out_begin(struct gw_h1_out *o, struct sw_conn *c, size_t n)
 {
     o->conn = c;
-    o->heap = n > SW_GW_CHUNK ? sw_malloc(n) : NULL;
-    o->from = o->heap ? o->heap : sw_gw_conn_room(c, n);
+    o->heap = n > SW_CONN_ROOM_MAX || c->closed ? sw_malloc(n) : NULL;
+    o->from = o->heap ? o->heap : sw_conn_room(c, n);
     o->p = o->from;
     o->end = o->from + n;
 }
@@ -222,10 +222,10 @@ void gw_h1_out_end(struct gw_h1_out *o)
     size_t n = (size_t)(o->p - o->from);
 
     if (o->heap) {
-        sw_gw_conn_put(o->conn, o->heap, n);
+        sw_conn_put(o->conn, o->heap, n);
         sw_free(o->heap);
     } else {
-        sw_gw_conn_commit(o->conn, n);
+        sw_conn_commit(o->conn, n);
     }
 }
 
@@ -246,7 +246,7 @@ void gw_h1_put_fields(struct gw_h1_out *o, const struct sw_gw_fields *f)
 
 /* ---- bodies ---- */
 
-void gw_h1_send_chunk(struct sw_gw_conn *c, struct sw_slice data)
+void gw_h1_send_chunk(struct sw_conn *c, struct sw_slice data)
 {
     static const char hex[] = "0123456789abcdef";
     char head[20];
@@ -259,12 +259,12 @@ void gw_h1_send_chunk(struct sw_gw_conn *c, struct sw_slice data)
     head[--at] = '\r';
     for (; n; n >>= 4)
         head[--at] = hex[n & 15];
-    sw_gw_conn_put(c, head + at, sizeof(head) - at);
-    sw_gw_conn_send(c, data);
-    sw_gw_conn_put(c, "\r\n", 2);
+    sw_conn_put(c, head + at, sizeof(head) - at);
+    sw_conn_send(c, data);
+    sw_conn_put(c, "\r\n", 2);
 }
 
-void gw_h1_send_last_chunk(struct sw_gw_conn *c, const struct sw_gw_fields *trailers)
+void gw_h1_send_last_chunk(struct sw_conn *c, const struct sw_gw_fields *trailers)
 {
     struct gw_h1_out o;
 

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "http/h1.h"
+#include "io/conn/conn.h"
 
 /* A parser lent by the worker, reset; limits NULL: defaults. */
 struct sw_h1 *gw_h1_lend(struct sw_gw_worker *w, enum sw_h1_kind kind,
@@ -23,17 +23,17 @@ void gw_h1_take_response(struct sw_exchange *x, const struct sw_h1_msg *m);
 void gw_h1_take_trailers(struct sw_exchange *x, struct sw_gw_fields *to,
                          const struct sw_h1_field *f, size_t n);
 
-/* Writes a head piece by piece into a connection's stage, or to the heap when it is larger. */
+/* Writes a head piece by piece into a connection's output, or to the heap when it is larger. */
 struct gw_h1_out {
-    struct sw_gw_conn *conn;
+    struct sw_conn *conn;
     uint8_t *p;   /* where the next byte goes */
     uint8_t *end; /* of the room */
     uint8_t *from;
-    uint8_t *heap; /* owned, when the stage is too small */
+    uint8_t *heap; /* owned, when there is no such room */
 };
 
 /* Room for n bytes in all. */
-void gw_h1_out_begin(struct gw_h1_out *o, struct sw_gw_conn *c, size_t n);
+void gw_h1_out_begin(struct gw_h1_out *o, struct sw_conn *c, size_t n);
 void gw_h1_out_field(struct gw_h1_out *o, struct sw_slice name, struct sw_slice value);
 void gw_h1_out_u64(struct gw_h1_out *o, uint64_t v);
 void gw_h1_out_end(struct gw_h1_out *o);
@@ -51,6 +51,6 @@ size_t gw_h1_fields_size(const struct sw_gw_fields *f);
 void gw_h1_put_fields(struct gw_h1_out *o, const struct sw_gw_fields *f);
 
 /* A chunk of a chunked body; an empty one is left out. */
-void gw_h1_send_chunk(struct sw_gw_conn *c, struct sw_slice data);
+void gw_h1_send_chunk(struct sw_conn *c, struct sw_slice data);
 /* Last chunk and trailer. */
-void gw_h1_send_last_chunk(struct sw_gw_conn *c, const struct sw_gw_fields *trailers);
+void gw_h1_send_last_chunk(struct sw_conn *c, const struct sw_gw_fields *trailers);

@@ -5,8 +5,6 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "gateway/conn/conn.h"
-#include "gateway/conn/conn_int.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/message/fields.h"
 
@@ -39,10 +37,11 @@ struct sw_h2_config gw_h2_config(const struct sw_gw_h2_opts *o)
     return c;
 }
 
-void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config *config,
+void gw_h2_init(struct gw_h2 *g, struct sw_conn *c, const struct sw_h2_config *config,
                 const struct sw_h2_ops *ops)
 {
     g->conn = c;
+    g->loop = c->watch.loop;
     sw_list_init(&g->streams);
     sw_list_init(&g->stuck);
     sw_list_init(&g->graves);
@@ -56,7 +55,7 @@ static void bury(struct gw_h2 *g)
     while ((m = sw_list_pop_front(&g->graves)) != NULL) {
         struct gw_h2_stream *s = SW_CONTAINER_OF(m, struct gw_h2_stream, link);
 
-        gw_bytes_free(&s->pend);
+        sw_conn_bytes_free(&s->pend);
         sw_free(s->trailers);
         sw_free(s);
     }
@@ -68,7 +67,7 @@ void gw_h2_done(struct gw_h2 *g)
         gw_h2_stream_free(SW_CONTAINER_OF(it, struct gw_h2_stream, link));
     bury(g);
     sw_defer_cancel(&g->flush);
-    sw_timer_stop(g->conn->worker->loop, &g->ping);
+    sw_timer_stop(g->loop, &g->ping);
     sw_h2_free(g->h2);
     g->h2 = NULL;
 }
@@ -110,7 +109,7 @@ static void on_flush(struct sw_defer *d)
 
 void gw_h2_flush_later(struct gw_h2 *g)
 {
-    sw_loop_defer(g->conn->worker->loop, &g->flush, on_flush);
+    sw_loop_defer(g->loop, &g->flush, on_flush);
 }
 
 void gw_h2_flush(struct gw_h2 *g)
@@ -121,7 +120,7 @@ void gw_h2_flush(struct gw_h2 *g)
     }
     /* While the peer takes nothing, answers to its PINGs stay inside the engine, which counts
      * them. */
-    if (g->dead || g->conn->closed || g->conn->opening || sw_gw_conn_blocked(g->conn))
+    if (g->dead || g->conn->closed || g->conn->opening || sw_conn_blocked(g->conn))
         return;
     bury(g);
     g->in_h2 = true;
@@ -129,7 +128,7 @@ void gw_h2_flush(struct gw_h2 *g)
         g->dead = true;
     g->in_h2 = false;
     if (g->dead)
-        gw_conn_fail(g->conn, SW_EPROTO, 0);
+        sw_conn_fail(g->conn, SW_EPROTO);
 }
 
 void gw_h2_drained(struct gw_h2 *g)
@@ -160,8 +159,7 @@ static void on_ping(struct sw_timer *t)
         sw_h2_ping(g->h2);
         gw_h2_flush(g);
     }
-    sw_timer_start(g->conn->worker->loop, t,
-                   g->ping_sent ? g->ping_timeout_ns : g->ping_interval_ns, on_ping);
+    sw_timer_start(g->loop, t, g->ping_sent ? g->ping_timeout_ns : g->ping_interval_ns, on_ping);
 }
 
 void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns,
@@ -170,7 +168,7 @@ void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns
     g->ping_interval_ns = sw_max(interval_ns, SW_NS_PER_MS);
     g->ping_timeout_ns = sw_max(timeout_ns, SW_NS_PER_MS);
     g->on_silent = on_silent;
-    sw_timer_start(g->conn->worker->loop, &g->ping, g->ping_interval_ns, on_ping);
+    sw_timer_start(g->loop, &g->ping, g->ping_interval_ns, on_ping);
 }
 
 void gw_h2_on_pong(struct sw_h2 *h)
@@ -186,13 +184,13 @@ int gw_h2_emit(struct sw_h2 *h, const uint8_t *p, size_t n)
 {
     struct gw_h2 *g = sw_h2_owner(h);
 
-    sw_gw_conn_put(g->conn, p, n);
+    sw_conn_put(g->conn, p, n);
     return SW_OK;
 }
 
 static size_t waiting(const struct gw_h2_stream *s)
 {
-    return s->pend.n - s->pend.off;
+    return sw_conn_bytes_len(s->pend);
 }
 
 ssize_t gw_h2_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end)
@@ -207,7 +205,7 @@ ssize_t gw_h2_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *
     have = waiting(s) ? waiting(s) : s->live.n;
     if (have == 0 && !s->end)
         return SW_EAGAIN;
-    if (sw_gw_conn_blocked(s->g->conn)) {
+    if (sw_conn_blocked(s->g->conn)) {
         if (!sw_list_linked(&s->stuck))
             sw_list_push_back(&s->g->stuck, &s->stuck);
         return SW_EAGAIN;
@@ -226,28 +224,28 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
 {
     struct gw_h2_stream *s = stream;
     bool pend = waiting(s) > 0;
-    const uint8_t *p = pend ? s->pend.p + s->pend.off : (const uint8_t *)s->live.p;
-    struct sw_gw_conn *c = s->g->conn;
+    const uint8_t *p = pend ? s->pend->b + s->pend->off : (const uint8_t *)s->live.p;
+    struct sw_conn *c = s->g->conn;
 
     (void)h;
     (void)id;
     if (n <= SMALL || !(pend || s->headroom)) {
-        sw_gw_conn_put(c, head, SW_H2_FRAME_HEAD);
+        sw_conn_put(c, head, SW_H2_FRAME_HEAD);
         if (n)
-            sw_gw_conn_put(c, p, n);
+            sw_conn_put(c, p, n);
     } else {
         uint8_t *at;
 
         memcpy(&at, &p, sizeof(at));
         memcpy(at - SW_H2_FRAME_HEAD, head, SW_H2_FRAME_HEAD); /* in front is nothing any more */
-        sw_gw_conn_send(c, sw_slice(at - SW_H2_FRAME_HEAD, n + SW_H2_FRAME_HEAD));
+        sw_conn_send(c, sw_slice(at - SW_H2_FRAME_HEAD, n + SW_H2_FRAME_HEAD));
     }
     s->left -= sw_min(s->left, n);
     if (pend)
-        gw_bytes_consume(&s->pend, n);
+        sw_conn_bytes_consume(&s->pend, n);
     else if (n)
         s->live = sw_slice_from(s->live, n);
-    if (s->was_high && waiting(s) < SW_GW_HIGH / 2) {
+    if (s->was_high && waiting(s) < SW_CONN_HIGH / 2) {
         s->was_high = false;
         if (s->x && s->g->upstream)
             sw_exchange_up_drained(s->x);
@@ -263,7 +261,7 @@ void gw_h2_send(struct gw_h2_stream *s, struct sw_slice data, bool local)
     if (data.n == 0 || s->end)
         return;
     if (g->in_h2 || waiting(s)) {
-        gw_bytes_append(&s->pend, data.p, data.n);
+        sw_conn_bytes_append(&s->pend, data.p, data.n);
         sw_h2_resume(g->h2, s->id);
         gw_h2_flush(g);
     } else {
@@ -272,10 +270,10 @@ void gw_h2_send(struct gw_h2_stream *s, struct sw_slice data, bool local)
         sw_h2_resume(g->h2, s->id);
         gw_h2_flush(g);
         if (s->live.n)
-            gw_bytes_append(&s->pend, s->live.p, s->live.n);
+            sw_conn_bytes_append(&s->pend, s->live.p, s->live.n);
         s->live = (struct sw_slice){0};
     }
-    if (waiting(s) >= SW_GW_HIGH)
+    if (waiting(s) >= SW_CONN_HIGH)
         s->was_high = true;
 }
 
@@ -400,7 +398,7 @@ void gw_h2_side_flush(struct sw_gw_side *s)
 
 bool gw_h2_side_blocked(const struct sw_gw_side *s)
 {
-    return waiting(s->stream) >= SW_GW_HIGH;
+    return waiting(s->stream) >= SW_CONN_HIGH;
 }
 
 void gw_h2_side_pause(struct sw_gw_side *s)

@@ -7,13 +7,14 @@
 #pragma once
 
 #include "gateway/config/config.h"
-#include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "http/h2.h"
+#include "io/conn/conn.h"
 
 struct gw_h2 {
-    struct sw_gw_conn *conn;
+    struct sw_conn *conn;
+    struct sw_loop *loop;   /* of conn */
     struct sw_h2 *h2;       /* owned */
     struct sw_list streams; /* gw_h2_stream */
     struct sw_list stuck;   /* those that wait for the connection's output to drain */
@@ -39,8 +40,8 @@ struct gw_h2_stream {
     struct gw_h2 *g;
     struct sw_exchange *x; /* NULL: over, only the rest is sent */
     int32_t id;
-    struct sw_slice live; /* to send, valid during one call */
-    struct sw_gw_bytes pend;
+    struct sw_slice live;          /* to send, valid during one call */
+    struct sw_conn_bytes *pend;    /* owned: what could not be sent yet */
     struct sw_h2_header *trailers; /* owned copy, when the exchange goes before them */
     size_t n_trailers;
     uint64_t left;   /* of a known length */
@@ -54,9 +55,9 @@ struct gw_h2_stream {
     bool paused : 1; /* the exchange does not want data */
 };
 
-/* What both sides tell the engine; windows as configured, within reason. */
+/* Settings of the engine on both sides; windows as configured, within reason. */
 struct sw_h2_config gw_h2_config(const struct sw_gw_h2_opts *o);
-void gw_h2_init(struct gw_h2 *g, struct sw_gw_conn *c, const struct sw_h2_config *config,
+void gw_h2_init(struct gw_h2 *g, struct sw_conn *c, const struct sw_h2_config *config,
                 const struct sw_h2_ops *ops);
 void gw_h2_done(struct gw_h2 *g);
 /* Pings the peer at intervals; on_silent when it does not answer, and no more pings then. */
@@ -73,7 +74,7 @@ SW_NODISCARD int gw_h2_feed(struct gw_h2 *g, struct sw_slice in);
 void gw_h2_flush(struct gw_h2 *g);
 /* The same from the loop, together with what is still to come in this turn. */
 void gw_h2_flush_later(struct gw_h2 *g);
-/* Output drained: streams that waited go on. */
+/* Output drained: streams that waited continue. */
 void gw_h2_drained(struct gw_h2 *g);
 
 /* Sending on a stream. 'local': not received bytes, no room in front of them. */
@@ -83,7 +84,7 @@ void gw_h2_send_end(struct gw_h2_stream *s);
 /* Fields in the engine's shape, names lowered in the arena; out has room for f->n. */
 size_t gw_h2_put_fields(struct sw_exchange *x, const struct sw_gw_fields *f,
                         struct sw_h2_header *out);
-/* The fields of a head or trailer that go on. Texts stay where they are. */
+/* The fields of a head or trailer that are forwarded. Texts stay where they are. */
 void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
                        const struct sw_h2_head *head, bool copy);
 /* A content-length field; its text lives in 'text'. */

@@ -34,7 +34,7 @@ int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
 {
     struct sw_gw_host *host = (struct sw_gw_host *)(uintptr_t)h; /* the worker's own */
     struct sw_gw_listener *l = sw_map_get(&w->view->config->listeners->map, h->addr.name);
-    struct sw_addr peer = {0};
+    struct sw_gw_accepted a = {.listener = l, .keep = host, .cause = cause};
     int pair[2];
     int rc;
 
@@ -44,7 +44,9 @@ int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
     rc = sw_sock_pair(pair, err);
     if (rc != SW_OK)
         return rc;
-    w->calls->accept_fd(w, l, pair[1], &peer, passed(host), host, cause);
+    a.fd = pair[1];
+    a.metadata = passed(host);
+    w->calls->accept_fd(w, &a);
     *ret_fd = pair[0];
     return SW_OK;
 }

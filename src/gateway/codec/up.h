@@ -3,11 +3,11 @@
 #pragma once
 
 #include "gateway/config/tls.h"
-#include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/upstream/host.h"
 #include "http/h1.h"
+#include "io/conn/conn.h"
 
 struct up_h2;
 
@@ -19,7 +19,7 @@ enum up_state {
 };
 
 struct up_conn {
-    struct sw_gw_conn conn;
+    struct sw_conn conn;
     struct sw_list link;     /* in the list of the pool that belongs to the state */
     struct sw_gw_pool *pool; /* counted by the pool */
     uint8_t state;           /* enum up_state */
@@ -51,7 +51,7 @@ struct sw_gw_pool {
     struct sw_list busy;   /* up_conn, all others */
     struct sw_list queue;  /* exchanges that wait, x->queue */
     struct sw_timer sweep; /* closes what is idle too long */
-    uint64_t said_ns;      /* when its trouble was logged last */
+    uint64_t logged_ns;    /* when its trouble was logged last */
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
@@ -73,18 +73,18 @@ void up_gone(struct up_conn *u, bool reset);
 /* HTTP/2: streams were freed, or SETTINGS allow more: serve the queue. It may be closed then. */
 void up_more_room(struct up_conn *u);
 
-static inline struct up_conn *up_of(struct sw_gw_conn *c)
+static inline struct up_conn *up_of(struct sw_conn *c)
 {
     return SW_CONTAINER_OF(c, struct up_conn, conn);
 }
 
 /* ---- up_h1.c ---- */
-extern const struct sw_gw_conn_ops up_h1_ops;
+extern const struct sw_conn_ops up_h1_ops;
 void up_h1_attach(struct up_conn *u, struct sw_exchange *x);
 void up_h1_cleanup(struct up_conn *u);
 
 /* ---- up_h2.c ---- */
-extern const struct sw_gw_conn_ops up_h2_ops;
+extern const struct sw_conn_ops up_h2_ops;
 void up_h2_begin(struct up_conn *u);
 /* False: no stream can be opened on it now. */
 bool up_h2_has_room(const struct up_conn *u);
@@ -94,4 +94,4 @@ void up_h2_cleanup(struct up_conn *u);
 void up_h2_drain(struct up_conn *u);
 
 /* on_free of every codec. */
-void up_free(struct sw_gw_conn *c);
+void up_free(struct sw_conn *c);

@@ -6,7 +6,6 @@
 #include "base/rand.h"
 #include "gateway/codec/h1.h"
 #include "gateway/codec/up.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 #include "gateway/message/fields.h"
@@ -40,7 +39,7 @@ static void put_websocket_key(struct gw_h1_out *o, const struct sw_gw_request *r
  * Methods that usually have a body get "content-length: 0" without one: many servers answer 411
  * otherwise.
  */
-static bool says_empty(struct sw_slice method)
+static bool has_no_body(struct sw_slice method)
 {
     return sw_slice_eq_str(method, "POST") || sw_slice_eq_str(method, "PUT") ||
            sw_slice_eq_str(method, "PATCH");
@@ -57,7 +56,7 @@ static void put_framing(struct gw_h1_out *o, struct up_conn *u, const struct sw_
         gw_h1_out_u64(o, r->content_length);
         gw_h1_out_lit(o, "\r\n");
     } else if ((r->length == SW_GW_LENGTH_UNKNOWN && end) ||
-               (r->length == SW_GW_LENGTH_NONE && says_empty(r->method))) {
+               (r->length == SW_GW_LENGTH_NONE && has_no_body(r->method))) {
         gw_h1_out_lit(o, "content-length: 0\r\n");
     } else if (r->length == SW_GW_LENGTH_UNKNOWN) {
         u->chunked = true;
@@ -77,7 +76,7 @@ static void tunnel_now(struct up_conn *u, struct sw_exchange *x)
 {
     u->tunnel = true;
     x->up.tunnel = true;
-    u->parser = gw_h1_return(u->conn.worker, u->parser, SW_H1_RESPONSE);
+    u->parser = gw_h1_return(u->pool->worker, u->parser, SW_H1_RESPONSE);
     memset(&x->resp, 0, sizeof(x->resp));
     x->resp.status = 200;
     x->resp.length = SW_GW_LENGTH_TUNNEL;
@@ -126,7 +125,7 @@ static void send_data(struct sw_exchange *x, struct sw_slice data)
     if (u->chunked)
         gw_h1_send_chunk(&u->conn, data);
     else
-        sw_gw_conn_send(&u->conn, data);
+        sw_conn_send(&u->conn, data);
 }
 
 static void send_end(struct sw_exchange *x)
@@ -134,17 +133,17 @@ static void send_end(struct sw_exchange *x)
     struct up_conn *u = of(x);
 
     if (x->up.tunnel)
-        sw_gw_conn_shutdown(&u->conn);
+        sw_conn_shutdown(&u->conn);
     else if (u->chunked)
         gw_h1_send_last_chunk(&u->conn, &x->req.trailers);
 }
 
 static struct up_conn *detach(struct sw_exchange *x)
 {
-    struct up_conn *u = gw_up_detach(x);
+    struct up_conn *u = gw_side_detach(&x->up);
 
     u->x = NULL;
-    u->parser = gw_h1_return(u->conn.worker, u->parser, SW_H1_RESPONSE);
+    u->parser = gw_h1_return(u->pool->worker, u->parser, SW_H1_RESPONSE);
     return u;
 }
 
@@ -157,12 +156,12 @@ static void done(struct sw_exchange *x)
 {
     struct up_conn *u = detach(x);
 
-    if (u->tunnel || !u->keep_alive || u->conn.in.n) {
+    if (u->tunnel || !u->keep_alive || sw_conn_unused(&u->conn)) {
         up_gone(u, false);
         return;
     }
     if (u->conn.paused)
-        sw_gw_conn_resume(&u->conn); /* the client that held it back has all it gets */
+        sw_conn_resume(&u->conn); /* the client that held it back has all it gets */
     u->served = true;
     up_free_again(u);
 }
@@ -238,7 +237,7 @@ static void got_head(struct up_conn *u)
     /* Our sidecar half-closes a tunnel that ends, so a close without it is a break. */
     if (u->tunnel && x->host && x->host->addr.kind == SW_GW_ADDR_PIPE &&
         sw_h1_field(m, "x-spanwire-half-close"))
-        u->conn.says_end = true;
+        u->conn.ends_first = true;
     gw_h1_take_response(x, m);
     sw_exchange_up_head(x, end);
 }
@@ -254,7 +253,7 @@ static void got_end(struct up_conn *u)
         return;
     }
     if (u->tunnel) {
-        u->parser = gw_h1_return(u->conn.worker, u->parser, SW_H1_RESPONSE);
+        u->parser = gw_h1_return(u->pool->worker, u->parser, SW_H1_RESPONSE);
         return;
     }
     sw_exchange_up_end(x);
@@ -307,7 +306,7 @@ static bool step(struct up_conn *u, struct sw_slice in, size_t *used)
     return u->x && !u->conn.closed && (!u->conn.paused || *used == in.n);
 }
 
-static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct up_conn *u = up_of(c);
     struct sw_exchange *x = u->x;
@@ -319,7 +318,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     }
     u->got_bytes = true;
     if (!u->parser && !u->tunnel) {
-        u->parser = gw_h1_lend(c->worker, SW_H1_RESPONSE, &limits);
+        u->parser = gw_h1_lend(u->pool->worker, SW_H1_RESPONSE, &limits);
         sw_h1_answer_to(u->parser, method_sent(&x->req));
     }
     while (u->x == x && u->parser && step(u, in, &used))
@@ -338,15 +337,16 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
     return used;
 }
 
-static void on_batch(struct sw_gw_conn *c)
+static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct up_conn *u = up_of(c);
 
+    (void)wire;
     if (u->x && u->x->down.ops)
         u->x->down.ops->flush(&u->x->down);
 }
 
-static void on_eof(struct sw_gw_conn *c)
+static void on_eof(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
     struct sw_err err = {0};
@@ -367,7 +367,7 @@ static void on_eof(struct sw_gw_conn *c)
     failed(u, how_ended(u), "upstream closed the connection");
 }
 
-static void on_drained(struct sw_gw_conn *c)
+static void on_drained(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
 
@@ -375,15 +375,14 @@ static void on_drained(struct sw_gw_conn *c)
         sw_exchange_up_drained(u->x);
 }
 
-static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
 
     failed(u, how_ended(u), err->msg);
 }
 
-const struct sw_gw_conn_ops up_h1_ops = {
-    .on_open = gw_side_conn_open,
+const struct sw_conn_ops up_h1_ops = {
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -400,5 +399,5 @@ void up_h1_cleanup(struct up_conn *u)
         (void)detach(x);
         sw_exchange_up_failed(x, SW_GW_RESET_BEFORE, "connection closed");
     }
-    u->parser = gw_h1_return(u->conn.worker, u->parser, SW_H1_RESPONSE);
+    u->parser = gw_h1_return(u->pool->worker, u->parser, SW_H1_RESPONSE);
 }

@@ -7,7 +7,6 @@
 #include "base/time.h"
 #include "gateway/codec/h2.h"
 #include "gateway/codec/up.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 
@@ -19,6 +18,7 @@ enum {
 struct up_h2 {
     struct gw_h2 g;
     struct up_conn *u;
+    struct sw_defer more; /* what has ended makes room for what waits */
     uint32_t opened;
 };
 
@@ -34,7 +34,7 @@ static struct up_h2 *owner_of(struct sw_h2 *h)
 
 static struct gw_h2_stream *detach(struct sw_exchange *x)
 {
-    struct gw_h2_stream *s = gw_up_detach(x);
+    struct gw_h2_stream *s = gw_side_detach(&x->up);
 
     s->x = NULL;
     return s;
@@ -131,7 +131,7 @@ bool up_h2_has_room(const struct up_conn *u)
     uint32_t own = u->pool->cluster->spec->h2.max_streams;
     uint32_t peer = sw_h2_peer_max_streams(o->g.h2);
 
-    return !o->g.goaway && !o->g.dead && !u->conn.closed && !u->conn.failed &&
+    return !o->g.goaway && !o->g.dead && !u->conn.closed && !u->conn.failed && !u->conn.cut &&
            o->g.n_streams < sw_min(own ? own : 100, peer);
 }
 
@@ -207,6 +207,14 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
         sw_exchange_up_end(s->x);
 }
 
+static void on_more(struct sw_defer *d);
+
+/* Queued exchanges may be sent; from the loop, since the engine is in a callback. */
+static void serve_more(struct up_h2 *o)
+{
+    sw_loop_defer(o->g.loop, &o->more, on_more);
+}
+
 static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 {
     struct gw_h2_stream *s = stream;
@@ -225,13 +233,12 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
                               "stream was reset");
     }
     gw_h2_stream_free(s);
-    /* Queued exchanges may take its place; from the loop, since the engine is in a callback. */
-    sw_gw_conn_resume_batch(&o->u->conn);
+    serve_more(o);
 }
 
 static void on_settings(struct sw_h2 *h)
 {
-    sw_gw_conn_resume_batch(&owner_of(h)->u->conn);
+    serve_more(owner_of(h));
 }
 
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
@@ -319,7 +326,7 @@ void up_h2_begin(struct up_conn *u)
                      on_silent);
 }
 
-static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct up_conn *u = up_of(c);
     struct up_h2 *o = u->h2;
@@ -329,7 +336,7 @@ static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
                      o->g.err.msg);
         lose_all(u, o->g.err.msg);
         gw_h2_flush(&o->g);
-        sw_gw_conn_flush(c);
+        (void)!sw_conn_flush(c);
         up_gone(u, false);
     }
     return in.n;
@@ -352,13 +359,12 @@ static bool end_if_finished(struct up_conn *u)
     return true;
 }
 
-static void on_batch(struct sw_gw_conn *c)
+static void go_on(struct up_conn *u)
 {
-    struct up_conn *u = up_of(c);
     struct up_h2 *o = u->h2;
 
     gw_h2_flush(&o->g);
-    if (c->closed || end_if_finished(u))
+    if (u->conn.closed || end_if_finished(u))
         return;
     if (o->g.goaway && o->g.n_streams == 0) {
         up_gone(u, false);
@@ -367,7 +373,21 @@ static void on_batch(struct sw_gw_conn *c)
     up_more_room(u);
 }
 
-static void on_eof(struct sw_gw_conn *c)
+static void on_batch(struct sw_conn *c, size_t wire)
+{
+    (void)wire;
+    go_on(up_of(c));
+}
+
+static void on_more(struct sw_defer *d)
+{
+    struct up_conn *u = SW_CONTAINER_OF(d, struct up_h2, more)->u;
+
+    if (!u->conn.closed && !u->conn.failed)
+        go_on(u);
+}
+
+static void on_eof(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
 
@@ -375,7 +395,7 @@ static void on_eof(struct sw_gw_conn *c)
     up_gone(u, false);
 }
 
-static void on_drained(struct sw_gw_conn *c)
+static void on_drained(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
 
@@ -384,7 +404,7 @@ static void on_drained(struct sw_gw_conn *c)
         (void)end_if_finished(u);
 }
 
-static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
 
@@ -392,8 +412,7 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     up_gone(u, true);
 }
 
-const struct sw_gw_conn_ops up_h2_ops = {
-    .on_open = gw_side_conn_open,
+const struct sw_conn_ops up_h2_ops = {
     .on_bytes = on_bytes,
     .on_batch = on_batch,
     .on_eof = on_eof,
@@ -414,6 +433,7 @@ void up_h2_cleanup(struct up_conn *u)
     if (!u->h2)
         return;
     lose_all(u, "connection closed");
+    sw_defer_cancel(&u->h2->more);
     gw_h2_done(&u->h2->g);
     sw_free(u->h2);
     u->h2 = NULL;

@@ -15,23 +15,24 @@
 #include "gateway/codec/up_pool.h"
 #include "gateway/config/config.h"
 #include "gateway/config/tls.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/upstream/aside.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/upstream/lb.h"
+#include "io/sock.h"
+#include "tls/connfilter.h"
 #include "tls/tls.h"
 
 enum {
     SWEEP_S = 5,
-    SAY_S = 10,       /* between two log lines about one pool */
-    SAY_MAX = 20,     /* lines of one worker in that time: clients choose names of pools */
+    LOG_EVERY_S = 10, /* between two log lines about one pool */
+    LOG_MAX = 20,     /* lines of one worker in that time: clients choose names of pools */
     DIALS_MAX = 1024, /* connections per host and worker */
     QUEUE_MAX = 16384,
     NAMES_MAX = 256, /* pools of one host: server names that requests chose */
 };
 
-static const struct sw_gw_conn_ops dial_ops;
+static const struct sw_conn_ops dial_ops;
 
 /* ---- life of a pool ---- */
 
@@ -274,6 +275,12 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
 {
     const struct sw_gw_cluster_spec *spec = p->cluster->spec;
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_conn_opts co = {
+        .ops = &dial_ops,
+        .open_ms = sw_gw_ms(spec->connect_timeout_ns),
+        .dialled = true,
+    };
+    bool inside = p->host && p->host->addr.kind == SW_GW_ADDR_INTERNAL;
     struct sw_tls *tls = NULL;
     int fd;
     int rc;
@@ -283,29 +290,25 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
         if (!tls)
             return err->rc;
     }
-    if (p->host && p->host->addr.kind != SW_GW_ADDR_IP) {
-        rc = p->host->addr.kind == SW_GW_ADDR_PIPE
-                 ? sw_sock_connect_unix(p->host->addr.name.p, &fd, err)
-                 : sw_gw_internal_connect(p->worker, p->host, first_waiting(p), &fd, err);
-        if (rc != SW_OK) {
-            sw_tls_free(tls);
-            return rc;
-        }
-        rc = sw_gw_conn_init(&u->conn, p->worker, fd, tls, (struct sw_slice){0},
-                             spec->connect_timeout_ns, &dial_ops, err);
-        if (rc == SW_OK) {
-            u->conn.says_end = p->host->addr.kind == SW_GW_ADDR_INTERNAL;
-            sw_gw_conn_announce(&u->conn);
-        }
-        return rc;
-    }
     o.keepalive = spec->keepalive;
     o.keepalive_time_s = spec->keepalive_time_s;
     o.keepalive_interval_s = spec->keepalive_interval_s;
     o.keepalive_retries = spec->keepalive_probes;
     o.egress = spec->egress;
-    return sw_gw_conn_dial(&u->conn, p->worker, &p->addr, &o, tls, spec->connect_timeout_ns,
-                           &dial_ops, err);
+    if (inside)
+        rc = sw_gw_internal_connect(p->worker, p->host, first_waiting(p), &fd, err);
+    else if (p->host && p->host->addr.kind == SW_GW_ADDR_PIPE)
+        rc = sw_sock_connect_unix(p->host->addr.name.p, &fd, err);
+    else if ((rc = sw_sock_connect(&p->addr, NULL, &o, &fd, err)) == SW_OK)
+        sw_sock_tune(fd, &o);
+    if (rc != SW_OK) {
+        sw_tls_free(tls);
+        return rc;
+    }
+    co.filter = sw_tls_filter(tls);
+    rc = sw_conn_init(&u->conn, p->worker->loop, fd, &co, err);
+    u->conn.ends_first = inside;
+    return rc;
 }
 
 static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *why)
@@ -319,40 +322,50 @@ static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *w
     sw_exchange_up_failed(x, how, why);
 }
 
-static bool may_complain(struct sw_gw_pool *p)
+static bool may_log_failure(struct sw_gw_pool *p)
 {
     struct sw_gw_worker *w = p->worker;
     uint64_t now = sw_loop_now(w->loop);
 
-    if (p->said_ns && now - p->said_ns < SAY_S * SW_NS_PER_S)
+    if (p->logged_ns && now - p->logged_ns < LOG_EVERY_S * SW_NS_PER_S)
         return false;
-    if (w->n_said == 0 || now - w->said_ns >= SAY_S * SW_NS_PER_S) {
-        w->n_said = 0;
-        w->said_ns = now;
+    if (w->n_logged == 0 || now - w->logged_ns >= LOG_EVERY_S * SW_NS_PER_S) {
+        w->n_logged = 0;
+        w->logged_ns = now;
     }
-    if (w->n_said >= SAY_MAX)
+    if (w->n_logged >= LOG_MAX)
         return false;
-    w->n_said++;
-    p->said_ns = now;
+    w->n_logged++;
+    p->logged_ns = now;
     return true;
 }
+
+/* What is logged of a host, around its address. */
+struct failure {
+    const char *before;
+    const char *after;
+};
+
+static const struct failure not_connected = {"cannot connect to", ""};
+static const struct failure no_handshake = {"TLS handshake with", " failed"};
+static const struct failure not_trusted = {"upstream", " is not trusted"};
 
 /*
  * The wrong server answers at the host's address, our trust bundle is wrong, or no server answers:
  * clients get a 503 that does not name the host, so the log does.
  */
-static void complain(struct sw_gw_pool *p, const char *what, const char *why)
+static void log_failure(struct sw_gw_pool *p, const struct failure *f, const char *why)
 {
-    if (!may_complain(p))
+    if (!may_log_failure(p))
         return;
-    sw_log_warn("gateway", "cluster '%.*s': upstream %.*s %s: %s",
-                SW_SLICE_ARG(p->cluster->spec->name),
-                SW_SLICE_ARG(p->host ? p->host->member->text : SW_SLICE_LIT("(gone)")), what, why);
+    sw_log_warn(
+        "gateway", "cluster '%.*s': %s %.*s%s: %s", SW_SLICE_ARG(p->cluster->spec->name), f->before,
+        SW_SLICE_ARG(p->host ? p->host->member->text : SW_SLICE_LIT("(removed)")), f->after, why);
 }
 
-static void note_failed(struct sw_gw_pool *p, const char *what, const char *why)
+static void note_failed(struct sw_gw_pool *p, const struct failure *f, const char *why)
 {
-    complain(p, what, why);
+    log_failure(p, f, why);
     if (p->host)
         sw_gw_aside_failed(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop), why);
 }
@@ -367,7 +380,7 @@ static void dial(struct sw_gw_pool *p)
     if (open_conn(p, u, &err) != SW_OK) {
         sw_free(u);
         bump(&cell_of(p)->cx_fail);
-        note_failed(p, "is not reached", err.msg);
+        note_failed(p, &not_connected, err.msg);
         fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
         return;
     }
@@ -390,7 +403,7 @@ static bool may_dial(const struct sw_gw_pool *p)
 {
     if (!below_limits(p))
         return false;
-    /* By ALPN: the first connection tells which protocol it is going to be. */
+    /* By ALPN: the first connection decides the protocol. */
     if (p->h2 || (p->cluster->spec->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
         return p->n_dialling == 0;
     return p->n_dialling < p->n_queue;
@@ -417,7 +430,7 @@ static struct sw_exchange *queue_pop(struct sw_gw_pool *p)
     return x;
 }
 
-static void on_dialled(struct sw_gw_conn *c)
+static void on_dialled(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
     struct sw_gw_pool *p = u->pool;
@@ -427,31 +440,31 @@ static void on_dialled(struct sw_gw_conn *c)
     u->born_ns = sw_loop_now(p->worker->loop);
     if (p->host)
         sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
-    if (p->h2 || (c->tls && strcmp(sw_tls_alpn(c->tls), "h2") == 0)) {
+    if (p->h2 || (c->filter && strcmp(sw_tls_alpn(sw_tls_of(c->filter)), "h2") == 0)) {
         p->h2 = true;
-        sw_gw_conn_set_ops(c, &up_h2_ops);
+        sw_conn_set_ops(c, &up_h2_ops);
         up_h2_begin(u);
         up_more_room(u);
         return;
     }
-    sw_gw_conn_set_ops(c, &up_h1_ops);
+    sw_conn_set_ops(c, &up_h1_ops);
     up_free_again(u);
 }
 
-static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_dial_failed(struct sw_conn *c, const struct sw_err *err)
 {
     struct up_conn *u = up_of(c);
     struct sw_gw_pool *p = u->pool;
-    bool tls = c->tls && !c->connecting;
+    bool tls = c->filter && !c->connecting;
     bool h2 = p->h2 || p->cluster->spec->protocol == SW_GW_UP_AUTO;
 
     p->n_dialling--;
     u->state = UP_BUSY;
     bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
     if (tls && err->rc == SW_EDENIED)
-        note_failed(p, "is not trusted", err->msg);
+        note_failed(p, &not_trusted, err->msg);
     else
-        note_failed(p, tls ? "fails the handshake" : "is not reached", err->msg);
+        note_failed(p, tls ? &no_handshake : &not_connected, err->msg);
     /* Those that waited for the one HTTP/2 connection share its fate. */
     do {
         fail_one(p, tls ? SW_GW_TLS_FAILED : SW_GW_CONNECT_FAILED, err->msg);
@@ -459,39 +472,23 @@ static void on_dial_failed(struct sw_gw_conn *c, const struct sw_err *err)
     up_gone(u, false);
 }
 
-static size_t no_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t no_bytes(struct sw_conn *c, struct sw_slice in)
 {
     (void)c;
     (void)in;
     return 0;
 }
 
-static void nothing(struct sw_gw_conn *c)
-{
-    (void)c;
-}
-
-static void early_eof(struct sw_gw_conn *c)
-{
-    struct sw_err err = {0};
-
-    (void)sw_err_set(&err, SW_EOF, "closed before it was open");
-    on_dial_failed(c, &err);
-}
-
-static const struct sw_gw_conn_ops dial_ops = {
+static const struct sw_conn_ops dial_ops = {
     .on_open = on_dialled,
     .on_bytes = no_bytes,
-    .on_batch = nothing,
-    .on_eof = early_eof,
-    .on_drained = nothing,
     .on_fail = on_dial_failed,
     .on_free = up_free,
 };
 
 /* ---- connections ---- */
 
-void up_free(struct sw_gw_conn *c)
+void up_free(struct sw_conn *c)
 {
     struct up_conn *u = up_of(c);
     struct sw_gw_pool *p = u->pool;
@@ -517,15 +514,15 @@ void up_gone(struct up_conn *u, bool reset)
 {
     u->state = UP_GONE;
     sw_list_unlink(&u->link);
-    sw_gw_conn_close(&u->conn, reset);
+    sw_conn_close(&u->conn, reset);
 }
 
 void up_free_again(struct up_conn *u)
 {
     struct sw_gw_pool *p = u->pool;
     uint32_t max = p->cluster->spec->max_requests_per_connection;
-    bool spent = (max && u->requests >= max) || u->conn.closed || u->conn.failed || u->conn.eof ||
-                 (u->requests && expired(u));
+    bool spent = (max && u->requests >= max) || u->conn.closed || u->conn.failed || u->conn.cut ||
+                 u->conn.eof || (u->requests && expired(u));
     struct sw_exchange *x;
 
     sw_list_unlink(&u->link);
@@ -586,7 +583,7 @@ static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
          * requests that cannot be retried. Bytes sent before the close must not become the answer,
          * either.
          */
-        if (!expired(u) && (sw_exchange_repeatable(x) || !sw_gw_conn_has_news(&u->conn)))
+        if (!expired(u) && (sw_exchange_repeatable(x) || !sw_conn_has_news(&u->conn)))
             return u;
         up_gone(u, false);
     }

@@ -16,6 +16,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"
+#include "xds/fields.h"
 #include "xds/limits.h"
 
 #define CENTURY_S INT64_C(3153600000)
@@ -68,30 +69,6 @@ bool sw_gw_bool(const struct Sw__BoolValue *v, bool otherwise)
 uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise)
 {
     return v ? v->value : otherwise;
-}
-
-int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v, uint32_t least,
-                    uint32_t most, const char *field)
-{
-    if (!v || (v->value >= least && v->value <= most))
-        return SW_OK;
-    if (most == UINT32_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "%s: %u is less than %u", field, v->value, least);
-    return sw_err_set(b->err, SW_EINVAL, "%s: %u is not in %u..%u", field, v->value, least, most);
-}
-
-int sw_gw_check_percent(struct sw_gw_build *b, double v, const char *field)
-{
-    if (v >= 0 && v <= 100) /* NaN is neither */
-        return SW_OK;
-    return sw_err_set(b->err, SW_EINVAL, "%s is not in 0..100", field);
-}
-
-int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d, const char *field)
-{
-    if (!d || sw_gw_duration(d, 0) > 0)
-        return SW_OK;
-    return sw_err_set(b->err, SW_EINVAL, "%s must be above 0", field);
 }
 
 int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
@@ -154,7 +131,7 @@ int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher 
         ret->kind = SW_GW_STR_REGEX;
         return sw_gw_build_regex(b, SW_PB_SLICE(m->safe_regex->regex), true, &ret->re);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "string matcher without a pattern we know");
+        return sw_err_set(b->err, SW_EINVAL, "unsupported string matcher pattern");
     }
     ret->text = sw_gw_text(b, text);
     return SW_OK;
@@ -277,6 +254,18 @@ void sw_gw_build_h2(const struct Sw__Http2ProtocolOptions *o, struct sw_gw_h2_op
     }
 }
 
+/* m, unless it sets a field that has to be refused. */
+static void *check_fields(struct sw_gw_build *b, struct ProtobufCMessage *m)
+{
+    return m && sw_xds_check_fields(m, b->err) == SW_OK ? m : NULL;
+}
+
+void *sw_gw_unpack(struct sw_gw_build *b, const struct ProtobufCMessageDescriptor *type,
+                   struct sw_slice bytes)
+{
+    return check_fields(b, sw_pb_unpack(b->tmp, type, bytes, NULL, b->err));
+}
+
 void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
                      const struct ProtobufCMessageDescriptor *type)
 {
@@ -284,5 +273,5 @@ void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
         (void)sw_err_set(b->err, SW_EINVAL, "typed_config missing");
         return NULL;
     }
-    return sw_pb_any_unpack(b->tmp, any, type, NULL, b->err);
+    return check_fields(b, sw_pb_any_unpack(b->tmp, any, type, NULL, b->err));
 }

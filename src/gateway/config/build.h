@@ -89,14 +89,6 @@ uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise);
 /* The value; 'otherwise' without a message. */
 bool sw_gw_bool(const struct Sw__BoolValue *v, bool otherwise);
 uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise);
-/* Refuses a number outside of least..most, saying which field it is of. Not set (NULL) is fine. */
-SW_NODISCARD int sw_gw_check_u32(struct sw_gw_build *b, const struct Sw__UInt32Value *v,
-                                 uint32_t least, uint32_t most, const char *field);
-/* The same for a share of a hundred. */
-SW_NODISCARD int sw_gw_check_percent(struct sw_gw_build *b, double v, const char *field);
-/* The same for a duration that is not above 0. */
-SW_NODISCARD int sw_gw_check_above_zero(struct sw_gw_build *b, const struct Sw__Duration *d,
-                                        const char *field);
 /* All return SW_OK or SW_EINVAL with b->err filled. */
 SW_NODISCARD int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                                    const struct sw_regex **ret);
@@ -110,7 +102,13 @@ SW_NODISCARD int sw_gw_build_source(struct sw_gw_build *b, const struct Sw__Data
 const struct sw_json *sw_gw_build_metadata(struct sw_gw_build *b, const struct Sw__Metadata *m);
 const struct sw_json *sw_gw_build_struct(struct sw_gw_build *b, const struct Sw__Struct *m);
 void sw_gw_build_h2(const struct Sw__Http2ProtocolOptions *o, struct sw_gw_h2_opts *ret);
-/* The message inside an Any of the wanted type, in b->tmp; NULL with SW_EINVAL. */
+/*
+ * Decodes a resource of that type into b->tmp. NULL with SW_EINVAL: malformed, too large, or it
+ * sets a field that has to be refused (xds/fields.h).
+ */
+void *sw_gw_unpack(struct sw_gw_build *b, const struct ProtobufCMessageDescriptor *type,
+                   struct sw_slice bytes);
+/* The same for the message inside an Any, which is of the wanted type. */
 void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
                      const struct ProtobufCMessageDescriptor *type);
 SW_NODISCARD int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatcher *in,

@@ -53,37 +53,51 @@ struct sw_gw_hcm {
     struct sw_gw_routes *inline_routes; /* a reference */
     struct sw_slice server_name;        /* ["spanwire"] */
     enum sw_gw_server_header server_header;
-    struct sw_slice via;     /* appended to Via of requests and answers; empty: none */
-    bool use_remote_address; /* this is the edge: believe no X-Forwarded-* of clients */
-    bool skip_xff_append;
-    uint32_t xff_trusted_hops;
-    bool generate_request_id; /* [true] */
-    bool preserve_request_id;
-    bool request_id_in_response;
-    enum sw_gw_xfcc xfcc;
-    bool xfcc_uri; /* adds the URI SANs of the client's certificate */
-    bool normalize_path;
-    bool merge_slashes;
-    enum sw_gw_escaped_slash escaped_slash;
-    bool strip_any_port;
-    bool strip_matching_port;
-    bool strip_trailing_dot;
+    struct sw_slice via; /* appended to Via of requests and answers; empty: none */
+    struct {
+        bool use_remote_address; /* this is the edge: believe no X-Forwarded-* of clients */
+        bool skip_append;
+        uint32_t trusted_hops;
+    } xff;
+    struct {
+        bool generate; /* [true] */
+        bool preserve;
+        bool in_response;
+    } request_id;
+    struct {
+        enum sw_gw_xfcc mode;
+        bool uri; /* adds the URI SANs of the client's certificate */
+    } xfcc;
+    struct {
+        bool normalize;
+        bool merge_slashes;
+        enum sw_gw_escaped_slash escaped_slash;
+    } path;
+    struct { /* from the host of a request */
+        bool any_port;
+        bool matching_port;
+        bool trailing_dot;
+    } strip;
     bool suppress_envoy; /* of the router: no x-envoy- headers of its own */
     enum sw_gw_underscores underscores;
-    bool accept_http10;
-    struct sw_slice host_http10; /* of HTTP/1.0 requests that name none; empty: refused */
-    bool h1_trailers;
+    struct {
+        bool accept_http10;
+        struct sw_slice host_http10; /* of HTTP/1.0 requests that name none; empty: refused */
+        bool trailers;
+    } h1;
     uint32_t max_headers_kb;    /* [60] */
     uint32_t max_headers_count; /* [100] */
     uint32_t max_requests_per_connection;
-    uint64_t idle_timeout_ns;            /* connection without request [1 h] */
-    uint64_t stream_idle_timeout_ns;     /* [5 min] */
-    uint64_t request_timeout_ns;         /* whole request received [off] */
-    uint64_t request_headers_timeout_ns; /* [off; workers have a bound of their own] */
-    uint64_t drain_timeout_ns;           /* [1 s] between both GOAWAY of a shutdown */
-    uint64_t delayed_close_timeout_ns;   /* [1 s] */
-    uint64_t max_connection_duration_ns;
-    uint64_t max_stream_duration_ns;
+    struct {
+        uint64_t idle_ns;            /* connection without request [1 h] */
+        uint64_t stream_idle_ns;     /* [5 min] */
+        uint64_t request_ns;         /* whole request received [off] */
+        uint64_t request_headers_ns; /* [off; workers have a bound of their own] */
+        uint64_t drain_ns;           /* [1 s] between both GOAWAY of a shutdown */
+        uint64_t delayed_close_ns;   /* [1 s] */
+        uint64_t max_connection_ns;
+        uint64_t max_stream_ns;
+    } timeouts;
     struct sw_gw_h2_opts h2;
     const struct sw_slice *upgrades; /* types allowed, lower case ("websocket", "connect") */
     size_t n_upgrades;
@@ -172,7 +186,7 @@ struct sw_gw_chain {
     struct sw_gw_chain_match match;
     /*
      * Of the chain's own configuration, secrets excluded: connections whose hash is in no chain of
-     * the new listener of that name are drained, the others go on (certificates may rotate).
+     * the new listener of that name are drained, the others continue (certificates may rotate).
      */
     uint64_t hash;
     struct sw_gw_tls *tls;       /* NULL: plain */
@@ -197,6 +211,13 @@ struct sw_gw_listener {
     bool proxy_optional; /* ... and accept connections without one */
     bool original_dst;   /* the destination is where the client was going */
     bool transparent;
+    bool freebind;
+    struct {
+        bool on;
+        uint32_t time_s;
+        uint32_t interval_s;
+        uint32_t probes;
+    } keepalive;                 /* of accepted connections */
     uint64_t filters_timeout_ns; /* [15 s] for what the inspectors wait for */
     bool continue_on_timeout;
     uint32_t backlog; /* 0: default */

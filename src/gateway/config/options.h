@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "io/addr.h"
 #include "opts/admin.h"
+#include "opts/process.h"
 #include "opts/upstream.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,17 +21,10 @@ struct sw_gateway_config {
     const char *xds_token_file;
     const char *xds_node_id;
     const char *xds_node_cluster;
-    uint32_t workers;       /* 0: one per processor */
     const char *port_group; /* NULL: by the configuration's source */
-    uint64_t drain_ns;
     bool io_uring;
-    struct sw_addr admin_addr;
-    struct sw_addr stats_addr;
-    struct sw_addr ready_addr;
     int aead;
-    const char *log_level;
-    int log_format;
+    struct sw_process_config process;
     struct sw_upstream_opts upstream;
-    struct sw_admin_access access;
     const char *error_pages; /* directory; NULL: the built-in pages */
 };

@@ -86,6 +86,7 @@ struct sw_gw_tls {
     const char *alpn; /* comma separated, by preference; NULL: none */
     enum sw_gw_tls_version min;
     enum sw_gw_tls_version max;
+    uint8_t without; /* SW_TLS_NO_... of tls/tls.h */
     /* Peer validation. */
     bool verify;              /* a validation context was given */
     bool accept_untrusted;    /* ACCEPT_UNTRUSTED: request a certificate, but accept any chain */

@@ -229,14 +229,8 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
     }
     if (sw_buf_len(&alpn))
         t->alpn = sw_arena_dup(b->arena, sw_buf_slice(&alpn));
-    if (c->tls_params) {
-        t->min = (enum sw_gw_tls_version)c->tls_params->tls_minimum_protocol_version;
-        t->max = (enum sw_gw_tls_version)c->tls_params->tls_maximum_protocol_version;
-        if ((unsigned)t->min > SW_GW_TLS_13 || (unsigned)t->max > SW_GW_TLS_13)
-            return sw_err_set(b->err, SW_EINVAL, "tls_params: unknown version");
-        if (t->max == SW_GW_TLS_10 || t->max == SW_GW_TLS_11)
-            return sw_err_set(b->err, SW_EINVAL, "tls_params: TLS below 1.2 is not supported");
-    }
+    if (c->tls_params && sw_gw_build_tls_params(b, c->tls_params, t) < 0)
+        return sw_err_prefix(b->err, "tls_params");
     rc = build_trust(b, t, c, &trust);
     if (rc == SW_OK && !b->missing)
         rc = sw_gw_check_peer_rules(t, trust.roots.n != 0, client, b->err);
@@ -362,11 +356,11 @@ int sw_gw_build_tls_up(struct sw_gw_build *b, const struct Sw__TransportSocket *
 int sw_gw_check_secret(struct sw_slice bytes, struct sw_slice *ret_name, struct sw_arena *a,
                        struct sw_err *err)
 {
-    const Sw__Secret *s = SW_PB_UNPACK(a, Sw__Secret, sw__secret, bytes, NULL, err);
     struct sw_gw_tls t = {0};
     struct sw_tls_cred *creds[CERTS_MAX];
     struct sw_slice ders[CERTS_MAX];
     struct sw_gw_build b = {.arena = a, .tmp = a, .err = err};
+    const Sw__Secret *s = sw_gw_unpack(&b, &sw__secret__descriptor, bytes);
     struct trust trust = {0};
     int rc = SW_OK;
 
@@ -388,7 +382,7 @@ int sw_gw_check_secret(struct sw_slice bytes, struct sw_slice *ret_name, struct 
     case SW__SECRET__TYPE_GENERIC_SECRET:
         break;
     default:
-        rc = sw_err_set(err, SW_EINVAL, "secret without a type we know");
+        rc = sw_err_set(err, SW_EINVAL, "unsupported secret type");
         break;
     }
     for (size_t i = 0; i < t.n_creds; i++)

@@ -6,6 +6,7 @@
 #include "tls/tls.h"
 
 struct Sw__CertificateValidationContext;
+struct Sw__TlsParameters;
 struct Sw__TransportSocket;
 struct sw_arena;
 struct sw_gw_build;
@@ -51,6 +52,9 @@ SW_NODISCARD int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls 
 SW_NODISCARD int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client,
                                         struct sw_err *err);
 
+/* Versions and algorithms. */
+SW_NODISCARD int sw_gw_build_tls_params(struct sw_gw_build *b, const struct Sw__TlsParameters *in,
+                                        struct sw_gw_tls *t);
 /* The TLS of a transport socket. *ret is NULL for raw_buffer (and while a secret is missing). */
 SW_NODISCARD int sw_gw_build_tls_down(struct sw_gw_build *b, const struct Sw__TransportSocket *s,
                                       struct sw_gw_tls **ret);

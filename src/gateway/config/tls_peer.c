@@ -114,6 +114,7 @@ void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_param
     p->tls12 = t->min < SW_GW_TLS_13;
     p->tls12_only = t->max == SW_GW_TLS_12;
     p->chacha = true;
+    p->without = t->without;
     p->cred = t->creds[0];
     p->alpn = t->alpn;
     p->sni = w->host && sw_ip_parse(sw_slice_str(w->host), &ip, NULL) != SW_OK ? w->host : NULL;
@@ -192,8 +193,6 @@ int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls *t,
 {
     int rc = SW_OK;
 
-    if (v->custom_validator_config)
-        return sw_err_set(b->err, SW_EINVAL, "custom_validator_config is not supported");
     for (size_t i = 0; rc == SW_OK && i < v->n_match_typed_subject_alt_names; i++) {
         const Sw__SubjectAltNameMatcher *m = v->match_typed_subject_alt_names[i];
 
@@ -220,8 +219,7 @@ int sw_gw_check_peer_rules(const struct sw_gw_tls *t, bool roots, bool client, s
         return sw_err_set(err, SW_EINVAL, "validation context without trusted_ca");
     if (client && t->system_roots && t->n_sans == 0 && t->n_pins == 0 && !t->sni && !t->auto_sni &&
         !t->auto_host_sni)
-        return sw_err_set(err, SW_EINVAL,
-                          "the system's roots trust everybody: a name, an sni or a pin is needed");
+        return sw_err_set(err, SW_EINVAL, "system roots need a SAN match, SNI or pin");
     return SW_OK;
 }
 
@@ -239,6 +237,7 @@ struct sw_tls *sw_gw_tls_accept(const struct sw_gw_chain *chain, struct sw_slice
         .ticket_key = t->no_tickets ? NULL : t->ticket_key,
         .ticket_life_s = (uint32_t)sw_min(t->session_timeout_ns / SW_NS_PER_S, UINT32_MAX),
         .chacha = true,
+        .without = t->without,
         .cred = sw_gw_tls_cred_for(t, sni),
         .alpn = t->alpn,
         .no_client_cert = !t->verify && !t->require_client_cert,

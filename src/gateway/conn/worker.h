@@ -11,18 +11,19 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "base/slice.h"
+#include "base/time.h"
 #include "base/vec.h"
 #include "io/accept.h"
 #include "io/addr.h"
 #include "io/crew.h"
 #include "io/loop.h"
 
-struct sw_batch;
 struct sw_exchange;
 struct sw_gateway;
 struct sw_gw_abuse;
-struct sw_gw_ahead;
+struct sw_gw_accepted;
 struct sw_gw_chain;
 struct sw_gw_config;
 struct sw_gw_host;
@@ -36,10 +37,6 @@ struct sw_json;
 struct sw_metrics_shard;
 
 enum {
-    SW_GW_RX = 256 * 1024 + 64 * 1024, /* the thread's receive buffer */
-    SW_GW_TX = 23 * 17920,             /* sealed records of one write */
-    SW_GW_BATCH = 64,                  /* reads or writes of one system call */
-    SW_GW_SPARE_CHUNKS = 64,
     SW_GW_SPARE_EXCHANGES = 256,
     SW_GW_SPARE_PARSERS = 64,
 };
@@ -64,13 +61,11 @@ struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v);
  * worker's thread.
  */
 struct sw_gw_calls {
-    /* conn: frees exchanges that ended; only from where none is being worked on. */
-    void (*reap)(struct sw_gw_worker *w);
     /* upstream: the host is going (up_pool.h). */
     void (*release_pool)(struct sw_gw_pool *p);
     /* exchange: as sw_gw_route_request, _route_go_on and _route_response (route.h). */
     int (*route)(struct sw_exchange *x);
-    void (*route_go_on)(struct sw_exchange *x);
+    void (*route_continue)(struct sw_exchange *x);
     void (*response)(struct sw_exchange *x);
     /* exchange, while a filter waits: more of the body is in x->kept, or its end came. */
     void (*more_body)(struct sw_exchange *x);
@@ -83,9 +78,7 @@ struct sw_gw_calls {
     void (*connect)(struct sw_exchange *x);
     void (*cancel)(struct sw_exchange *x);
     /* codec: as sw_gw_accept_fd (listen.h). */
-    void (*accept_fd)(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
-                      const struct sw_addr *peer, const struct sw_json *metadata,
-                      struct sw_gw_host *keep, const struct sw_exchange *cause);
+    void (*accept_fd)(struct sw_gw_worker *w, struct sw_gw_accepted *a);
     /* l4: as sw_gw_bind_failed (bind.h). */
     void (*bind_failed)(struct sw_gw_worker *w, struct sw_gw_listener *l, const struct sw_addr *at,
                         const struct sw_addr *tried, int sys_errno);
@@ -118,35 +111,33 @@ struct sw_gw_worker {
     struct sw_accept_group accept;
     struct sw_list downs; /* of clients.h; the idle ones in the order they became so */
     struct sw_list pools; /* upstream; see up_pool.c */
-    uint64_t said_ns;     /* begin of the time 'n_said' counts in: lines about hosts of pools */
-    unsigned n_said;
+    uint64_t logged_ns;   /* begin of the time 'n_logged' counts in: lines about hosts of pools */
+    unsigned n_logged;
     struct sw_gw_failures failures; /* of requests, logged and not */
     struct sw_list exchanges;
     struct sw_list ended; /* exchanges to be freed */
     struct sw_defer reap;
-    struct sw_list dirty; /* connections with staged output */
-    struct sw_list soon;  /* those of them that wait for nothing more */
-    unsigned n_soon;
-    struct sw_gw_ahead *ahead; /* of conn_ahead.c */
-    struct sw_batch *batch;    /* queued and run by one function at a time */
-    struct sw_defer flush;
     size_t n_downs;
     size_t n_exchanges;
-    uint8_t *rx;                        /* SW_GW_RX + 1 */
-    uint8_t *tx;                        /* SW_GW_TX */
-    SW_VEC(uint8_t *) chunks;           /* spare stages */
+    uint8_t *rx;                        /* of listen.c: the first bytes of a connection */
     SW_VEC(struct sw_exchange *) spare; /* spare exchanges */
     SW_VEC(struct sw_h1 *) parsers[2];  /* spare, by enum sw_h1_kind */
     struct sw_timer bind_retry;
     uint64_t bind_wait_ns;                /* before the next attempt */
     SW_VEC(struct sw_gw_unbound) unbound; /* of bind.c: sockets not opened in this pass */
-    bool told_unbound;                    /* the last report had some */
+    bool reported_unbound;                /* the last report had some */
     bool serves;                          /* a configuration was applied */
     uint64_t connection_seq;
     char date[32]; /* RFC 9110 date of this second */
     size_t date_n;
     uint64_t date_until_ns;
 };
+
+/* Configured times in the unit of connections; what is not 0 stays so. */
+static inline uint32_t sw_gw_ms(uint64_t ns)
+{
+    return (uint32_t)sw_min((ns + SW_NS_PER_MS - 1) / SW_NS_PER_MS, UINT32_MAX);
+}
 
 /*
  * A connection after accept, when its chain is known. The call that gets it takes fd; the rest is

@@ -50,21 +50,21 @@ void sw_exchange_discard(struct sw_exchange *x)
 
     sw_free(x->kept.p);
     sw_gzip_stream_free(x->gzip);
-    (void)sw_peer_unref(x->client);
-    (void)sw_gw_listener_unref(x->listener);
+    (void)sw_peer_unref(x->from.client);
+    (void)sw_gw_listener_unref(x->from.listener);
     (void)sw_gw_view_unref(x->view);
     if (w->spare.n == SW_GW_SPARE_EXCHANGES) {
-        sw_timer_stop(w->loop, &x->timer);
+        sw_timer_stop(w->loop, &x->clock.timer);
         sw_arena_clear(&x->arena);
         sw_free(x);
         return;
     }
     sw_arena_reset(&x->arena, ARENA_MAX);
     arena = x->arena;
-    timer = x->timer; /* runs on: see gw_arm */
+    timer = x->clock.timer; /* runs on: see gw_arm */
     memset(x, 0, sizeof(*x));
     x->arena = arena;
-    x->timer = timer;
+    x->clock.timer = timer;
     sw_vec_push(&w->spare, x);
 }
 
@@ -82,6 +82,16 @@ static void on_reap(struct sw_defer *d)
 }
 
 /* Detaches whatever is left; the exchange is freed once no caller up the stack can refer to it. */
+void gw_leave_upstream(struct sw_exchange *x)
+{
+    if (sw_list_linked(&x->queue))
+        x->worker->calls->cancel(x);
+    if (x->up.ops)
+        x->up.ops->abort(x);
+    if (x->host)
+        gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+}
+
 void gw_finish(struct sw_exchange *x)
 {
     struct sw_gw_worker *w = x->worker;
@@ -91,12 +101,7 @@ void gw_finish(struct sw_exchange *x)
     x->state = SW_GW_X_DONE;
     if (x->copies)
         gw_mirror_gone(x);
-    if (sw_list_linked(&x->queue))
-        x->worker->calls->cancel(x);
-    if (x->up.ops)
-        x->up.ops->abort(x);
-    if (x->host)
-        gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
+    gw_leave_upstream(x);
     if (x->down.ops)
         x->down.ops->abort(x);
     gw_log_done(x);
@@ -123,10 +128,10 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* When the whole request must have come; 0: no limit, or it has. */
 static uint64_t receive_by(const struct sw_exchange *x)
 {
-    if (!x->hcm || x->hcm->request_timeout_ns == 0 || x->down.end_got ||
+    if (!x->hcm || x->hcm->timeouts.request_ns == 0 || x->down.end_got ||
         x->req.length == SW_GW_LENGTH_TUNNEL)
         return 0;
-    return x->start_ns + x->hcm->request_timeout_ns;
+    return x->times.start_ns + x->hcm->timeouts.request_ns;
 }
 
 /*
@@ -137,62 +142,63 @@ static uint64_t receive_by(const struct sw_exchange *x)
 void gw_arm(struct sw_exchange *x)
 {
     uint64_t now = sw_loop_now(x->worker->loop);
-    uint64_t at = earlier(earlier(x->deadline_ns, x->try_deadline_ns), x->retry_at_ns);
+    uint64_t at =
+        earlier(earlier(x->clock.deadline_ns, x->clock.try_deadline_ns), x->clock.retry_at_ns);
 
     at = earlier(at, receive_by(x));
     if (x->plan.max_stream_ns)
-        at = earlier(at, x->start_ns + x->plan.max_stream_ns);
-    if (x->idle_ns)
-        at = earlier(at, x->active_ns + x->idle_ns);
+        at = earlier(at, x->times.start_ns + x->plan.max_stream_ns);
+    if (x->clock.idle_ns)
+        at = earlier(at, x->clock.active_ns + x->clock.idle_ns);
     if (at == 0) {
-        sw_timer_stop(x->worker->loop, &x->timer);
+        sw_timer_stop(x->worker->loop, &x->clock.timer);
         return;
     }
-    if (sw_timer_running(&x->timer) && x->timer.deadline_ns <= at)
+    if (sw_timer_running(&x->clock.timer) && x->clock.timer.deadline_ns <= at)
         return;
-    sw_timer_start(x->worker->loop, &x->timer, at > now ? at - now : 1, on_timer);
+    sw_timer_start(x->worker->loop, &x->clock.timer, at > now ? at - now : 1, on_timer);
 }
 
 static void active(struct sw_exchange *x)
 {
-    x->active_ns = sw_loop_now(x->worker->loop);
+    x->clock.active_ns = sw_loop_now(x->worker->loop);
 }
 
 static void on_timer(struct sw_timer *t)
 {
-    struct sw_exchange *x = SW_CONTAINER_OF(t, struct sw_exchange, timer);
+    struct sw_exchange *x = SW_CONTAINER_OF(t, struct sw_exchange, clock.timer);
     uint64_t now;
 
     if (!x->worker || x->state == SW_GW_X_DONE) /* spare, or soon */
         return;
     now = sw_loop_now(x->worker->loop);
 
-    if (x->deadline_ns && now >= x->deadline_ns) {
+    if (x->clock.deadline_ns && now >= x->clock.deadline_ns) {
         x->flags |= SW_GW_FLAG_UT;
         if (x->host)
             gw_host_done(x, SW_GW_TIMEOUT, 0);
         sw_exchange_reply(x, 504, SW_SLICE_LIT("upstream request timeout"), "response_timeout");
         return;
     }
-    if (x->plan.max_stream_ns && now >= x->start_ns + x->plan.max_stream_ns) {
+    if (x->plan.max_stream_ns && now >= x->times.start_ns + x->plan.max_stream_ns) {
         x->flags |= SW_GW_FLAG_DT;
-        sw_exchange_reply(x, x->request_ns ? 504 : 408, SW_SLICE_LIT("stream lasted too long"),
-                          "max_duration_timeout");
+        sw_exchange_reply(x, x->times.request_ns ? 504 : 408,
+                          SW_SLICE_LIT("stream lasted too long"), "max_duration_timeout");
         return;
     }
     if (receive_by(x) && now >= receive_by(x)) {
         sw_exchange_reply(x, 408, SW_SLICE_LIT("request timeout"), "request_overall_timeout");
         return;
     }
-    if (x->retry_at_ns && now >= x->retry_at_ns) {
-        x->retry_at_ns = 0;
+    if (x->clock.retry_at_ns && now >= x->clock.retry_at_ns) {
+        x->clock.retry_at_ns = 0;
         gw_attempt(x);
         if (x->state != SW_GW_X_DONE)
             gw_arm(x); /* this timer has fired: the other deadlines still hold */
         return;
     }
-    if (x->try_deadline_ns && now >= x->try_deadline_ns) {
-        x->try_deadline_ns = 0;
+    if (x->clock.try_deadline_ns && now >= x->clock.try_deadline_ns) {
+        x->clock.try_deadline_ns = 0;
         if (sw_list_linked(&x->queue))
             x->worker->calls->cancel(x);
         if (x->up.ops)
@@ -200,7 +206,7 @@ static void on_timer(struct sw_timer *t)
         sw_exchange_up_failed(x, SW_GW_TIMEOUT, "per try timeout");
         return;
     }
-    if (x->idle_ns && now >= x->active_ns + x->idle_ns) {
+    if (x->clock.idle_ns && now >= x->clock.active_ns + x->clock.idle_ns) {
         x->flags |= SW_GW_FLAG_SI;
         sw_exchange_reply(x, 408, SW_SLICE_LIT("stream timeout"), "stream_idle_timeout");
         return;
@@ -210,9 +216,9 @@ static void on_timer(struct sw_timer *t)
 
 static void request_complete(struct sw_exchange *x)
 {
-    x->request_ns = sw_loop_now(x->worker->loop);
+    x->times.request_ns = sw_loop_now(x->worker->loop);
     if (x->plan.timeout_ns && x->req.length != SW_GW_LENGTH_TUNNEL) {
-        x->deadline_ns = x->request_ns + x->plan.timeout_ns;
+        x->clock.deadline_ns = x->times.request_ns + x->plan.timeout_ns;
         gw_arm(x);
     }
 }
@@ -279,7 +285,7 @@ void gw_attempt(struct sw_exchange *x)
         return;
     }
     if (x->plan.try_timeout_ns) {
-        x->try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
+        x->clock.try_deadline_ns = sw_loop_now(x->worker->loop) + x->plan.try_timeout_ns;
         gw_arm(x);
     }
     x->worker->calls->connect(x);
@@ -293,7 +299,7 @@ void sw_exchange_continue(struct sw_exchange *x)
         sw_exchange_reply(x, 403, SW_SLICE_LIT("upgrade refused"), "upgrade_failed");
         return;
     }
-    x->idle_ns = x->plan.idle_timeout_ns;
+    x->clock.idle_ns = x->plan.idle_timeout_ns;
     if (x->down.end_got)
         request_complete(x);
     else if (x->req.expect_continue && !x->continued)
@@ -309,8 +315,8 @@ static void enter(struct sw_exchange *x)
     x->view = sw_gw_view_ref(w->view);
     sw_list_push_back(&w->exchanges, &x->link);
     w->n_exchanges++;
-    x->start_ns = sw_loop_now(w->loop);
-    x->active_ns = x->start_ns;
+    x->times.start_ns = sw_loop_now(w->loop);
+    x->clock.active_ns = x->times.start_ns;
     x->down.head_got = true;
 }
 
@@ -324,8 +330,8 @@ void sw_exchange_refuse(struct sw_exchange *x, int status, const char *detail)
 /* The limits of the connection manager hold while a filter waits; the route's own come after. */
 static void wait_for_filter(struct sw_exchange *x)
 {
-    x->plan.max_stream_ns = x->hcm->max_stream_duration_ns;
-    x->idle_ns = x->hcm->stream_idle_timeout_ns;
+    x->plan.max_stream_ns = x->hcm->timeouts.max_stream_ns;
+    x->clock.idle_ns = x->hcm->timeouts.stream_idle_ns;
     gw_arm(x);
 }
 
@@ -340,7 +346,7 @@ void sw_exchange_start(struct sw_exchange *x, bool end)
     rc = x->worker->calls->route(x);
     if (rc == SW_OK)
         sw_exchange_continue(x);
-    else if (rc == SW_EAGAIN)
+    else if (rc == SW_EPENDING)
         wait_for_filter(x);
 }
 
@@ -456,7 +462,7 @@ void sw_exchange_up_drained(struct sw_exchange *x)
 void gw_send_answer(struct sw_exchange *x, bool end)
 {
     x->state = SW_GW_X_ANSWER;
-    x->try_deadline_ns = 0;
+    x->clock.try_deadline_ns = 0;
     forget_kept(x);
     if (!x->down.ops)
         return;
@@ -508,7 +514,7 @@ void sw_exchange_up_head(struct sw_exchange *x, bool end)
     if (x->state == SW_GW_X_DONE)
         return;
     active(x);
-    x->response_ns = x->active_ns;
+    x->times.response_ns = x->clock.active_ns;
     x->up.head_got = true;
     x->up.end_got = end;
     if (x->plan.retries && gw_retry(x, SW_GW_STATUS, x->resp.status))

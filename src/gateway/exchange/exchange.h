@@ -18,7 +18,7 @@
 #include "io/loop.h"
 
 struct sw_exchange;
-struct sw_gw_conn;
+struct sw_conn;
 struct sw_gw_view;
 struct sw_gw_worker;
 struct sw_json;
@@ -62,7 +62,7 @@ struct sw_gw_side_ops {
 struct sw_gw_side {
     const struct sw_gw_side_ops *ops; /* NULL: detached */
     void *stream;                     /* the codec's own */
-    struct sw_gw_conn *conn;          /* of a codec that has it for itself; NULL: shared, or none */
+    struct sw_conn *conn;             /* of a codec that has it for itself; NULL: shared, or none */
     bool head_sent : 1;
     bool end_sent : 1; /* we finished sending to this side */
     bool head_got : 1;
@@ -110,7 +110,7 @@ struct sw_gw_plan {
     uint64_t max_stream_ns;    /* head received until everything is over; 0: none */
     uint64_t try_timeout_ns;   /* one attempt until its response head; 0: none */
     bool retries;              /* a retry policy applies: keep the body while it fits */
-    bool harmless;             /* it may be done twice whatever its method */
+    bool idempotent;           /* it may be done twice whatever its method */
     bool upgrade;              /* x->req.upgrade (or CONNECT) may pass; otherwise it is ignored */
     bool connect_terminate;    /* CONNECT ends here: raw bytes to the upstream */
     struct sw_slice authority; /* as to be sent upstream; p == NULL: as it came */
@@ -128,20 +128,21 @@ struct sw_exchange {
     struct sw_gw_response resp;
     struct sw_gw_fields info; /* of the interim response being passed on */
 
-    /* Where it came from; live as long as the exchange. */
-    struct sw_gw_listener *listener; /* a reference */
-    const struct sw_gw_chain *chain; /* of the listener */
-    const struct sw_gw_hcm *hcm;     /* of the chain; NULL: a mirror, or made here */
-    struct sw_addr peer;             /* of the downstream connection */
-    struct sw_addr local;
-    struct sw_slice sni; /* empty: none */
-    bool tls;
-    const char *cipher;               /* of the downstream connection; static, NULL: no TLS */
-    const struct sw_tls_peer *client; /* its certificate, a reference; NULL: not authenticated */
-    const struct sw_json *metadata;   /* from an internal listener; NULL: none */
-    uint64_t connection_id;
-    struct sw_gw_lstats *stats; /* of the listener; NULL: not counted as a request */
+    struct {                             /* where it came from; lives as long as the exchange */
+        struct sw_gw_listener *listener; /* a reference */
+        const struct sw_gw_chain *chain; /* of the listener */
+        struct sw_gw_lstats *stats;      /* of the listener; NULL: not counted as a request */
+        struct sw_addr peer;             /* of the downstream connection */
+        struct sw_addr local;
+        uint64_t connection_id;
+        struct sw_slice sni; /* empty: none */
+        bool tls;
+        const char *cipher;               /* static, NULL: no TLS */
+        const struct sw_tls_peer *client; /* a reference; NULL: not authenticated */
+        const struct sw_json *metadata;   /* from an internal listener; NULL: none */
+    } from;
 
+    const struct sw_gw_hcm *hcm; /* of from.chain; NULL: a mirror, or made here */
     struct sw_gw_plan plan;
 
     /* Owned by route.c, filter.c and cluster.c. */
@@ -152,13 +153,15 @@ struct sw_exchange {
     struct sw_gzip_stream *gzip;  /* of the answer, filter/gzip.c; NULL: it goes as it is */
 
     /* Facts for logs. */
-    uint64_t start_ns;      /* loop time when the head was complete */
-    uint64_t start_wall_ns; /* 0: not needed yet */
-    uint64_t request_ns;    /* the request was received whole; 0: not yet */
-    uint64_t response_ns;   /* response head arrived; 0: not yet */
-    uint64_t rx_bytes;      /* request body */
-    uint64_t tx_bytes;      /* response body */
-    uint32_t flags;         /* enum sw_gw_flag */
+    struct {
+        uint64_t start_ns;      /* loop time when the head was complete */
+        uint64_t start_wall_ns; /* 0: not needed yet */
+        uint64_t request_ns;    /* the request was received whole; 0: not yet */
+        uint64_t response_ns;   /* response head arrived; 0: not yet */
+    } times;
+    uint64_t rx_bytes; /* request body */
+    uint64_t tx_bytes; /* response body */
+    uint32_t flags;    /* enum sw_gw_flag */
     uint16_t attempts;
     uint8_t infos;      /* interim responses passed on */
     uint8_t failovers;  /* hosts that could not be connected to and were followed by another */
@@ -176,13 +179,15 @@ struct sw_exchange {
         uint8_t *p; /* owned */
         uint32_t n;
         uint32_t cap;
-    } kept;                /* request body, for retries or until there is a connection */
-    struct sw_timer timer; /* the earliest of the next four */
-    uint64_t deadline_ns;  /* whole request; 0: none */
-    uint64_t try_deadline_ns;
-    uint64_t retry_at_ns;
-    uint64_t idle_ns;     /* 0: no limit */
-    uint64_t active_ns;   /* last byte either way */
+    } kept; /* request body, for retries or until there is a connection */
+    struct {
+        struct sw_timer timer; /* the earliest of the next four */
+        uint64_t deadline_ns;  /* whole request; 0: none */
+        uint64_t try_deadline_ns;
+        uint64_t retry_at_ns;
+        uint64_t idle_ns;   /* 0: no limit */
+        uint64_t active_ns; /* last byte either way */
+    } clock;
     struct sw_list link;  /* worker->exchanges, then worker->ended */
     struct sw_list queue; /* of the pool, while it waits */
     struct sw_gw_pool *pool;
@@ -199,7 +204,7 @@ void sw_exchange_meet(struct sw_exchange *x, const struct sw_tls *tls);
 /* Gives one back that was never started. */
 void sw_exchange_discard(struct sw_exchange *x);
 /* The downstream codec has filled req, listener, chain, peer ...: cleans the head, routes it and
- * goes on. 'end': no body follows. The exchange may be over when this returns (freed later). */
+ * continues. 'end': no body follows. The exchange may be over when this returns (freed later). */
 void sw_exchange_start(struct sw_exchange *x, bool end);
 void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data);
 /* req.trailers may have been filled. */
@@ -245,7 +250,7 @@ uint64_t sw_exchange_start_wall(struct sw_exchange *x);
 
 enum { SW_GW_REPLIED = -51 }; /* a result beside those of base/err.h */
 
-/* The filter that waited is done (sw_gw_calls.route gave SW_EAGAIN): the exchange goes on. */
+/* The filter that waited is done (sw_gw_calls.route gave SW_EPENDING): the exchange continues. */
 void sw_exchange_continue(struct sw_exchange *x);
 
 /* Sends copies of a request that is about to be forwarded, by its route (exchange_mirror.c). */

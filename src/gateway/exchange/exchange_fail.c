@@ -18,10 +18,10 @@ static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uin
     if (x->host)
         gw_host_done(x, how, status);
     x->state = SW_GW_X_BACKOFF;
-    x->try_deadline_ns = 0;
+    x->clock.try_deadline_ns = 0;
     memset(&x->up, 0, sizeof(x->up));
     memset(&x->resp, 0, sizeof(x->resp));
-    x->retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay_ns, 1);
+    x->clock.retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay_ns, 1);
     gw_arm(x);
 }
 
@@ -44,7 +44,7 @@ bool sw_exchange_repeatable(const struct sw_exchange *x)
         if (sw_slice_eq_str(x->req.method, methods[i]))
             return true;
     }
-    return x->plan.harmless || x->req.length == SW_GW_LENGTH_TUNNEL;
+    return x->plan.idempotent || x->req.length == SW_GW_LENGTH_TUNNEL;
 }
 
 /*

@@ -18,9 +18,9 @@ void sw_exchange_meet(struct sw_exchange *x, const struct sw_tls *tls)
 {
     const struct sw_tls_peer *peer = tls ? sw_tls_peer(tls) : NULL;
 
-    x->tls = tls != NULL;
-    x->cipher = tls ? sw_tls_cipher(tls) : NULL;
-    x->client = peer ? sw_peer_ref(peer) : NULL;
+    x->from.tls = tls != NULL;
+    x->from.cipher = tls ? sw_tls_cipher(tls) : NULL;
+    x->from.client = peer ? sw_peer_ref(peer) : NULL;
 }
 
 static struct sw_slice joined(struct sw_exchange *x, struct sw_slice a, struct sw_slice b)
@@ -154,7 +154,7 @@ static struct sw_slice forwarded_element(struct sw_exchange *x)
 {
     char ip[SW_IP_TEXT];
     char text[SW_IP_TEXT + 32];
-    bool v6 = strchr(sw_ip_text(&x->peer.ip, ip), ':') != NULL;
+    bool v6 = strchr(sw_ip_text(&x->from.peer.ip, ip), ':') != NULL;
 
     (void)snprintf(text, sizeof(text), "for=%s%s%s;proto=%.*s", v6 ? "\"[" : "", ip,
                    v6 ? "]\"" : "", (int)sw_min(x->req.scheme.n, 8), x->req.scheme.p);
@@ -189,7 +189,7 @@ static void append_forwarded(struct sw_exchange *x)
     char ip[SW_IP_TEXT];
 
     append(x, f, SW_GW_H_X_FORWARDED_FOR, SW_SLICE_LIT("x-forwarded-for"),
-           sw_arena_slice(&x->arena, sw_slice_str(sw_ip_text(&x->peer.ip, ip))));
+           sw_arena_slice(&x->arena, sw_slice_str(sw_ip_text(&x->from.peer.ip, ip))));
     if (sw_gw_fields_get(f, SW_GW_H_FORWARDED))
         append(x, f, SW_GW_H_FORWARDED, SW_SLICE_LIT("forwarded"), forwarded_element(x));
 }
@@ -202,7 +202,7 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
     char *p;
     char *at;
 
-    for (uint32_t i = 0; x->hcm->xfcc_uri && i < peer->n_ids; i++)
+    for (uint32_t i = 0; x->hcm->xfcc.uri && i < peer->n_ids; i++)
         n += 5 + peer->ids[i].uri.n;
     p = sw_arena_alloc(&x->arena, n);
     memcpy(p, "Hash=", 5);
@@ -211,7 +211,7 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
         *at++ = hex[peer->fingerprint[i] >> 4];
         *at++ = hex[peer->fingerprint[i] & 15];
     }
-    for (uint32_t i = 0; x->hcm->xfcc_uri && i < peer->n_ids; i++) {
+    for (uint32_t i = 0; x->hcm->xfcc.uri && i < peer->n_ids; i++) {
         memcpy(at, ";URI=", 5);
         memcpy(at + 5, peer->ids[i].uri.p, peer->ids[i].uri.n);
         at += 5 + peer->ids[i].uri.n;
@@ -223,8 +223,8 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
 static void clean_client_cert(struct sw_exchange *x)
 {
     struct sw_slice name = SW_SLICE_LIT("x-forwarded-client-cert");
-    const struct sw_tls_peer *peer = x->client;
-    enum sw_gw_xfcc mode = x->hcm->xfcc;
+    const struct sw_tls_peer *peer = x->from.client;
+    enum sw_gw_xfcc mode = x->hcm->xfcc.mode;
 
     if (mode == SW_GW_XFCC_ALWAYS_FORWARD)
         return;
@@ -240,17 +240,17 @@ void gw_clean_request(struct sw_exchange *x)
 {
     const struct sw_gw_hcm *h = x->hcm;
     struct sw_gw_fields *f = &x->req.fields;
-    bool edge = h->use_remote_address && h->xff_trusted_hops == 0;
+    bool edge = h->xff.use_remote_address && h->xff.trusted_hops == 0;
 
     clean_client_cert(x);
-    if (h->use_remote_address)
+    if (h->xff.use_remote_address)
         drop_foreign(x);
-    if (h->use_remote_address && !h->skip_xff_append)
+    if (h->xff.use_remote_address && !h->xff.skip_append)
         append_forwarded(x);
     if (edge || !sw_gw_fields_get(f, SW_GW_H_X_FORWARDED_PROTO))
         put(x, SW_GW_H_X_FORWARDED_PROTO, SW_SLICE_LIT("x-forwarded-proto"), x->req.scheme);
-    if (h->generate_request_id &&
-        ((edge && !h->preserve_request_id) || !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID)))
+    if (h->request_id.generate &&
+        ((edge && !h->request_id.preserve) || !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID)))
         put(x, SW_GW_H_X_REQUEST_ID, SW_SLICE_LIT("x-request-id"), new_request_id(x));
     if (h->via.n)
         append(x, f, SW_GW_H_VIA, SW_SLICE_LIT("via"), h->via);
@@ -274,7 +274,7 @@ void gw_clean_response(struct sw_exchange *x)
     if (!sw_gw_fields_get(f, SW_GW_H_DATE))
         sw_gw_fields_add_known(&x->arena, f, SW_GW_H_DATE, SW_SLICE_LIT("date"),
                                sw_arena_slice(&x->arena, sw_gw_worker_date(x->worker)));
-    if (h->request_id_in_response) {
+    if (h->request_id.in_response) {
         struct sw_slice *id = sw_gw_fields_get(&x->req.fields, SW_GW_H_X_REQUEST_ID);
 
         if (id && !sw_gw_fields_get(f, SW_GW_H_X_REQUEST_ID))

@@ -16,6 +16,8 @@ struct sw_slice gw_request_id(struct sw_exchange *x);
 void gw_clean_response(struct sw_exchange *x);
 
 /* ---- exchange.c ---- */
+/* Gives up the connection, waited for or had, and the host, without a verdict on either. */
+void gw_leave_upstream(struct sw_exchange *x);
 void gw_finish(struct sw_exchange *x);
 /* Picks a host and requests a connection to it. */
 void gw_attempt(struct sw_exchange *x);

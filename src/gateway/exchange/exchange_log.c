@@ -10,7 +10,7 @@
 
 static void count(const struct sw_exchange *x)
 {
-    sw_gw_lstats_request(x->stats, x->down.head_sent ? x->resp.status : 0, x->start_ns,
+    sw_gw_lstats_request(x->from.stats, x->down.head_sent ? x->resp.status : 0, x->times.start_ns,
                          x->resp.local ? x->detail : NULL);
 }
 
@@ -24,18 +24,18 @@ void gw_log_done(struct sw_exchange *x)
     gw_give_retry_slot(x);
     count(x);
     sw_gw_failure_note(x);
-    if (!x->hcm && x->chain && x->chain->kind == SW_GW_CHAIN_TCP) {
-        logs = x->chain->tcp.logs;
-        n_logs = x->chain->tcp.n_logs;
+    if (!x->hcm && x->from.chain && x->from.chain->kind == SW_GW_CHAIN_TCP) {
+        logs = x->from.chain->tcp.logs;
+        n_logs = x->from.chain->tcp.n_logs;
     }
     if (n_logs) {
         struct sw_gw_vars vars;
         uint64_t now = sw_loop_now(x->worker->loop);
 
         sw_gw_vars_fill(x, &vars);
-        vars.duration_ns = now - x->start_ns;
-        vars.request_ns = x->request_ns ? x->request_ns - x->start_ns : 0;
-        vars.response_ns = x->response_ns ? x->response_ns - x->start_ns : 0;
+        vars.duration_ns = now - x->times.start_ns;
+        vars.request_ns = x->times.request_ns ? x->times.request_ns - x->times.start_ns : 0;
+        vars.response_ns = x->times.response_ns ? x->times.response_ns - x->times.start_ns : 0;
         vars.http = x->hcm != NULL;
         sw_gw_accesslog_write(logs, n_logs, &vars);
     }

@@ -58,7 +58,7 @@ static void resume_copy(struct sw_gw_side *s)
 
 static void detach(struct sw_exchange *x)
 {
-    struct copy_link *l = gw_down_detach(x);
+    struct copy_link *l = gw_side_detach(&x->down);
 
     if (l->from)
         l->from->copy[l->index] = NULL;
@@ -116,9 +116,9 @@ static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
     struct copy_link *l = SW_ARENA_NEW(&m->arena, struct copy_link);
 
     m->mirror = true;
-    m->listener = x->listener ? sw_gw_listener_ref(x->listener) : NULL;
-    m->peer = x->peer;
-    m->local = x->local;
+    m->from.listener = x->from.listener ? sw_gw_listener_ref(x->from.listener) : NULL;
+    m->from.peer = x->from.peer;
+    m->from.local = x->from.local;
     m->req = x->req;
     m->req.method = sw_arena_slice(&m->arena, x->req.method);
     m->req.path = sw_arena_slice(&m->arena, x->plan.path.p ? x->plan.path : x->req.path);
@@ -170,7 +170,7 @@ void sw_gw_mirror_start(struct sw_exchange *x)
         start_list(x, t->mirrors, t->n_mirrors);
 }
 
-/* ---- the original goes on ---- */
+/* ---- the original continues ---- */
 
 void gw_mirror_data(struct sw_exchange *x, struct sw_slice data)
 {

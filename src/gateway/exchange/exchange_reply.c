@@ -75,16 +75,6 @@ static void fill(struct sw_exchange *x, int status, struct sw_slice body)
                          SW_SLICE_LIT("text/plain"));
 }
 
-static void leave_upstream(struct sw_exchange *x)
-{
-    if (sw_list_linked(&x->queue))
-        x->worker->calls->cancel(x);
-    if (x->up.ops)
-        x->up.ops->abort(x);
-    if (x->host)
-        gw_host_done(x, SW_GW_DOWNSTREAM_GONE, 0);
-}
-
 void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, const char *detail)
 {
     bool grpc = x->req.grpc && x->req.version == SW_GW_HTTP2 && !x->resp.local;
@@ -95,11 +85,11 @@ void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, 
     if (!x->detail)
         x->detail = detail;
     if (x->down.head_sent || !x->down.ops) {
-        gw_finish(x); /* too late for an answer: the break tells */
+        gw_finish(x); /* too late for an answer: the client sees the break */
         return;
     }
-    leave_upstream(x);
-    if (!x->resp.local && x->response_ns)
+    gw_leave_upstream(x);
+    if (!x->resp.local && x->times.response_ns)
         memset(&x->resp, 0, sizeof(x->resp)); /* an upstream's head that was not passed on */
     x->resp.local = true;
     body = sw_arena_slice(&x->arena, body);
@@ -150,7 +140,7 @@ const char *sw_exchange_flags_text(struct sw_exchange *x)
 
 uint64_t sw_exchange_start_wall(struct sw_exchange *x)
 {
-    if (!x->start_wall_ns)
-        x->start_wall_ns = sw_wall_ns() - (sw_now_ns() - x->start_ns);
-    return x->start_wall_ns;
+    if (!x->times.start_wall_ns)
+        x->times.start_wall_ns = sw_wall_ns() - (sw_now_ns() - x->times.start_ns);
+    return x->times.start_wall_ns;
 }

@@ -26,7 +26,8 @@ static bool failed(const struct sw_exchange *x)
     bool configured = x->route && x->route->action == SW_GW_DIRECT;
 
     if (!x->hcm) /* tunnels inside of this process fail the request they are for */
-        return !x->mirror && x->chain && x->listener && x->listener->n_addrs && x->flags & BROKEN;
+        return !x->mirror && x->from.chain && x->from.listener && x->from.listener->n_addrs &&
+               x->flags & BROKEN;
     if (!x->resp.local)
         return x->flags & BROKEN;
     return x->resp.status >= (configured && !x->route->direct.reason.n ? 500 : 400) ||
@@ -102,14 +103,14 @@ void sw_gw_failure_note(struct sw_exchange *x)
     if (x->hcm)
         put_request(&l, x);
     else
-        put(&l, "sni", x->sni, HOST_MAX_LOGGED);
+        put(&l, "sni", x->from.sni, HOST_MAX_LOGGED);
     put(&l, "reason", sw_gw_exchange_reason(x), 64);
     sw_log_cstr(&l, "flags", sw_exchange_flags_text(x));
     put(&l, "why", sw_slice_str(x->failure), sizeof(x->failure));
     put(&l, "device", sw_gw_exchange_device(x), HOST_MAX_LOGGED);
     put(&l, "node", sw_gw_exchange_node_id(x), NODE_ID_SHOWN);
     put(&l, "cluster", x->rs ? x->rs->cluster : sw_slice(NULL, 0), HOST_MAX_LOGGED);
-    sw_log_cstr(&l, "client", sw_addr_text(&x->peer, peer));
-    sw_log_u64(&l, "ms", (now - x->start_ns) / SW_NS_PER_MS);
+    sw_log_cstr(&l, "client", sw_addr_text(&x->from.peer, peer));
+    sw_log_u64(&l, "ms", (now - x->times.start_ns) / SW_NS_PER_MS);
     sw_log_end(&l);
 }

@@ -47,7 +47,7 @@ static void leave(struct sw_exchange *m)
 {
     struct sw_gw_authz_state *s = state_of(m);
 
-    (void)gw_down_detach(m);
+    (void)gw_side_detach(&m->down);
     s->sub = NULL;
     if (s->x->state == SW_GW_X_DONE)
         return;
@@ -77,7 +77,7 @@ static void refuse(struct sw_gw_authz_state *s, int status, struct sw_slice body
     struct sw_exchange *x = s->x;
 
     x->flags |= SW_GW_FLAG_UAEX;
-    if (sw_gw_lstats_may_log(x->stats)) {
+    if (sw_gw_lstats_may_log(x->from.stats)) {
         struct sw_log_line l;
 
         sw_log_begin(&l, SW_LOG_INFO, "gateway", "request not authorised");
@@ -114,7 +114,7 @@ static void on_judged(struct sw_defer *d)
         authz_change_request(s);
         break;
     }
-    x->worker->calls->route_go_on(x);
+    x->worker->calls->route_continue(x);
 }
 
 /* ---- asking ---- */
@@ -129,14 +129,14 @@ static void start(struct sw_gw_authz_state *s)
     s->asked = true;
     s->sub = m;
     m->mirror = true;
-    m->listener = x->listener ? sw_gw_listener_ref(x->listener) : NULL;
-    m->peer = x->peer;
-    m->local = x->local;
+    m->from.listener = x->from.listener ? sw_gw_listener_ref(x->from.listener) : NULL;
+    m->from.peer = x->from.peer;
+    m->from.local = x->from.local;
     m->rs = SW_ARENA_NEW(&m->arena, struct sw_gw_route_state);
     m->rs->cluster = sw_arena_slice(&m->arena, s->service->cluster);
     m->plan.timeout_ns = s->service->timeout_ns;
     m->plan.idle_timeout_ns = s->service->timeout_ns;
-    m->plan.harmless = true;
+    m->plan.idempotent = true;
     m->down.ops = &side;
     m->down.stream = s;
     if (s->service->grpc)
@@ -172,7 +172,7 @@ static void look(struct sw_gw_authz_state *s)
     } else if (x->down.end_got || x->kept.n >= s->body.max) {
         start(s);
     } else {
-        uint64_t idle = x->hcm->stream_idle_timeout_ns;
+        uint64_t idle = x->hcm->timeouts.stream_idle_ns;
 
         sw_timer_start(x->worker->loop, &s->timer, idle ? idle : BODY_WAIT_NS, on_slow);
     }
@@ -216,14 +216,14 @@ int sw_gw_authz_request(struct sw_exchange *x, const struct sw_gw_authz *filter,
     x->rs->authz = s;
     if (s->body.max == 0 || x->down.end_got) {
         start(s);
-        return SW_EAGAIN;
+        return SW_EPENDING;
     }
     x->plan.hold = s->body.max;
     if (x->req.expect_continue && !x->continued)
         x->down.ops->send_info(x, 100);
     x->continued = true;
     sw_gw_authz_body(x);
-    return SW_EAGAIN;
+    return SW_EPENDING;
 }
 
 void sw_gw_authz_response(struct sw_exchange *x)

@@ -124,9 +124,6 @@ int sw_gw_build_authz(struct sw_gw_build *b, const struct Sw__Any *any, const vo
         rc = sw_err_set(b->err, SW_EINVAL, "ext_authz: no service to ask");
         break;
     }
-    /* Routes are chosen once here: another one by what the answer changes would surprise. */
-    if (rc == SW_OK && in->clear_route_cache)
-        rc = sw_err_set(b->err, SW_EINVAL, "ext_authz: clear_route_cache is not supported");
     if (rc == SW_OK)
         rc = build_names(b, in->allowed_headers, &c->shown);
     build_body(in->with_request_body, &c->body);

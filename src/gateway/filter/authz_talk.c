@@ -218,8 +218,8 @@ static struct sw_slice check_request(const struct sw_gw_authz_state *s, struct s
     size_t n = s->filter->n_context + (s->route ? s->route->n_context : 0);
 
     q->attributes = to;
-    to->source = peer(a, &s->x->peer);
-    to->destination = peer(a, &s->x->local);
+    to->source = peer(a, &s->x->from.peer);
+    to->destination = peer(a, &s->x->from.local);
     to->request = SW_PB_NEW(a, Sw__AuthRequest, sw__auth_request);
     to->request->time = SW_PB_NEW(a, Sw__Timestamp, sw__timestamp);
     to->request->time->seconds = (int64_t)(wall / SW_NS_PER_S);

@@ -129,10 +129,8 @@ static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **r
 
     if (!in)
         return SW_EINVAL;
-    if (!in->pass_through_mode || in->pass_through_mode->value ||
-        in->n_cluster_min_healthy_percentages)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "health_check: only answers without a look at clusters are supported");
+    if (!in->pass_through_mode || in->pass_through_mode->value)
+        return sw_err_set(b->err, SW_EINVAL, "health_check: pass_through_mode has to be false");
     if (in->n_headers > HEADERS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "health_check: more than %d headers", HEADERS_MAX);
     headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
@@ -150,7 +148,7 @@ static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **r
 
 /*
  * Filters without which every request is served right: statistics, and the translation of gRPC-Web,
- * whose requests say so by their content type and go on as they are.
+ * whose requests are marked by their content type and pass unchanged.
  */
 static bool dispensable(const Sw__Any *any)
 {
@@ -229,11 +227,8 @@ static bool waits_for_routes(struct sw_gw_build *b, const Sw__Any *any)
     if (sw_slice_eq_str(sw_pb_type_name(SW_PB_SLICE(any->type_url)),
                         "envoy.extensions.filters.http.rbac.v3.RBAC"))
         return any->value.len == 0;
-    if (sw_pb_any_is(any, &sw__local_rate_limit__descriptor)) {
-        const Sw__LocalRateLimit *l = sw_gw_open_any(b, any, &sw__local_rate_limit__descriptor);
-
-        return l && !l->token_bucket;
-    }
+    if (sw_pb_any_is(any, &sw__local_rate_limit__descriptor)) /* a bucket would be refused */
+        return sw_gw_open_any(b, any, &sw__local_rate_limit__descriptor) != NULL;
     if (sw_pb_any_is(any, &sw__lua_filter__descriptor)) {
         const Sw__LuaFilter *l = sw_gw_open_any(b, any, &sw__lua_filter__descriptor);
         const Sw__DataSource *d = l ? l->default_source_code : NULL;

@@ -194,7 +194,7 @@ static int directed_request(struct sw_exchange *x, const struct sw_gw_directed *
 
     if (colon >= 0)
         host = sw_slice_head(host, (size_t)colon);
-    if (sw_slice_ieq(host, d->host.n ? d->host : x->sni))
+    if (sw_slice_ieq(host, d->host.n ? d->host : x->from.sni))
         return SW_OK;
     sw_exchange_reply(x, 421, SW_SLICE_LIT("misdirected request"), "misdirected_request");
     return SW_GW_REPLIED;

@@ -198,7 +198,7 @@ static bool compressible(const struct sw_exchange *x, const struct sw_gw_gzip *g
 }
 
 /* Caches keep both forms apart by Vary, so the identity form needs it too. */
-static void say_vary(struct sw_exchange *x)
+static void add_vary(struct sw_exchange *x)
 {
     static const struct sw_slice name = SW_SLICE_LIT("vary");
     struct sw_slice *vary = sw_gw_fields_find(&x->resp.fields, name);
@@ -218,7 +218,7 @@ void sw_gw_gzip_response(struct sw_exchange *x)
 
     if (!g || x->gzip || !compressible(x, g))
         return;
-    say_vary(x);
+    add_vary(x);
     if (!x->rs->gzip_accepted)
         return;
     x->gzip = sw_gzip_stream_new(&g->z);

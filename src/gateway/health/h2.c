@@ -44,7 +44,15 @@ static void on_data(struct sw_h2stream *s, struct sw_slice data, void *arg)
     sw_h2stream_took(s, data.n);
 }
 
-static const struct sw_h2stream_ops stream_ops = {.on_head = on_head, .on_data = on_data};
+static void on_close(struct sw_h2stream *s, uint32_t code, void *arg)
+{
+    (void)s;
+    (void)code;
+    report(arg, 0, "stream ended without an answer");
+}
+
+static const struct sw_h2stream_ops stream_ops = {
+    .on_head = on_head, .on_data = on_data, .on_close = on_close};
 
 static void on_open(struct sw_h2conn *c, void *arg)
 {

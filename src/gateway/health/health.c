@@ -23,7 +23,7 @@ static void begin(struct checker *k);
 /* ---- results ---- */
 
 /* A member is out as long as one of its checks fails. */
-static bool another_says_down(const struct checker *k)
+static bool is_down_elsewhere(const struct checker *k)
 {
     for (struct sw_list *it = k->health->checkers.next; it != &k->health->checkers; it = it->next) {
         const struct checker *o = SW_CONTAINER_OF(it, struct checker, link);
@@ -39,7 +39,7 @@ static void mark(struct checker *k, bool down)
     k->down = down;
     if (down)
         atomic_fetch_or_explicit(&k->member->health, SW_GW_FAILED_ACTIVE, memory_order_release);
-    else if (!another_says_down(k))
+    else if (!is_down_elsewhere(k))
         atomic_fetch_and_explicit(&k->member->health, ~(uint32_t)SW_GW_FAILED_ACTIVE,
                                   memory_order_release);
     atomic_fetch_add_explicit(&k->health->cluster->state->health_version, 1, memory_order_release);

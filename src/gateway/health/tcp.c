@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "gateway/health/health_int.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 #include "io/sock.h"
 #include "tls/connfilter.h"
 

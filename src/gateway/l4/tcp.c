@@ -164,6 +164,8 @@ static void on_pumped(struct sw_pump *p, int rc)
     tcp_close(t, false);
 }
 
+static const struct sw_pump_ops pump_ops = {.on_moved = on_moved, .on_done = on_pumped};
+
 static void on_idle(struct sw_timer *timer)
 {
     struct tcp *t = SW_CONTAINER_OF(timer, struct tcp, idle);
@@ -196,7 +198,7 @@ static void refuse(struct tcp *t, const char *reason, const char *why)
     (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", (int)sw_min(t->cluster.n, 255),
                    (const char *)t->cluster.p, why);
     sw_gw_lstats_refused(t->life.stats, reason);
-    sw_gw_lstats_say(t->life.stats, reason, &t->peer, text);
+    sw_gw_lstats_log_refusal(t->life.stats, reason, &t->peer, text);
     tcp_close(t, true);
 }
 
@@ -259,7 +261,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     t->bytes[0] = t->pre.n;
-    rc = sw_pump_start(&t->pump, t->worker->loop, SW_TAKE_FD(t->fd), &up, on_moved, on_pumped, &e);
+    rc = sw_pump_start(&t->pump, t->worker->loop, SW_TAKE_FD(t->fd), &up, &pump_ops, &e);
     if (rc != SW_OK) {
         tcp_close(t, true);
         return;
@@ -294,7 +296,9 @@ static void attempt(struct tcp *t)
     o.keepalive_interval_s = spec->keepalive_interval_s;
     o.keepalive_retries = spec->keepalive_probes;
     o.egress = spec->egress;
-    sw_dial_start(&t->dial, t->worker->loop, &t->host->addr.ip, NULL, &o, spec->connect_timeout_ns,
+    sw_dial_start(&t->dial, t->worker->loop,
+                  &(struct sw_dial_target){
+                      .to = &t->host->addr.ip, .opts = &o, .timeout_ns = spec->connect_timeout_ns},
                   on_dialled);
 }
 

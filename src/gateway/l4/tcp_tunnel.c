@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "gateway/config/config.h"
 #include "gateway/config/tls.h"
-#include "gateway/conn/conn.h"
 #include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
@@ -22,14 +21,15 @@
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/host.h"
 #include "gateway/upstream/hosts.h"
+#include "io/conn/conn.h"
+#include "io/sock.h"
+#include "tls/connfilter.h"
 #include "tls/tls.h"
 
-enum { CAUSE_ID_MAX = 128, CAUSE_HOST_MAX = 253, CAUSE_PATH_MAX = 256 };
-
-#define HANDSHAKE_NS (15 * UINT64_C(1000000000))
+enum { HANDSHAKE_MS = 15000, CAUSE_ID_MAX = 128, CAUSE_HOST_MAX = 253, CAUSE_PATH_MAX = 256 };
 
 struct tun {
-    struct sw_gw_conn conn; /* the client's */
+    struct sw_conn conn; /* the client's */
     struct sw_gw_down life;
     struct sw_gw_worker *worker;
     struct sw_gw_listener *listener; /* a reference */
@@ -46,7 +46,7 @@ struct tun {
     bool linked;
 };
 
-static struct tun *of(struct sw_gw_conn *c)
+static struct tun *of(struct sw_conn *c)
 {
     return SW_CONTAINER_OF(c, struct tun, conn);
 }
@@ -98,29 +98,29 @@ static void send_head(struct sw_exchange *x, bool end)
     }
     t->open = true;
     x->down.tunnel = true;
-    sw_gw_conn_resume(&t->conn);
+    sw_conn_resume(&t->conn);
 }
 
 static void send_data(struct sw_exchange *x, struct sw_slice data)
 {
     if (of_x(x)->open) /* the body of a refusal is not for the client */
-        sw_gw_conn_send(&of_x(x)->conn, data);
+        sw_conn_send(&of_x(x)->conn, data);
 }
 
 static void send_end(struct sw_exchange *x)
 {
     if (of_x(x)->open)
-        sw_gw_conn_shutdown(&of_x(x)->conn);
+        sw_conn_shutdown(&of_x(x)->conn);
 }
 
 static void flush(struct sw_gw_side *s)
 {
-    sw_gw_conn_flush(s->conn);
+    (void)!sw_conn_flush(s->conn);
 }
 
 static struct tun *detach(struct sw_exchange *x)
 {
-    struct tun *t = gw_down_detach(x);
+    struct tun *t = gw_side_detach(&x->down);
 
     t->x = NULL;
     return t;
@@ -128,7 +128,7 @@ static struct tun *detach(struct sw_exchange *x)
 
 static void abort_down(struct sw_exchange *x)
 {
-    sw_gw_conn_close(&detach(x)->conn, true);
+    sw_conn_close(&detach(x)->conn, true);
 }
 
 static void done(struct sw_exchange *x)
@@ -136,9 +136,9 @@ static void done(struct sw_exchange *x)
     struct tun *t = detach(x);
 
     if (t->open)
-        sw_gw_conn_close_flushed(&t->conn);
+        sw_conn_close_flushed(&t->conn);
     else
-        sw_gw_conn_close(&t->conn, true);
+        sw_conn_close(&t->conn, true);
 }
 
 static const struct sw_gw_side_ops side = {
@@ -221,14 +221,14 @@ static void begin(struct tun *t)
     struct sw_gw_route_state *rs = SW_ARENA_NEW(&x->arena, struct sw_gw_route_state);
     bool host_ok = true;
 
-    x->listener = sw_gw_listener_ref(t->listener);
-    x->chain = t->chain;
-    x->peer = t->peer;
-    x->local = t->local;
-    x->sni = sw_arena_slice(&x->arena, t->sni);
-    sw_exchange_meet(x, t->conn.tls);
-    x->metadata = t->metadata;
-    x->connection_id = ++t->worker->connection_seq;
+    x->from.listener = sw_gw_listener_ref(t->listener);
+    x->from.chain = t->chain;
+    x->from.peer = t->peer;
+    x->from.local = t->local;
+    x->from.sni = sw_arena_slice(&x->arena, t->sni);
+    sw_exchange_meet(x, sw_tls_of(t->conn.filter));
+    x->from.metadata = t->metadata;
+    x->from.connection_id = ++t->worker->connection_seq;
     x->req.method = SW_SLICE_LIT("CONNECT");
     x->req.scheme = SW_SLICE_LIT("http");
     x->req.version = SW_GW_HTTP11;
@@ -274,45 +274,46 @@ static void gone(struct tun *t)
     }
 }
 
-static void on_open(struct sw_gw_conn *c)
+static void on_open(struct sw_conn *c)
 {
     struct tun *t = of(c);
     const char *why = NULL;
     char peer[SW_ADDR_TEXT];
 
-    if (c->tls && !sw_gw_tls_client_ok(t->chain, c->tls, &why)) {
+    if (c->filter && !sw_gw_tls_client_ok(t->chain, sw_tls_of(c->filter), &why)) {
         sw_gw_lstats_tls_refused(t->life.stats, "client_certificate");
         if (sw_gw_lstats_may_log(t->life.stats))
             sw_log_info("tcp", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(t->listener->name),
                         sw_addr_text(&t->peer, peer), why);
         gone(t);
-        sw_gw_conn_close_flushed(c);
+        sw_conn_close_flushed(c);
         return;
     }
     begin(t);
 }
 
-static size_t on_bytes(struct sw_gw_conn *c, struct sw_slice in)
+static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
 {
     struct tun *t = of(c);
 
     if (!t->open || !t->x) {
-        sw_gw_conn_pause(c); /* until the way is open */
+        sw_conn_pause(c); /* until the way is open */
         return 0;
     }
     sw_exchange_down_data(t->x, in);
     return in.n;
 }
 
-static void on_batch(struct sw_gw_conn *c)
+static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct tun *t = of(c);
 
+    (void)wire;
     if (t->x && t->x->up.ops && t->x->up.head_sent)
         t->x->up.ops->flush(&t->x->up);
 }
 
-static void on_eof(struct sw_gw_conn *c)
+static void on_eof(struct sw_conn *c)
 {
     struct tun *t = of(c);
 
@@ -321,10 +322,10 @@ static void on_eof(struct sw_gw_conn *c)
         return;
     }
     gone(t);
-    sw_gw_conn_close(c, false);
+    sw_conn_close(c, false);
 }
 
-static void on_drained(struct sw_gw_conn *c)
+static void on_drained(struct sw_conn *c)
 {
     struct tun *t = of(c);
 
@@ -332,7 +333,7 @@ static void on_drained(struct sw_gw_conn *c)
         sw_exchange_down_drained(t->x);
 }
 
-static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
+static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
     struct tun *t = of(c);
     char peer[SW_ADDR_TEXT];
@@ -340,10 +341,10 @@ static void on_fail(struct sw_gw_conn *c, const struct sw_err *err)
     if (!t->x && err)
         sw_log_debug("tcp", "%s: %s", sw_addr_text(&t->peer, peer), err->msg);
     gone(t);
-    sw_gw_conn_close(c, true);
+    sw_conn_close(c, true);
 }
 
-static void on_free(struct sw_gw_conn *c)
+static void on_free(struct sw_conn *c)
 {
     struct tun *t = of(c);
 
@@ -356,7 +357,7 @@ static void on_free(struct sw_gw_conn *c)
     sw_free(t);
 }
 
-static const struct sw_gw_conn_ops ops = {
+static const struct sw_conn_ops ops = {
     .on_open = on_open,
     .on_bytes = on_bytes,
     .on_batch = on_batch,
@@ -372,7 +373,7 @@ static void on_drain(struct sw_gw_down *d)
 
     if (!t->open) {
         gone(t);
-        sw_gw_conn_close(&t->conn, true);
+        sw_conn_close(&t->conn, true);
     }
 }
 
@@ -381,7 +382,7 @@ static void on_kill(struct sw_gw_down *d)
     struct tun *t = SW_CONTAINER_OF(d, struct tun, life);
 
     gone(t);
-    sw_gw_conn_close(&t->conn, true);
+    sw_conn_close(&t->conn, true);
 }
 
 void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
@@ -390,6 +391,12 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     struct tun *t = SW_NEW(struct tun);
     struct sw_tls *tls = NULL;
     struct sw_err err = {0};
+    struct sw_conn_opts o = {
+        .ops = &ops,
+        .pre = a->pre,
+        .open_ms =
+            a->chain->connect_timeout_ns ? sw_gw_ms(a->chain->connect_timeout_ns) : HANDSHAKE_MS,
+    };
     int rc = SW_OK;
 
     t->worker = w;
@@ -411,10 +418,10 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
             rc = err.rc;
         }
     }
-    if (rc == SW_OK)
-        rc = sw_gw_conn_init(
-            &t->conn, w, a->fd, tls, a->pre,
-            a->chain->connect_timeout_ns ? a->chain->connect_timeout_ns : HANDSHAKE_NS, &ops, &err);
+    if (rc == SW_OK) {
+        o.filter = sw_tls_filter(tls);
+        rc = sw_conn_init(&t->conn, w->loop, a->fd, &o, &err);
+    }
     if (rc != SW_OK) {
         sw_log_warn("tcp", "listener '%.*s': %s", SW_SLICE_ARG(a->listener->name), err.msg);
         (void)sw_gw_listener_unref(t->listener);

@@ -4,7 +4,8 @@
 
 #include "gateway/conn/worker.h"
 
-/* Opens and closes sockets by the worker's newest view; sessions of listeners that stay go on. */
+/* Opens and closes sockets by the worker's newest view; sessions of listeners that stay continue.
+ */
 void sw_gw_udp_apply(struct sw_gw_worker *w);
 /* Listeners close when their last session ends, at the latest after DRAIN_NS. */
 void sw_gw_udp_drain(struct sw_gw_worker *w);
@@ -32,15 +33,22 @@ struct sw_gw_udp_tunnel_ops {
     void (*ended)(void *arg, const char *reason, const char *why);
 };
 
+struct sw_gw_udp_tunnel_opts {
+    struct sw_gw_listener *listener;
+    const struct sw_addr *client;
+    const struct sw_addr *local;
+    /* SW_DGRAM_MAX bytes with the room above around them; lent for as long as the tunnel lives. */
+    uint8_t *scratch;
+    const struct sw_gw_udp_tunnel_ops *ops;
+    void *arg; /* of ops */
+};
+
 /*
  * Opens a tunnel through the listener's cluster to the target its tunneling_config names, for one
- * client. 'scratch' is lent for as long as the tunnel lives: SW_DGRAM_MAX bytes with the room above
- * around them. Never NULL: what cannot work ends it.
+ * client. Never NULL: what cannot work ends it.
  */
-struct sw_gw_udp_tunnel *sw_gw_udp_tunnel_new(struct sw_gw_worker *w, struct sw_gw_listener *l,
-                                              const struct sw_addr *client,
-                                              const struct sw_addr *local, uint8_t *scratch,
-                                              const struct sw_gw_udp_tunnel_ops *ops, void *arg);
+struct sw_gw_udp_tunnel *sw_gw_udp_tunnel_new(struct sw_gw_worker *w,
+                                              const struct sw_gw_udp_tunnel_opts *o);
 /*
  * Sends a datagram, or keeps it while the tunnel is being made. p has SW_GW_UDP_FRONT and _BACK
  * bytes around it that may be written. False: dropped, for want of room.

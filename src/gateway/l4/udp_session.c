@@ -192,9 +192,14 @@ static struct udp_session *session_new(struct udp_listener *l, const struct sw_a
     int fd;
 
     if (p->tunnel) {
-        s = session_add(l, client);
-        s->tunnel =
-            sw_gw_udp_tunnel_new(l->worker, l->config, client, &l->at, u->room, &tunnel_ops, s);
+        struct sw_gw_udp_tunnel_opts o = {.listener = l->config,
+                                          .client = client,
+                                          .local = &l->at,
+                                          .scratch = u->room,
+                                          .ops = &tunnel_ops};
+
+        o.arg = s = session_add(l, client);
+        s->tunnel = sw_gw_udp_tunnel_new(l->worker, &o);
         return s;
     }
     if (sw_gw_lb_pick(l->worker->hosts, l->worker->view->config, p->cluster, &pick, &h) != SW_OK) {

@@ -48,7 +48,7 @@ static struct sw_gw_udp_tunnel *of(const struct sw_exchange *x)
 
 static struct sw_gw_udp_tunnel *detach(struct sw_exchange *x)
 {
-    struct sw_gw_udp_tunnel *t = gw_down_detach(x);
+    struct sw_gw_udp_tunnel *t = gw_side_detach(&x->down);
 
     t->x = NULL;
     return t;
@@ -247,10 +247,10 @@ static void begin(struct sw_gw_udp_tunnel *t, struct sw_gw_listener *l,
         .peer = *client, .local = *local, .listener = l->name, .cluster = p->cluster};
     bool ok;
 
-    x->listener = sw_gw_listener_ref(l);
-    x->peer = *client;
-    x->local = *local;
-    x->connection_id = ++t->worker->connection_seq;
+    x->from.listener = sw_gw_listener_ref(l);
+    x->from.peer = *client;
+    x->from.local = *local;
+    x->from.connection_id = ++t->worker->connection_seq;
     fill_request(x);
     ok = fill_target(x, p->tunnel, &vars);
     sw_gw_tunnel_headers(x, p->tunnel->headers, p->tunnel->n_headers, &vars);
@@ -272,20 +272,18 @@ static void begin(struct sw_gw_udp_tunnel *t, struct sw_gw_listener *l,
 
 /* ---- life ---- */
 
-struct sw_gw_udp_tunnel *sw_gw_udp_tunnel_new(struct sw_gw_worker *w, struct sw_gw_listener *l,
-                                              const struct sw_addr *client,
-                                              const struct sw_addr *local, uint8_t *scratch,
-                                              const struct sw_gw_udp_tunnel_ops *ops, void *arg)
+struct sw_gw_udp_tunnel *sw_gw_udp_tunnel_new(struct sw_gw_worker *w,
+                                              const struct sw_gw_udp_tunnel_opts *o)
 {
     struct sw_gw_udp_tunnel *t = SW_NEW(struct sw_gw_udp_tunnel);
 
     t->worker = w;
-    t->conf = l->udp.tunnel;
-    t->ops = ops;
-    t->arg = arg;
-    t->scratch = scratch;
+    t->conf = o->listener->udp.tunnel;
+    t->ops = o->ops;
+    t->arg = o->arg;
+    t->scratch = o->scratch;
     sw_buf_init(&t->kept, sw_min(t->conf->max_bytes, SW_DGRAM_MAX));
-    begin(t, l, client, local);
+    begin(t, o->listener, o->client, o->local);
     return t;
 }
 

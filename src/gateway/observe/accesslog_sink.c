@@ -28,11 +28,11 @@ enum { QUEUE_MAX = 4 << 20, PIECE = 4096 };
 
 /*
  * When a sink has no writers left, a reader that takes nothing for LINGER loses the rest; the exit
- * of the process waits no longer than STOP for a slow reader. Losses are logged once in SAY.
+ * of the process waits no longer than STOP for a slow reader. Losses are logged once in LOG_EVERY.
  */
-#define LINGER_NS (1 * SW_NS_PER_S)
-#define STOP_NS   (5 * SW_NS_PER_S)
-#define SAY_NS    (10 * SW_NS_PER_S)
+#define LINGER_NS    (1 * SW_NS_PER_S)
+#define STOP_NS      (5 * SW_NS_PER_S)
+#define LOG_EVERY_NS (10 * SW_NS_PER_S)
 
 struct sw_gw_sink {
     struct sw_list link;
@@ -44,8 +44,8 @@ struct sw_gw_sink {
     bool failing;       /* the last write failed, and that was logged */
     bool stuck;         /* its reader has not taken everything yet */
     uint64_t took_ns;   /* when it took something last */
-    uint64_t said_ns;   /* when dropped lines were logged last */
-    uint64_t unsaid;    /* lines dropped since */
+    uint64_t logged_ns; /* when dropped lines were logged last */
+    uint64_t unlogged;  /* lines dropped since */
     struct sw_buf out;  /* queued */
     struct sw_buf busy; /* being written: the writer's, without the lock */
 };
@@ -148,7 +148,7 @@ static void lose_locked(struct sw_buf *b)
     sw_buf_done(b);
 }
 
-/* A full disk or a closed pipe: the lines are lost and counted, traffic goes on. */
+/* A full disk or a closed pipe: the lines are lost and counted, traffic continues. */
 static void wrote_locked(struct sw_gw_sink *s, int why)
 {
     if (why == EAGAIN) {
@@ -167,12 +167,12 @@ static void wrote_locked(struct sw_gw_sink *s, int why)
     lose_locked(&s->busy);
 }
 
-static void say_dropped_locked(struct sw_gw_sink *s, uint64_t now)
+static void log_dropped_locked(struct sw_gw_sink *s, uint64_t now)
 {
     sw_log_warn("access", "'%s' is not read fast enough: %" PRIu64 " lines are lost", s->path,
-                s->unsaid);
-    s->unsaid = 0;
-    s->said_ns = now;
+                s->unlogged);
+    s->unlogged = 0;
+    s->logged_ns = now;
 }
 
 /* The sink has no writers left, and its reader takes nothing. */
@@ -189,8 +189,8 @@ static void give_up_locked(struct sw_gw_sink *s)
     s->stuck = false;
     lose_locked(&s->busy);
     lose_locked(&s->out);
-    s->unsaid += all.lost - before;
-    say_dropped_locked(s, now);
+    s->unlogged += all.lost - before;
+    log_dropped_locked(s, now);
 }
 
 static void write_pending_locked(void)
@@ -395,9 +395,9 @@ void sw_gw_sink_write(struct sw_gw_sink *s, struct sw_slice line)
         uint64_t now = sw_now_ns();
 
         all.lost++;
-        s->unsaid++;
-        if (s->said_ns == 0 || now - s->said_ns >= SAY_NS)
-            say_dropped_locked(s, now);
+        s->unlogged++;
+        if (s->logged_ns == 0 || now - s->logged_ns >= LOG_EVERY_NS)
+            log_dropped_locked(s, now);
     } else if (!s->stuck) {
         wake_locked();
     }

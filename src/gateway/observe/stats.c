@@ -11,7 +11,7 @@
 
 enum {
     LISTENERS_MAX = 512,
-    SAY_S = 5,
+    LOG_EVERY_S = 5,
     CLASSES = 6,
     REASONS_MAX = 24,
 };
@@ -29,7 +29,7 @@ static struct sw_metric *pair(struct sw_metrics_shard *s, enum sw_metric_id id, 
 /* ---- listeners ---- */
 
 /* When a refusal for this reason was logged last. */
-struct said {
+struct logged {
     const char *reason; /* static; NULL: free */
     uint64_t ns;
 };
@@ -41,8 +41,8 @@ struct sw_gw_lstats {
     struct sw_metric *requests[CLASSES]; /* NULL: none yet */
     struct sw_metric *seconds;
     struct sw_metric *connections;
-    uint64_t said_ns;
-    struct said said[REASONS_MAX];
+    uint64_t logged_ns;
+    struct logged logged[REASONS_MAX];
 };
 
 struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listener)
@@ -122,7 +122,7 @@ static void count_class(struct sw_gw_lstats *s, unsigned class)
     sw_metric_add(s->requests[class], 1);
 }
 
-void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason)
+void sw_gw_lstats_early_reply(struct sw_gw_lstats *s, int status, const char *reason)
 {
     if (!s)
         return;
@@ -140,33 +140,34 @@ void sw_gw_lstats_request(struct sw_gw_lstats *s, int status, uint64_t start_ns,
         sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, detail), 1);
 }
 
-static bool may_say(struct sw_loop *l, uint64_t *said_ns, uint64_t every_s)
+static bool may_log(struct sw_loop *l, uint64_t *logged_ns, uint64_t every_s)
 {
     uint64_t now = sw_loop_now(l);
 
-    if (*said_ns && now - *said_ns < every_s * SW_NS_PER_S)
+    if (*logged_ns && now - *logged_ns < every_s * SW_NS_PER_S)
         return false;
-    *said_ns = now;
+    *logged_ns = now;
     return true;
 }
 
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s)
 {
-    return !s || may_say(s->loop, &s->said_ns, SAY_S);
+    return !s || may_log(s->loop, &s->logged_ns, LOG_EVERY_S);
 }
 
-void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
-                      const char *why)
+void sw_gw_lstats_log_refusal(struct sw_gw_lstats *s, const char *reason,
+                              const struct sw_addr *peer, const char *why)
 {
     size_t at = 0;
     char text[SW_ADDR_TEXT];
 
     if (!s)
         return;
-    while (at < REASONS_MAX - 1 && s->said[at].reason && strcmp(s->said[at].reason, reason) != 0)
+    while (at < REASONS_MAX - 1 && s->logged[at].reason &&
+           strcmp(s->logged[at].reason, reason) != 0)
         at++;
-    s->said[at].reason = reason; /* those beyond the table share its last place */
-    if (may_say(s->loop, &s->said[at].ns, SAY_S))
+    s->logged[at].reason = reason; /* those beyond the table share its last place */
+    if (may_log(s->loop, &s->logged[at].ns, LOG_EVERY_S))
         sw_log_info("gateway", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(s->name),
                     sw_addr_text(peer, text), why);
 }

@@ -29,7 +29,7 @@ void sw_gw_lstats_tls_refused(struct sw_gw_lstats *s, const char *reason);
 /* A connection was not served at all; a short static text. */
 void sw_gw_lstats_refused(struct sw_gw_lstats *s, const char *reason);
 /* A request that never became an exchange was answered; a short static text. */
-void sw_gw_lstats_unheard(struct sw_gw_lstats *s, int status, const char *reason);
+void sw_gw_lstats_early_reply(struct sw_gw_lstats *s, int status, const char *reason);
 /* An exchange is over. status 0: without an answer; detail: of one made here, a static text. */
 void sw_gw_lstats_request(struct sw_gw_lstats *s, int status, uint64_t start_ns,
                           const char *detail);
@@ -39,5 +39,5 @@ bool sw_gw_lstats_may_log(struct sw_gw_lstats *s);
  * Logs that something of this client was refused, and why: at most one line in a few seconds per
  * listener, worker and reason (a static text), so that no flood hides another refusal.
  */
-void sw_gw_lstats_say(struct sw_gw_lstats *s, const char *reason, const struct sw_addr *peer,
-                      const char *why);
+void sw_gw_lstats_log_refusal(struct sw_gw_lstats *s, const char *reason,
+                              const struct sw_addr *peer, const char *why);

@@ -301,17 +301,17 @@ int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, stru
     sw_target_split(path, &bare, &query);
     if (bare.n == 0 || bare.p[0] != '/' || plain_path(bare))
         return SW_OK;
-    if (hcm->normalize_path && memmem(bare.p, bare.n, "%00", 3))
+    if (hcm->path.normalize && memmem(bare.p, bare.n, "%00", 3))
         return SW_EINVAL; /* ends the path early for many a program behind us */
     out = bare;
-    if (hcm->escaped_slash != SW_GW_SLASH_KEEP) {
+    if (hcm->path.escaped_slash != SW_GW_SLASH_KEEP) {
         bool any = unescape_slashes(bare, a, &out);
 
-        if (any && hcm->escaped_slash == SW_GW_SLASH_REJECT)
+        if (any && hcm->path.escaped_slash == SW_GW_SLASH_REJECT)
             return SW_EINVAL;
-        redirect = any && hcm->escaped_slash == SW_GW_SLASH_REDIRECT;
+        redirect = any && hcm->path.escaped_slash == SW_GW_SLASH_REDIRECT;
     }
-    if (hcm->normalize_path) {
+    if (hcm->path.normalize) {
         char *p;
 
         out = decode_unreserved(out, a);
@@ -320,8 +320,8 @@ int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, stru
             p[i] = p[i] == '\\' ? '/' : p[i];
         out.p = p;
     }
-    if ((hcm->normalize_path || hcm->merge_slashes) &&
-        !remove_dots(out, hcm->merge_slashes, a, &out))
+    if ((hcm->path.normalize || hcm->path.merge_slashes) &&
+        !remove_dots(out, hcm->path.merge_slashes, a, &out))
         return SW_EINVAL;
     *ret = join(a, out, sw_slice_from(path, bare.n), sw_slice(NULL, 0));
     return redirect ? SW_GW_PATH_MOVED : SW_OK;

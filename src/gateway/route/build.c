@@ -85,7 +85,7 @@ static int build_path(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw
         m->path_kind = SW_GW_PATH_CONNECT;
         return SW_OK;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "match without a path specifier we know");
+        return sw_err_set(b->err, SW_EINVAL, "unsupported path specifier in match");
     }
     if (text->len > SW_XDS_PATH_MAX)
         return sw_err_set(b->err, SW_ELIMIT, "path too long");
@@ -106,8 +106,6 @@ static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct s
     if (in->n_headers > CONDITIONS_MAX || in->n_query_parameters > CONDITIONS_MAX ||
         in->n_cookies > CONDITIONS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many conditions");
-    if (in->n_dynamic_metadata || in->n_filter_state)
-        return sw_err_set(b->err, SW_EINVAL, "dynamic_metadata and filter_state are not supported");
     rc = build_path(b, in, m);
     headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
     queries = sw_arena_array(b->arena, in->n_query_parameters + 1, sizeof(*queries));
@@ -304,7 +302,7 @@ static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_g
         old = sw_map_put(&t->exact, d, v);
     }
     if (old)
-        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': domain '%.*s' is there twice",
+        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': duplicate domain '%.*s'",
                           (int)sw_min(v->name.n, 60), v->name.p, (int)sw_min(d.n, 60), d.p);
     return SW_OK;
 }
@@ -321,8 +319,6 @@ static int build_rest(struct sw_gw_build *b, const Sw__RouteConfiguration *in,
     t->body_max = in->max_direct_response_body_size_bytes
                       ? in->max_direct_response_body_size_bytes->value
                       : 4096;
-    if (in->vhds)
-        return sw_err_set(b->err, SW_EINVAL, "vhds is not supported");
     rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
                                 in->request_headers_to_remove, in->n_request_headers_to_remove,
                                 &t->req);
@@ -475,8 +471,7 @@ static struct sw_gw_vhost *same_vhost(const struct sw_gw_routes *old, size_t *at
 static struct sw_gw_vhost *decode_vhost(struct sw_gw_build *b, struct sw_slice bytes,
                                         size_t body_max)
 {
-    const Sw__VirtualHost *in =
-        SW_PB_UNPACK(b->tmp, Sw__VirtualHost, sw__virtual_host, bytes, NULL, b->err);
+    const Sw__VirtualHost *in = sw_gw_unpack(b, &sw__virtual_host__descriptor, bytes);
 
     return in ? build_vhost(b, in, bytes, body_max) : NULL;
 }
@@ -494,8 +489,7 @@ struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice b
 
     if (cut_config(b->tmp, bytes, &cut, b->err) != SW_OK)
         return NULL;
-    in = SW_PB_UNPACK(b->tmp, Sw__RouteConfiguration, sw__route_configuration, cut.rest, NULL,
-                      b->err);
+    in = sw_gw_unpack(b, &sw__route_configuration__descriptor, cut.rest);
     if (!in)
         return NULL;
     t = begin(b, cut.n_hosts);

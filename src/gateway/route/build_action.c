@@ -80,13 +80,8 @@ int sw_gw_build_retry(struct sw_gw_build *b, const struct Sw__RetryPolicy *in,
     r->num = in->num_retries ? in->num_retries->value : 1;
     r->per_try_timeout_ns = sw_gw_duration(in->per_try_timeout, 0);
     r->base_ns = DEFAULT_BASE_NS;
-    if (in->retry_back_off) {
+    if (in->retry_back_off)
         r->base_ns = sw_gw_duration(in->retry_back_off->base_interval, DEFAULT_BASE_NS);
-        rc = sw_gw_check_above_zero(b, in->retry_back_off->base_interval,
-                                    "retry_back_off.base_interval");
-        if (rc < 0)
-            return rc;
-    }
     r->base_ns = sw_min(sw_max(r->base_ns, SW_NS_PER_MS), BASE_MAX_NS);
     r->max_ns = r->base_ns * 10;
     if (in->retry_back_off)
@@ -208,7 +203,7 @@ static int build_target(struct sw_gw_build *b, const Sw__RouteAction *in, struct
     else if (in->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER_HEADER)
         w->cluster_header = sw_gw_lower(b, SW_PB_SLICE(in->cluster_header));
     if (w->cluster.n == 0 && w->cluster_header.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "route without a cluster we can choose");
+        return sw_err_set(b->err, SW_EINVAL, "unsupported cluster specifier in route");
     return SW_OK;
 }
 
@@ -237,6 +232,8 @@ static int build_hashes(struct sw_gw_build *b, const Sw__RouteAction *in, struct
             break;
         case SW__ROUTE_ACTION__HASH_POLICY__POLICY_SPECIFIER_CONNECTION_PROPERTIES:
             out[i].kind = SW_GW_HASH_SOURCE_IP;
+            if (!h->connection_properties->source_ip)
+                return sw_err_set(b->err, SW_EINVAL, "hash_policy: source_ip has to be true");
             break;
         case SW__ROUTE_ACTION__HASH_POLICY__POLICY_SPECIFIER_QUERY_PARAMETER:
             out[i].kind = SW_GW_HASH_QUERY;
@@ -298,12 +295,6 @@ static int build_forward(struct sw_gw_build *b, const Sw__RouteAction *in, struc
     static const uint16_t not_found[] = {503, 404, 500};
     int rc = build_target(b, in, f);
 
-    if ((unsigned)in->cluster_not_found_response_code > 2)
-        return sw_err_set(b->err, SW_EINVAL, "unknown cluster_not_found_response_code");
-    if (in->priority == SW__ROUTING_PRIORITY__HIGH)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "priority HIGH is not supported: circuit breakers count all requests of "
-                          "a cluster together");
     f->not_found_status = not_found[in->cluster_not_found_response_code];
     f->prefix_rewrite = sw_gw_text(b, &in->prefix_rewrite);
     if (!sw_http_target_valid(f->prefix_rewrite))
@@ -314,8 +305,6 @@ static int build_forward(struct sw_gw_build *b, const Sw__RouteAction *in, struc
     f->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 0);
     if (in->max_stream_duration)
         f->max_stream_ns = sw_gw_duration(in->max_stream_duration->max_stream_duration, 0);
-    if (in->internal_redirect_policy)
-        return sw_err_set(b->err, SW_EINVAL, "internal_redirect_policy is not supported");
     if (rc == SW_OK && in->regex_rewrite)
         rc = build_rewrite(b, in->regex_rewrite, &f->regex_rewrite);
     if (rc == SW_OK)
@@ -419,6 +408,6 @@ int sw_gw_build_action(struct sw_gw_build *b, const struct Sw__Route *in, size_t
         build_reason(b, in->metadata, &r->direct);
         return build_direct(b, in->direct_response, body_max, &r->direct);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "route without an action we know");
+        return sw_err_set(b->err, SW_EINVAL, "unsupported route action");
     }
 }

@@ -172,7 +172,7 @@ static void compute_hash(struct sw_exchange *x, const struct sw_gw_forward *f)
             }
             break;
         case SW_GW_HASH_SOURCE_IP:
-            v = sw_slice(x->peer.ip.b, sw_ip_len(&x->peer.ip));
+            v = sw_slice(x->from.peer.ip.b, sw_ip_len(&x->from.peer.ip));
             break;
         case SW_GW_HASH_QUERY:
             (void)sw_gw_query(x->req.path, p->name, &v);
@@ -244,8 +244,8 @@ static int plan_forward(struct sw_exchange *x)
         rs->cluster = find_field(&x->req.fields, rs->weight->cluster_header);
     rs->retry = f->retry ? f->retry : rs->vhost->retry;
     x->plan.timeout_ns = f->timeout_ns;
-    x->plan.idle_timeout_ns = f->idle_set ? f->idle_timeout_ns : x->hcm->stream_idle_timeout_ns;
-    x->plan.max_stream_ns = f->max_stream_ns ? f->max_stream_ns : x->hcm->max_stream_duration_ns;
+    x->plan.idle_timeout_ns = f->idle_set ? f->idle_timeout_ns : x->hcm->timeouts.stream_idle_ns;
+    x->plan.max_stream_ns = f->max_stream_ns ? f->max_stream_ns : x->hcm->timeouts.max_stream_ns;
     if (rs->retry) {
         x->plan.try_timeout_ns = rs->retry->per_try_timeout_ns;
         x->plan.retries = rs->retry->on != 0 && rs->retry->num > 0;
@@ -284,7 +284,8 @@ static int plan_forward(struct sw_exchange *x)
 static int answer_route(struct sw_exchange *x)
 {
     if (x->route->action == SW_GW_REDIRECT) {
-        struct sw_slice location = sw_gw_redirect_location(x->route, &x->req, &x->local, &x->arena);
+        struct sw_slice location =
+            sw_gw_redirect_location(x->route, &x->req, &x->from.local, &x->arena);
 
         if (!sw_budget_ok(x->req.work))
             return too_much(x);
@@ -320,7 +321,7 @@ static int normalize(struct sw_exchange *x)
     struct sw_slice path;
     int rc;
 
-    if (h->normalize_path || h->merge_slashes || h->escaped_slash != SW_GW_SLASH_KEEP) {
+    if (h->path.normalize || h->path.merge_slashes || h->path.escaped_slash != SW_GW_SLASH_KEEP) {
         rc = sw_gw_normalize_path(h, x->req.path, &x->arena, &path);
         if (rc == SW_EINVAL) {
             sw_exchange_reply(x, 400, sw_slice(NULL, 0), "path_normalization_failed");
@@ -333,15 +334,15 @@ static int normalize(struct sw_exchange *x)
         }
         x->req.path = path;
     }
-    if (h->strip_any_port || h->strip_matching_port || h->strip_trailing_dot) {
+    if (h->strip.any_port || h->strip.matching_port || h->strip.trailing_dot) {
         ptrdiff_t at = sw_slice_rfind(x->req.authority, ':');
         uint64_t port = 0;
 
         if (at >= 0 && !x->req.connect &&
             sw_slice_to_u64(sw_slice_from(x->req.authority, (size_t)at + 1), 65535, &port) &&
-            (h->strip_any_port || (h->strip_matching_port && port == x->local.port)))
+            (h->strip.any_port || (h->strip.matching_port && port == x->from.local.port)))
             x->req.authority = sw_slice_head(x->req.authority, (size_t)at);
-        if (h->strip_trailing_dot && x->req.authority.n > 1 &&
+        if (h->strip.trailing_dot && x->req.authority.n > 1 &&
             x->req.authority.p[x->req.authority.n - 1] == '.')
             x->req.authority.n--;
     }
@@ -373,7 +374,7 @@ static int act(struct sw_exchange *x)
 int sw_gw_route_request(struct sw_exchange *x)
 {
     const struct sw_gw_routes *table;
-    struct sw_gw_facts facts = {.peer = x->peer, .tls = x->tls, .rnd = sw_rand_u64()};
+    struct sw_gw_facts facts = {.peer = x->from.peer, .tls = x->from.tls, .rnd = sw_rand_u64()};
     struct sw_gw_route_state *rs;
     int rc;
 
@@ -397,9 +398,9 @@ int sw_gw_route_request(struct sw_exchange *x)
     rs->vhost = sw_gw_vhost_find(table, x->req.authority);
     if (!rs->vhost)
         return sw_gw_filters_misdirected(x) ? SW_GW_REPLIED : not_found(x);
-    if (rs->vhost->require_tls == 2 && !x->tls)
+    if (rs->vhost->require_tls == 2 && !x->from.tls)
         return require_tls(x);
-    facts.cert_presented = x->client != NULL;
+    facts.cert_presented = x->from.client != NULL;
     facts.cert_validated = facts.cert_presented;
     x->route = sw_gw_route_find(rs->vhost, &x->req, &facts);
     if (!sw_budget_ok(&rs->work)) {
@@ -413,7 +414,7 @@ int sw_gw_route_request(struct sw_exchange *x)
     return act(x);
 }
 
-void sw_gw_route_go_on(struct sw_exchange *x)
+void sw_gw_route_continue(struct sw_exchange *x)
 {
     if (act(x) == SW_OK)
         sw_exchange_continue(x);

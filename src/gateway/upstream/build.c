@@ -17,15 +17,15 @@
 #include "proto/types.h"
 #include "xds/limits.h"
 
-enum { ENDPOINTS_MAX = 1000000, PRIORITY_MAX = 128, CHECKS_MAX = 8 };
+enum { ENDPOINTS_MAX = 1000000, CHECKS_MAX = 8 };
 
 /* The sweep for ejected members takes the main thread's time. */
 #define SWEEP_LEAST_NS (10 * SW_NS_PER_MS)
+#define DNS_REFRESH_NS (5 * SW_NS_PER_S)
 
 /* ---- settings ---- */
 
-static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
-                        struct sw_gw_cluster_spec *s)
+static void build_limits(const Sw__CircuitBreakers *in, struct sw_gw_cluster_spec *s)
 {
     const struct sw_gw_limits base = {
         .max_connections = 1024, .max_pending = 1024, .max_requests = 1024, .max_retries = 3};
@@ -45,39 +45,14 @@ static int build_limits(struct sw_gw_build *b, const Sw__CircuitBreakers *in,
             l->budget_percent =
                 t->retry_budget->budget_percent ? t->retry_budget->budget_percent->value : 20;
             l->budget_min = sw_gw_u32(t->retry_budget->min_retry_concurrency, 3);
-            if (sw_gw_check_percent(b, l->budget_percent, "retry_budget.budget_percent") < 0)
-                return sw_err_prefix(b->err, "circuit_breakers.thresholds[%zu]", i);
         }
     }
-    return SW_OK;
 }
 
-static int check_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in)
-{
-    const struct {
-        const Sw__UInt32Value *v;
-        const char *field;
-    } percents[] = {
-        {in->max_ejection_percent, "outlier_detection.max_ejection_percent"},
-        {in->enforcing_consecutive_5xx, "outlier_detection.enforcing_consecutive_5xx"},
-        {in->enforcing_consecutive_gateway_failure,
-         "outlier_detection.enforcing_consecutive_gateway_failure"},
-    };
-    int rc = sw_gw_check_above_zero(b, in->interval, "outlier_detection.interval");
-
-    if (rc == SW_OK)
-        rc = sw_gw_check_above_zero(b, in->base_ejection_time,
-                                    "outlier_detection.base_ejection_time");
-    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(percents); i++)
-        rc = sw_gw_check_u32(b, percents[i].v, 0, 100, percents[i].field);
-    return rc;
-}
-
-static int build_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in,
-                         struct sw_gw_outlier_opts *o)
+static void build_outlier(const Sw__OutlierDetection *in, struct sw_gw_outlier_opts *o)
 {
     if (!in)
-        return SW_OK;
+        return;
     o->on = true;
     o->consecutive_5xx = sw_gw_u32(in->consecutive_5xx, 5);
     if (sw_gw_u32(in->enforcing_consecutive_5xx, 100) == 0)
@@ -89,11 +64,9 @@ static int build_outlier(struct sw_gw_build *b, const Sw__OutlierDetection *in,
     o->split_local = in->split_external_local_origin_errors;
     o->interval_ns = sw_max(sw_gw_duration(in->interval, 10 * SW_NS_PER_S), SWEEP_LEAST_NS);
     o->base_ejection_ns = sw_gw_duration(in->base_ejection_time, 30 * SW_NS_PER_S);
-    o->max_ejection_ns = 300 * SW_NS_PER_S;
-    if (o->max_ejection_ns < o->base_ejection_ns)
-        o->max_ejection_ns = o->base_ejection_ns;
+    o->max_ejection_ns =
+        sw_max(sw_gw_duration(in->max_ejection_time, 300 * SW_NS_PER_S), o->base_ejection_ns);
     o->max_percent = sw_gw_u32(in->max_ejection_percent, 10);
-    return check_outlier(b, in);
 }
 
 /* "00ff" of the text form, or the bytes themselves. */
@@ -174,13 +147,8 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     c->unhealthy_threshold = in->unhealthy_threshold->value;
     c->healthy_threshold = in->healthy_threshold->value;
     c->alt_port = (uint16_t)sw_gw_u32(in->alt_port, 0);
-    if (c->timeout_ns == 0 || c->interval_ns < SW_NS_PER_MS)
-        return sw_err_set(b->err, SW_EINVAL, "timeout and interval must be above 0");
-    rc = sw_gw_check_above_zero(b, in->unhealthy_interval, "unhealthy_interval");
-    if (rc == SW_OK)
-        rc = sw_gw_check_u32(b, in->alt_port, 0, UINT16_MAX, "alt_port");
-    if (rc < 0)
-        return rc;
+    if (c->interval_ns < SW_NS_PER_MS)
+        return sw_err_set(b->err, SW_EINVAL, "interval must be at least 1 ms");
     switch ((int)in->health_checker_case) {
     case SW__HEALTH_CHECK__HEALTH_CHECKER_HTTP_HEALTH_CHECK:
         return build_http_check(b, in->http_health_check, c);
@@ -242,10 +210,6 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
             SW__UPSTREAM_PROTOCOL_OPTIONS__EXPLICIT_HTTP_CONFIG__PROTOCOL_CONFIG_HTTP2_PROTOCOL_OPTIONS) {
             s->protocol = SW_GW_UP_H2;
             h2 = o->explicit_http_config->http2_protocol_options;
-        } else if (
-            o->explicit_http_config->protocol_config_case ==
-            SW__UPSTREAM_PROTOCOL_OPTIONS__EXPLICIT_HTTP_CONFIG__PROTOCOL_CONFIG_HTTP3_PROTOCOL_OPTIONS) {
-            return sw_err_set(b->err, SW_EINVAL, "HTTP/3 upstreams are not supported");
         }
         break;
     case SW__UPSTREAM_PROTOCOL_OPTIONS__UPSTREAM_PROTOCOL_OPTIONS_USE_DOWNSTREAM_PROTOCOL_CONFIG:
@@ -324,11 +288,38 @@ static int build_named(struct sw_gw_build *b, struct sw_slice target, struct sw_
     return SW_OK;
 }
 
+/*
+ * Names are looked up by the system's resolver: getaddrinfo. c-ares stands for the same as long as
+ * it is not given servers of its own (field 1).
+ */
+static int check_resolver(struct sw_gw_build *b, const Sw__TypedExtensionConfig *in)
+{
+    static const char cares[] = "envoy.extensions.network.dns_resolver.cares.v3"
+                                ".CaresDnsResolverConfig";
+    const Sw__Any *any = in ? in->typed_config : NULL;
+    struct sw_slice rest = any ? SW_PB_SLICE(any->value) : sw_slice(NULL, 0);
+    struct sw_pb_field f = {0};
+
+    if (!any || sw_pb_any_is(any, &sw__get_addr_info_dns_resolver__descriptor))
+        return SW_OK;
+    if (sw_slice_eq_str(sw_pb_type_name(SW_PB_SLICE(any->type_url)), cares)) {
+        while (f.number != 1 && rest.n && sw_pb_next(&rest, &f) == SW_OK)
+            ;
+        if (f.number != 1)
+            return SW_OK;
+    }
+    return sw_err_set(
+        b->err, SW_EINVAL,
+        "typed_dns_resolver_config '%.*s' is not supported: names are looked up by the "
+        "system's resolver",
+        (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+}
+
 static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
                            struct sw_gw_cluster_spec *s, struct sw_slice *ret_members)
 {
     *ret_members = sw_slice(NULL, 0);
-    s->dns_refresh_ns = 5 * SW_NS_PER_S;
+    s->dns_refresh_ns = sw_max(sw_gw_duration(in->dns_refresh_rate, DNS_REFRESH_NS), SW_NS_PER_S);
     if (in->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_CLUSTER_TYPE) {
         int rc = build_dns_cluster(b, in->cluster_type, s);
 
@@ -371,12 +362,6 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     if (s->name.n == 0)
         return sw_err_set(b->err, SW_EINVAL, "cluster without a name");
     s->connect_timeout_ns = sw_gw_duration(in->connect_timeout, 5 * SW_NS_PER_S);
-    if (s->connect_timeout_ns == 0)
-        return sw_err_set(b->err, SW_EINVAL, "connect_timeout must be above 0");
-    if (in->close_connections_on_host_health_failure)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "close_connections_on_host_health_failure is not supported: connections "
-                          "to a failed endpoint end with their requests");
     s->metadata = sw_gw_build_metadata(b, in->metadata);
     if (in->upstream_connection_options && in->upstream_connection_options->tcp_keepalive) {
         const Sw__TcpKeepalive *k = in->upstream_connection_options->tcp_keepalive;
@@ -388,9 +373,9 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     }
     if (in->n_health_checks > CHECKS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many health checks");
-    rc = build_limits(b, in->circuit_breakers, s);
-    if (rc == SW_OK)
-        rc = build_outlier(b, in->outlier_detection, &s->outlier);
+    build_limits(in->circuit_breakers, s);
+    build_outlier(in->outlier_detection, &s->outlier);
+    rc = check_resolver(b, in->typed_dns_resolver_config);
     if (rc == SW_OK)
         rc = build_discovery(b, in, s, ret_members);
     if (rc == SW_OK)
@@ -416,7 +401,7 @@ struct sw_gw_cluster_spec *sw_gw_build_cluster(struct sw_gw_build *b, struct sw_
                                                struct sw_gw_tls **ret_tls,
                                                struct sw_slice *ret_inline_members)
 {
-    const Sw__Cluster *in = SW_PB_UNPACK(b->tmp, Sw__Cluster, sw__cluster, bytes, NULL, b->err);
+    const Sw__Cluster *in = sw_gw_unpack(b, &sw__cluster__descriptor, bytes);
     struct sw_gw_cluster_spec *s;
 
     *ret_tls = NULL;
@@ -497,8 +482,15 @@ static int build_member(struct sw_gw_build *b, const Sw__LbEndpoint *in, bool na
     return SW_OK;
 }
 
-static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpoint *in, bool names,
-                                        const struct sw_map *old, unsigned n_workers)
+/* What all members of one set share. */
+struct member_rules {
+    bool names;        /* addresses may be host names */
+    struct sw_map old; /* key -> member of the previous set, to be kept */
+    unsigned n_workers;
+};
+
+static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpoint *in,
+                                        const struct member_rules *rules)
 {
     struct sw_gw_member *m = SW_NEW(struct sw_gw_member);
     struct sw_arena *outer = b->arena;
@@ -511,18 +503,18 @@ static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpo
         return sw_gw_member_unref(m);
     }
     b->arena = &m->arena;
-    rc = build_member(b, in, names, m);
+    rc = build_member(b, in, rules->names, m);
     b->arena = outer;
     if (rc < 0)
         return sw_gw_member_unref(m);
-    same = sw_map_get(old, m->key);
+    same = sw_map_get(&rules->old, m->key);
     if (same) {
         (void)sw_gw_member_unref(m);
         return sw_gw_member_ref(same);
     }
-    m->n_cells = n_workers;
-    m->cells = sw_aligned_alloc(SW_GW_LINE, n_workers * sizeof(*m->cells));
-    memset(m->cells, 0, n_workers * sizeof(*m->cells));
+    m->n_cells = rules->n_workers;
+    m->cells = sw_aligned_alloc(SW_GW_LINE, m->n_cells * sizeof(*m->cells));
+    memset(m->cells, 0, m->n_cells * sizeof(*m->cells));
     return m;
 }
 
@@ -542,14 +534,12 @@ static void sort_localities(struct sw_gw_members *ms)
     ms->localities = out;
 }
 
-static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *in, bool names,
-                          const struct sw_map *old, unsigned n_workers, struct sw_gw_members *ms,
+static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *in,
+                          const struct member_rules *rules, struct sw_gw_members *ms,
                           struct sw_gw_locality *l)
 {
     l->priority = in->priority;
     l->weight = sw_gw_u32(in->load_balancing_weight, 0);
-    if (l->priority > PRIORITY_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "priority above %d", PRIORITY_MAX);
     if (in->locality) {
         l->region = sw_gw_text(b, &in->locality->region);
         l->zone = sw_gw_text(b, &in->locality->zone);
@@ -560,8 +550,6 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
         const Sw__LbEndpoint *e = in->lb_endpoints[i];
         struct sw_gw_endpoint *ep = &l->endpoints[i];
 
-        if (e->load_balancing_weight && e->load_balancing_weight->value == 0)
-            return sw_err_set(b->err, SW_EINVAL, "load_balancing_weight must be 1 or more");
         if (ms->n >= ENDPOINTS_MAX)
             return sw_err_set(b->err, SW_EINVAL, "more than %d endpoints", ENDPOINTS_MAX);
         ep->weight = sw_gw_u32(e->load_balancing_weight, 1);
@@ -569,7 +557,7 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
                         e->health_status == SW__HEALTH_STATUS__DRAINING ||
                         e->health_status == SW__HEALTH_STATUS__TIMEOUT;
         ep->degraded = e->health_status == SW__HEALTH_STATUS__DEGRADED;
-        ep->member = make_member(b, e, names, old, n_workers);
+        ep->member = make_member(b, e, rules);
         if (!ep->member)
             return sw_err_prefix(b->err, "lb_endpoints[%zu]", i);
         l->n++;
@@ -597,9 +585,9 @@ struct sw_gw_members *sw_gw_members_empty(void)
 struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice bytes, bool names,
                                           const struct sw_gw_members *old, unsigned n_workers)
 {
-    const Sw__ClusterLoadAssignment *in = SW_PB_UNPACK(
-        b->tmp, Sw__ClusterLoadAssignment, sw__cluster_load_assignment, bytes, NULL, b->err);
-    struct sw_map have = {0};
+    const Sw__ClusterLoadAssignment *in =
+        sw_gw_unpack(b, &sw__cluster_load_assignment__descriptor, bytes);
+    struct member_rules rules = {.names = names, .n_workers = n_workers};
     struct sw_gw_members *ms;
     int rc = SW_OK;
 
@@ -609,27 +597,24 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
         for (size_t k = 0; k < old->localities[i].n; k++) {
             struct sw_gw_member *m = old->localities[i].endpoints[k].member;
 
-            (void)sw_map_put(&have, m->key, m);
+            (void)sw_map_put(&rules.old, m->key, m);
         }
     }
     ms = members_new();
     b->arena = &ms->arena;
-    if (in->policy) {
+    if (in->policy)
         ms->overprovisioning = sw_gw_u32(in->policy->overprovisioning_factor, 140);
-        rc = sw_gw_check_u32(b, in->policy->overprovisioning_factor, 1, UINT32_MAX,
-                             "policy.overprovisioning_factor");
-    }
     ms->localities = sw_arena_array(b->arena, in->n_endpoints + 1, sizeof(*ms->localities));
     for (size_t i = 0; rc == SW_OK && i < in->n_endpoints; i++) {
         struct sw_gw_locality *l = &ms->localities[ms->n_localities++];
 
-        rc = build_locality(b, in->endpoints[i], names, &have, n_workers, ms, l);
+        rc = build_locality(b, in->endpoints[i], &rules, ms, l);
         if (rc < 0)
             rc = sw_err_prefix(b->err, "endpoints[%zu]", i);
         if (l->priority + 1 > ms->n_priorities)
             ms->n_priorities = l->priority + 1;
     }
-    sw_map_done(&have);
+    sw_map_done(&rules.old);
     if (rc < 0)
         return sw_gw_members_unref(ms);
     if (ms->n_priorities > 1)

@@ -16,11 +16,9 @@ enum {
     POLICY_DEPTH = 2,
 };
 
-static int set_choices(struct sw_gw_build *b, const Sw__UInt32Value *v, const char *field,
-                       struct sw_gw_cluster_spec *s)
+static void set_choices(const Sw__UInt32Value *v, struct sw_gw_cluster_spec *s)
 {
     s->choice_count = (uint32_t)sw_min(sw_gw_u32(v, 2), CHOICES_MAX);
-    return sw_gw_check_u32(b, v, 2, UINT32_MAX, field);
 }
 
 static int set_ring(struct sw_gw_build *b, const Sw__UInt64Value *least,
@@ -75,20 +73,12 @@ static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
                           struct sw_gw_cluster_spec *s)
 {
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_LEAST_REQUEST_LB_CONFIG)
-        return set_choices(b, in->least_request_lb_config->choice_count,
-                           "least_request_lb_config.choice_count", s);
+        set_choices(in->least_request_lb_config->choice_count, s);
     if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_RING_HASH_LB_CONFIG)
         return set_ring(b, in->ring_hash_lb_config->minimum_ring_size,
                         in->ring_hash_lb_config->maximum_ring_size, "ring_hash_lb_config", s);
-    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG) {
-        if (in->original_dst_lb_config->use_http_header)
-            return sw_err_set(b->err, SW_EINVAL,
-                              "original_dst_lb_config.use_http_header is not supported: the "
-                              "client would choose the upstream address");
+    if (in->lb_config_case == SW__CLUSTER__LB_CONFIG_ORIGINAL_DST_LB_CONFIG)
         s->dst_port = (uint16_t)sw_gw_u32(in->original_dst_lb_config->upstream_port_override, 0);
-        return sw_gw_check_u32(b, in->original_dst_lb_config->upstream_port_override, 0, UINT16_MAX,
-                               "original_dst_lb_config.upstream_port_override");
-    }
     return SW_OK;
 }
 
@@ -111,7 +101,8 @@ static int policy_least_request(struct sw_gw_build *b, const Sw__Any *any,
         return SW_EINVAL;
     s->lb = SW_GW_LB_LEAST_REQUEST;
     set_locality(in->locality_lb_config, s);
-    return set_choices(b, in->choice_count, "least_request.choice_count", s);
+    set_choices(in->choice_count, s);
+    return SW_OK;
 }
 
 static int policy_round_robin(struct sw_gw_build *b, const Sw__Any *any,
@@ -177,7 +168,7 @@ static const struct {
     {&sw__lb_cluster_provided__descriptor, policy_provided},
 };
 
-/* The first policy of the list that we know, as the rules of that list are. */
+/* The first supported policy of the list, as the rules of that list are. */
 static int build_policies(struct sw_gw_build *b, const Sw__LoadBalancingPolicy *in, unsigned depth,
                           struct sw_gw_cluster_spec *s)
 {
@@ -221,9 +212,6 @@ int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,
     if (in->common_lb_config) {
         if (in->common_lb_config->healthy_panic_threshold)
             s->panic_percent = in->common_lb_config->healthy_panic_threshold->value;
-        rc = sw_gw_check_percent(b, s->panic_percent, "common_lb_config.healthy_panic_threshold");
-        if (rc < 0)
-            return rc;
         s->locality_weighted =
             in->common_lb_config->locality_config_specifier_case ==
             SW__CLUSTER__COMMON_LB_CONFIG__LOCALITY_CONFIG_SPECIFIER_LOCALITY_WEIGHTED_LB_CONFIG;

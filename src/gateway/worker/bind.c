@@ -87,7 +87,7 @@ void sw_gw_bind_report(struct sw_gw_worker *w, bool always)
 {
     struct report *r;
 
-    if (w->unbound.n == 0 && !w->told_unbound && !always)
+    if (w->unbound.n == 0 && !w->reported_unbound && !always)
         return;
     r = SW_NEW(struct report);
     r->bind = w->gw->bind;
@@ -95,11 +95,11 @@ void sw_gw_bind_report(struct sw_gw_worker *w, bool always)
     r->version = w->view->config->version;
     r->n = w->unbound.n;
     r->v = w->unbound.p;
-    w->told_unbound = r->n > 0;
+    w->reported_unbound = r->n > 0;
     w->unbound.p = NULL; /* handed over */
     sw_vec_done(&w->unbound);
     r->msg.cb = on_report;
-    sw_loop_post(w->gw->loop, &r->msg);
+    sw_loop_post(w->gw->process.loop, &r->msg);
 }
 
 /* ---- problems ---- */
@@ -173,7 +173,7 @@ static struct problem *note(struct sw_gw_bind *b, const struct sw_gw_unbound *u,
         (void)snprintf(p->task, sizeof(p->task), "listener %.*s", (int)sw_min(l->name.n, 50),
                        l->name.p);
         sw_vec_push(&b->problems, p);
-        sw_ready_add(b->gw->ready, p->task);
+        sw_ready_add(b->gw->process.ready, p->task);
         *ret_changed = true;
     }
     *ret_changed |= p->shared != shared || p->sys_errno != u->sys_errno;
@@ -222,7 +222,7 @@ static bool sweep(struct sw_gw_bind *b, bool shared)
                     sw_addr_text(&p->at, at), is_wanted(b, p->name) ? "bound" : "not needed");
         (void)sw_vec_swap_remove(&b->problems, i);
         if (!task_used(b, p->task))
-            sw_ready_done(b->gw->ready, p->task);
+            sw_ready_done(b->gw->process.ready, p->task);
         problem_free(p);
         changed = true;
     }
@@ -240,7 +240,7 @@ static void unsee(struct sw_gw_bind *b)
 /* ---- to the xDS server ---- */
 
 /* In the form Envoy refuses listeners in, so that a control plane reads both alike. */
-static void tell_server(struct sw_gw_bind *b)
+static void notify_server(struct sw_gw_bind *b)
 {
     SW_BUF_AUTO out = {.max = TEXT_MAX};
     char text[256];
@@ -250,7 +250,7 @@ static void tell_server(struct sw_gw_bind *b)
     for (size_t i = 0; i < b->problems.n; i++) {
         const struct problem *p = b->problems.p[i];
 
-        /* Causes beyond the limit are left out: they show once the others are mended. */
+        /* Causes beyond the limit are left out: they show once the others are fixed. */
         if (sw_buf_printf(&out, "%s%.*s: %s", i ? "\n" : "Error adding/updating listener(s) ",
                           SW_SLICE_ARG(p->name), problem_text(p, text, sizeof(text))) != SW_OK)
             break;
@@ -269,7 +269,7 @@ static bool all_applied(const struct sw_gw_bind *b)
 
 static void release(struct sw_gw_bind *b)
 {
-    sw_timer_stop(b->gw->loop, &b->apply);
+    sw_timer_stop(b->gw->process.loop, &b->apply);
     if (b->gw->xds)
         sw_gw_xds_applied(b->gw->xds);
 }
@@ -282,7 +282,7 @@ static void on_apply(struct sw_timer *t)
 void sw_gw_bind_sent(struct sw_gw_bind *b, uint64_t version)
 {
     b->sent_version = version;
-    sw_timer_start(b->gw->loop, &b->apply, APPLY_S * SW_NS_PER_S, on_apply);
+    sw_timer_start(b->gw->process.loop, &b->apply, APPLY_S * SW_NS_PER_S, on_apply);
 }
 
 /* ---- reports ---- */
@@ -315,7 +315,7 @@ static void on_report(struct sw_msg *m)
     }
     changed |= sweep(b, false);
     if (changed) {
-        tell_server(b);
+        notify_server(b);
         sw_gateway_log_ready(b->gw);
     }
     if (all_applied(b))
@@ -394,8 +394,8 @@ static void on_audit(struct sw_timer *t)
     struct look k = {.bind = b, .config = c};
     int rc = SW_OK;
 
-    sw_timer_start(b->gw->loop, &b->audit, AUDIT_S * SW_NS_PER_S, on_audit);
-    if (!c || b->gw->crew.draining)
+    sw_timer_start(b->gw->process.loop, &b->audit, AUDIT_S * SW_NS_PER_S, on_audit);
+    if (!c || b->gw->process.crew.draining)
         return;
     collect_ports(b, c);
     unsee(b);
@@ -406,7 +406,7 @@ static void on_audit(struct sw_timer *t)
     if (rc == SW_OK)
         k.changed |= sweep(b, true);
     if (k.changed)
-        tell_server(b);
+        notify_server(b);
 }
 
 /* ---- pages ---- */
@@ -454,7 +454,7 @@ struct sw_gw_bind *sw_gw_bind_new(struct sw_gateway *g)
 
     b->gw = g;
     b->reports = SW_NEW_ARRAY(struct report *, g->n_workers + 1);
-    sw_timer_start(g->loop, &b->audit, AUDIT_S * SW_NS_PER_S, on_audit);
+    sw_timer_start(g->process.loop, &b->audit, AUDIT_S * SW_NS_PER_S, on_audit);
     return b;
 }
 
@@ -463,8 +463,8 @@ void sw_gw_bind_stop(struct sw_gw_bind *b)
     if (!b)
         return;
     b->stopped = true;
-    sw_timer_stop(b->gw->loop, &b->audit);
-    sw_timer_stop(b->gw->loop, &b->apply);
+    sw_timer_stop(b->gw->process.loop, &b->audit);
+    sw_timer_stop(b->gw->process.loop, &b->apply);
 }
 
 void sw_gw_bind_free(struct sw_gw_bind *b)

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/worker/gateway.h"
 
-#include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -33,9 +27,7 @@
 enum { CLUSTERS_MAX = 64 << 20 };
 
 #define AT(field) .offset = offsetof(struct sw_gateway_config, field)
-
-static const char *const aeads[] = {"auto", "imb", "gnutls", NULL};
-static const char *const formats[] = {"plain", "json", NULL};
+#define PROCESS   offsetof(struct sw_gateway_config, process)
 
 static const struct sw_opt table[] = {
     {.type = SW_OPT_GROUP, .help = "Configuration"},
@@ -61,33 +53,29 @@ static const struct sw_opt table[] = {
              "changes."},
     SW_OPT_UPSTREAM(offsetof(struct sw_gateway_config, upstream)),
     {.type = SW_OPT_GROUP, .help = "Process"},
-    {"workers", "SPANWIRE_WORKERS", SW_OPT_U32, AT(workers), .def = "0", .max = 256, .arg = "N",
-     .help = "Worker threads; 0: one per processor."},
-    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(drain_ns), .def = "30s",
+    SW_OPT_WORKERS(PROCESS),
+    {"drain-time", "SPANWIRE_DRAIN_TIME", SW_OPT_DURATION, AT(process.drain_ns), .def = "30s",
      .help = "How long connections may take to end after SIGTERM."},
     {"io-uring", "SPANWIRE_IO_URING", SW_OPT_BOOL, AT(io_uring), .def = "true", .arg = "BOOL",
      .help = "Read and write many connections with one system call (io_uring) where the kernel "
              "allows it; without, each has calls of its own."},
-    {"aead", "SPANWIRE_AEAD", SW_OPT_ENUM, AT(aead), .def = "auto", .choices = aeads,
-     .help = "Library that encrypts records."},
+    SW_OPT_AEAD(offsetof(struct sw_gateway_config, aead)),
     {"port-group", "SPANWIRE_PORT_GROUP", SW_OPT_STR, AT(port_group), .arg = "NAME",
      .help =
          "Gateways with the same name may listen on the same ports at once, as a successor does "
          "before the old process drains; by default those with the same --xds-addr or "
          "--xds-dir."},
     {.type = SW_OPT_GROUP, .help = "Operation"},
-    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(admin_addr), .def = "127.0.0.1:15000",
+    {"admin-addr", "SPANWIRE_ADMIN_ADDR", SW_OPT_ADDR, AT(process.admin_addr),
+     .def = "127.0.0.1:15000",
      .help = "Admin pages: /config_dump, /clusters, /listeners, /logging, /quitquitquit."},
-    SW_OPT_ADMIN(offsetof(struct sw_gateway_config, access)),
-    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(stats_addr), .def = "[::]:15020",
+    SW_OPT_ADMIN(PROCESS + offsetof(struct sw_process_config, access)),
+    {"stats-addr", "SPANWIRE_STATS_ADDR", SW_OPT_ADDR, AT(process.stats_addr), .def = "[::]:15020",
      .help = "Metrics."},
-    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(ready_addr), .def = "[::]:15021",
+    {"ready-addr", "SPANWIRE_READY_ADDR", SW_OPT_ADDR, AT(process.ready_addr), .def = "[::]:15021",
      .help = "Readiness."},
-    {"log-level", "SPANWIRE_LOG_LEVEL", SW_OPT_STR, AT(log_level), .def = "info", .arg = "FILTER",
-     .help = "error, warn, info, debug or trace; per scope as in 'info,gateway=debug'."},
-    {"log-format", "SPANWIRE_LOG_FORMAT", SW_OPT_ENUM, AT(log_format), .def = "plain",
-     .choices = formats,
-     .help = "Form of the log lines, and of access logs that xDS gives no format."},
+    SW_OPT_LOG(PROCESS, "gateway",
+               "Form of the log lines, and of access logs that xDS gives no format."),
     {"error-pages", "SPANWIRE_ERROR_PAGES", SW_OPT_STR, AT(error_pages), .arg = "DIR",
      .help = "Directory with error pages of your own: 404.html, 503.json, default.txt and so on; "
              "read again when it changes and on SIGHUP."},
@@ -109,7 +97,8 @@ const struct sw_opts_cmd sw_gateway_options = {
 int sw_gateway_config_read(struct sw_gateway_config *c, int argc, char **argv, struct sw_err *err)
 {
     *c = (struct sw_gateway_config){0};
-    return sw_opts_parse(&sw_gateway_options, c, &c->arena, argc, argv, NULL, err);
+    return sw_opts_parse(&sw_gateway_options, c, &c->arena, (struct sw_args){argc, argv}, NULL,
+                         err);
 }
 
 void sw_gateway_config_done(struct sw_gateway_config *c)
@@ -117,13 +106,7 @@ void sw_gateway_config_done(struct sw_gateway_config *c)
     sw_arena_clear(&c->arena);
 }
 
-/* ---- the end ---- */
-
-static void drain(struct sw_gateway *g)
-{
-    sw_ready_add(g->ready, "draining");
-    sw_crew_drain(&g->crew, g->config->drain_ns);
-}
+/* ---- files ---- */
 
 static int load_pages(struct sw_gateway *g, struct sw_err *err)
 {
@@ -157,29 +140,18 @@ static int start_pages(struct sw_gateway *g, struct sw_err *err)
     if (rc != SW_OK)
         return rc;
     all = sw_asprintf("%s/", g->config->error_pages);
-    g->pages_watch = sw_filewatch_new(g->loop, all, reload_pages, g, err);
+    g->pages_watch = sw_filewatch_new(g->process.loop, all, reload_pages, g, err);
     return g->pages_watch ? SW_OK : err->rc;
 }
 
-static void on_signal(int signo, void *arg)
+static void reload(void *arg)
 {
     struct sw_gateway *g = arg;
 
-    if (signo == SIGHUP) {
-        sw_gw_accesslog_reopen();
-        reload_pages(g);
-        if (g->dir)
-            (void)!sw_gw_dir_reload(g->dir);
-        return;
-    }
-    if (g->crew.draining && signo == SIGINT)
-        sw_loop_stop(g->loop);
-    drain(g);
-}
-
-static void on_quit(void *arg)
-{
-    drain(arg);
+    sw_gw_accesslog_reopen();
+    reload_pages(g);
+    if (g->dir)
+        (void)!sw_gw_dir_reload(g->dir);
 }
 
 /* ---- configuration ---- */
@@ -227,33 +199,25 @@ static void on_scrape(void *arg)
 
     if (g->store)
         sw_gw_stats_scrape(g->store);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_UNBOUND, NULL), sw_gw_bind_count(g->bind));
+    sw_metric_set(sw_metric_get1(g->process.shard, SW_METRIC_GW_UNBOUND, NULL),
+                  sw_gw_bind_count(g->bind));
 }
 
 /* ---- the beginning ---- */
 
 static int start_admin(struct sw_gateway *g, struct sw_err *err)
 {
-    struct sw_admin_opts o = {
+    const struct sw_admin_opts o = {
         .title = "spanwire gateway",
-        .admin = {g->config->admin_addr},
-        .access = g->config->access,
-        .stats = g->config->stats_addr,
-        .ready_at = g->config->ready_addr,
         .share = g->port_group,
-        .metrics = g->metrics,
         .on_scrape = on_scrape,
-        .ready = g->ready,
         .egress = g->egress,
-        .log_filter = g->config->log_level,
         .config_dump = config_dump,
-        .quit = on_quit,
         .extra = extra_page,
         .arg = g,
     };
 
-    g->admin = sw_admin_new(g->loop, &o, err);
-    return g->admin ? SW_OK : err->rc;
+    return sw_process_open_admin(&g->process, &o, err);
 }
 
 /*
@@ -268,19 +232,14 @@ static void set_port_group(struct sw_gateway *g)
 
     if (!c->xds_addr && c->xds_dir && realpath(c->xds_dir, real))
         from = real;
-    if (c->port_group)
-        (void)snprintf(g->port_group, sizeof(g->port_group), "gateway/%.48s", c->port_group);
-    else
-        (void)snprintf(g->port_group, sizeof(g->port_group), "gateway:%016" PRIx64,
-                       sw_siphash13(0, 0, from, strlen(from)));
+    sw_port_group_name(g->port_group, "gateway", c->port_group, from);
 }
 
 static int start_workers(struct sw_gateway *g, struct sw_err *err)
 {
-    unsigned n = sw_crew_size(g->config->workers);
+    unsigned n = sw_crew_size(g->config->process.workers);
     int rc = SW_OK;
 
-    sw_crew_init(&g->crew, "gateway", g->loop);
     g->abuse = sw_gw_abuse_new();
     g->workers = SW_NEW_ARRAY(struct sw_gw_worker, n);
     for (unsigned i = 0; i < n && rc == SW_OK; i++) {
@@ -298,9 +257,9 @@ static int start_workers(struct sw_gateway *g, struct sw_err *err)
 static int start_config(struct sw_gateway *g, struct sw_err *err)
 {
     struct sw_gw_store_opts o = {
-        .loop = g->loop,
+        .loop = g->process.loop,
         .n_workers = (unsigned)g->n_workers,
-        .shard = g->shard,
+        .shard = g->process.shard,
         .egress = g->egress,
         .on_config = on_config,
         .arg = g,
@@ -310,27 +269,15 @@ static int start_config(struct sw_gateway *g, struct sw_err *err)
         return sw_err_set(err, SW_EINVAL, "one of --xds-addr and --xds-dir is needed");
     g->store = sw_gw_store_new(&o);
     if (g->config->xds_addr) {
-        g->xds = sw_gw_xds_open(g->store, g->loop, g->config, g->shard, err);
+        g->xds = sw_gw_xds_open(g->store, g->process.loop, g->config, g->process.shard, err);
         return g->xds ? SW_OK : err->rc;
     }
-    g->dir = sw_gw_dir_new(g->store, g->loop, g->config->xds_dir, err);
+    g->dir = sw_gw_dir_new(g->store, g->process.loop, g->config->xds_dir, err);
     return g->dir ? SW_OK : err->rc;
 }
 
-/*
- * When a listener of a port shared with a successor closes, connections in its queue move to the
- * successor instead of being reset. Best effort: /proc may be read-only.
- */
-static void allow_migration(void)
-{
-    SW_AUTO_FD fd = open("/proc/sys/net/ipv4/tcp_migrate_req", O_WRONLY | O_CLOEXEC);
-
-    if (fd >= 0)
-        (void)!write(fd, "1\n", 2);
-}
-
 /* Logs once how sockets are read and written: it decides the throughput of a core. */
-static void tell_ring(struct sw_gateway *g)
+static void log_ring(struct sw_gateway *g)
 {
     struct sw_err why = {0};
     bool ring = g->config->io_uring && sw_batch_try_ring(&why) == SW_OK;
@@ -340,34 +287,31 @@ static void tell_ring(struct sw_gateway *g)
     else
         sw_log_info("gateway", "io_uring batching disabled: %s",
                     g->config->io_uring ? why.msg : "--io-uring is false");
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_GW_IO_URING, NULL), ring);
+    sw_metric_set(sw_metric_get1(g->process.shard, SW_METRIC_GW_IO_URING, NULL), ring);
 }
 
 static int start(struct sw_gateway *g, struct sw_err *err)
 {
-    static const int signos[] = {SIGTERM, SIGINT, SIGHUP};
+    const struct sw_process_opts process = {.name = "gateway",
+                                            .config = &g->config->process,
+                                            .awaits = "config",
+                                            .reload = reload,
+                                            .arg = g};
     int rc = sw_aead_init((enum sw_aead_choice)g->config->aead, err);
 
+    if (rc == SW_OK)
+        rc = sw_process_open(&g->process, &process, err);
     if (rc != SW_OK)
         return rc;
-    allow_migration();
-    g->loop = sw_loop_new(err);
-    if (!g->loop)
-        return err->rc;
-    g->signals = sw_signals_new(g->loop, signos, SW_ARRAY_LEN(signos), on_signal, g, err);
-    if (!g->signals)
-        return err->rc;
-    g->metrics = sw_metrics_new(&(struct sw_metrics_opts){.component = "gateway"});
-    g->shard = sw_metrics_shard_new(g->metrics);
-    g->ready = sw_ready_new();
-    sw_ready_add(g->ready, "config");
-    tell_ring(g);
+    sw_port_allow_migration();
+    log_ring(g);
     set_port_group(g);
-    sw_gw_accesslog_default_json(g->config->log_format == SW_LOG_JSON);
+    sw_gw_accesslog_default_json(g->config->process.log_format == SW_LOG_JSON);
     rc = start_pages(g, err);
     if (rc == SW_OK) {
         /* Files of a directory are the operator's, resources of a server may be a tenant's. */
-        g->egress = sw_upstream_filter(g->loop, &g->config->upstream, !g->config->xds_addr, err);
+        g->egress =
+            sw_upstream_filter(g->process.loop, &g->config->upstream, !g->config->xds_addr, err);
         rc = g->egress ? SW_OK : err->rc;
     }
     if (rc == SW_OK)
@@ -383,9 +327,9 @@ static void stop(struct sw_gateway *g)
 {
     sw_gw_dir_free(g->dir);
     sw_gw_xds_free(g->xds);
-    sw_admin_free(g->admin);
+    sw_process_close_admin(&g->process);
     sw_gw_store_free(g->store);
-    sw_crew_end(&g->crew);
+    sw_crew_end(&g->process.crew);
     for (size_t i = 0; i < g->n_workers; i++)
         sw_gw_worker_done(&g->workers[i]);
     sw_free(g->workers);
@@ -393,15 +337,10 @@ static void stop(struct sw_gateway *g)
     sw_gw_accesslog_stop();
     sw_filewatch_free(g->pages_watch);
     sw_gw_pages_set(NULL);
-    sw_signals_free(g->signals);
     sw_gw_bind_stop(g->bind);
     sw_egress_free(g->egress);
-    sw_loop_free(g->loop);
+    sw_process_close(&g->process);
     sw_gw_bind_free(g->bind);
-    if (g->shard)
-        sw_metrics_shard_free(g->shard);
-    sw_metrics_free(g->metrics);
-    sw_ready_free(g->ready);
 }
 
 int sw_gateway_run(const struct sw_gateway_config *c, struct sw_err *err)
@@ -410,7 +349,7 @@ int sw_gateway_run(const struct sw_gateway_config *c, struct sw_err *err)
     int rc = start(&g, err);
 
     if (rc == SW_OK)
-        sw_loop_run(g.loop);
+        sw_loop_run(g.process.loop);
     stop(&g);
     return rc;
 }

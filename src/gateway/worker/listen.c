@@ -82,7 +82,7 @@ static void refuse_unknown(struct sw_gw_worker *w, struct sw_gw_accepted *a, boo
         (void)snprintf(why, sizeof(why), "nothing is served for %s",
                        tls ? "TLS without a name" : "what is no TLS");
     sw_gw_lstats_refused(stats, "no_chain");
-    sw_gw_lstats_say(stats, "no_chain", &a->peer, why);
+    sw_gw_lstats_log_refusal(stats, "no_chain", &a->peer, why);
     sw_sock_close(a->fd);
 }
 
@@ -167,7 +167,7 @@ static void sniff_refuse(struct sniff *s, const char *reason, const char *why)
     struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->listener->name);
 
     sw_gw_lstats_refused(stats, reason);
-    sw_gw_lstats_say(stats, reason, &s->peer, why);
+    sw_gw_lstats_log_refusal(stats, reason, &s->peer, why);
 }
 
 static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
@@ -247,7 +247,7 @@ static void sniff_look(struct sniff *s)
 
 static void sniff_read(struct sniff *s)
 {
-    ssize_t n = sw_sock_read(s->fd, s->worker->rx, SW_PROXY_HEAD_MAX + SW_GW_HELLO_MAX - s->n);
+    ssize_t n = sw_sock_read(s->fd, s->worker->rx, SW_GW_FIRST_MAX - s->n);
 
     if (n == SW_EAGAIN)
         return;
@@ -317,24 +317,15 @@ static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     sniff_read(s);
 }
 
-void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_listener *l, int fd,
-                     const struct sw_addr *peer, const struct sw_json *metadata,
-                     struct sw_gw_host *keep, const struct sw_exchange *cause)
+void sw_gw_accept_fd(struct sw_gw_worker *w, struct sw_gw_accepted *a)
 {
-    struct sw_gw_accepted a = {
-        .listener = l,
-        .fd = fd,
-        .peer = *peer,
-        .local = l->original_dst ? sw_sock_original_dst(fd) : sw_sock_local(fd),
-        .metadata = metadata,
-        .keep = keep,
-        .cause = cause,
-    };
+    const struct sw_gw_listener *l = a->listener;
 
+    a->local = l->original_dst ? sw_sock_original_dst(a->fd) : sw_sock_local(a->fd);
     if (l->proxy_protocol || needs_hello(l))
-        sniff_start(w, &a);
+        sniff_start(w, a);
     else
-        serve(w, &a, NULL);
+        serve(w, a, NULL);
 }
 
 /* ---- accepting ---- */
@@ -343,9 +334,10 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
     static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
     struct gw_socket *s = SW_CONTAINER_OF(a, struct gw_socket, acceptor);
+    struct sw_gw_accepted accepted = {.listener = s->listener, .fd = fd, .peer = *peer};
 
     sw_sock_tune(fd, &opts);
-    sw_gw_accept_fd(s->worker, s->listener, fd, peer, NULL, NULL, NULL);
+    sw_gw_accept_fd(s->worker, &accepted);
 }
 
 /* ---- opening and closing ---- */
@@ -370,6 +362,11 @@ static int open_port(const struct sw_gw_worker *w, const struct sw_gw_listener *
     o.ret_mark = ret_mark;
     o.unnamed = true; /* the main thread looks for the holder */
     o.transparent = l->transparent;
+    o.freebind = l->freebind;
+    o.keepalive = l->keepalive.on;
+    o.keepalive_time_s = l->keepalive.time_s;
+    o.keepalive_interval_s = l->keepalive.interval_s;
+    o.keepalive_retries = l->keepalive.probes;
     o.backlog = l->backlog ? (int)sw_min(l->backlog, 65535) : 4096;
     rc = sw_sock_listen(at, &o, ret_fd, err);
     if (rc == SW_ESYS && err->sys_errno == EACCES && at->port && at->port < UNPRIVILEGED) {

@@ -7,8 +7,7 @@
 #include "io/crew.h"
 #include "io/loop.h"
 #include "io/port.h"
-#include "io/signal.h"
-#include "telemetry/admin.h"
+#include "telemetry/process.h"
 
 struct sw_admin;
 struct sw_egress;
@@ -27,18 +26,12 @@ struct sw_ready;
 
 struct sw_gateway {
     const struct sw_gateway_config *config;
-    struct sw_loop *loop;
-    struct sw_signals *signals;
-    struct sw_metrics *metrics;
-    struct sw_metrics_shard *shard;
-    struct sw_ready *ready;
-    struct sw_admin *admin;
+    struct sw_process process;
     struct sw_gw_store *store;
     struct sw_gw_dir *dir; /* one of this and the next is set */
     struct sw_gw_xds *xds;
-    struct sw_gw_abuse *abuse; /* owned */
-    struct sw_egress *egress;  /* owned: judges the addresses of clusters */
-    struct sw_crew crew;
+    struct sw_gw_abuse *abuse;    /* owned */
+    struct sw_egress *egress;     /* owned: judges the addresses of clusters */
     struct sw_gw_worker *workers; /* owned array */
     size_t n_workers;
     _Atomic size_t serving;             /* workers that applied a first configuration */
@@ -46,6 +39,6 @@ struct sw_gateway {
     const struct sw_gw_set *listeners;  /* as sent to the workers last; only compared */
     char port_group[SW_PORT_GROUP_MAX]; /* processes that may have the same ports, see io/port.h */
     struct sw_msg serving_msg;
-    bool said_ready;
+    bool logged_ready;
     struct sw_filewatch *pages_watch; /* of --error-pages; NULL: none */
 };

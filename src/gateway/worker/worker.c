@@ -6,7 +6,6 @@
 #include "gateway/codec/up_pool.h"
 #include "gateway/config/config.h"
 #include "gateway/config/options.h"
-#include "gateway/conn/conn.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
@@ -22,7 +21,7 @@
 #include "gateway/worker/listen.h"
 #include "gateway/worker/process.h"
 #include "http/h1.h"
-#include "io/batch.h"
+#include "io/conn/conn.h"
 #include "telemetry/metrics.h"
 #include "tunnel/scratch.h"
 
@@ -148,10 +147,9 @@ static void on_accept_pause(struct sw_accept_group *g)
 }
 
 static const struct sw_gw_calls worker_calls = {
-    .reap = sw_exchange_reap,
     .release_pool = sw_gw_pool_release,
     .route = sw_gw_route_request,
-    .route_go_on = sw_gw_route_go_on,
+    .route_continue = sw_gw_route_continue,
     .response = sw_gw_route_response,
     .more_body = sw_gw_authz_body,
     .leave_filters = sw_gw_authz_gone,
@@ -162,6 +160,15 @@ static const struct sw_gw_calls worker_calls = {
     .accept_fd = sw_gw_accept_fd,
     .bind_failed = sw_gw_bind_failed,
 };
+
+/* While they are still in the cache. */
+static void on_delivered(void *of)
+{
+    struct sw_gw_worker *w = of;
+
+    if (!sw_list_empty(&w->ended))
+        sw_exchange_reap(w);
+}
 
 int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_err *err)
 {
@@ -178,18 +185,18 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_e
     sw_list_init(&w->pools);
     sw_list_init(&w->exchanges);
     sw_list_init(&w->ended);
-    sw_list_init(&w->dirty);
-    sw_list_init(&w->soon);
-    w->ahead = sw_gw_ahead_new(w);
-    w->batch = sw_batch_new(SW_GW_BATCH, !gw->config || gw->config->io_uring);
-    w->rx = sw_malloc(SW_GW_RX + 16);
-    w->tx = sw_malloc(SW_GW_TX);
-    w->shard = sw_metrics_shard_new(gw->metrics);
-    rc = sw_crew_thread_init(&w->thread, &gw->crew, &worker_ops, err);
+    w->rx = sw_malloc(SW_GW_FIRST_MAX);
+    w->shard = sw_metrics_shard_new(gw->process.metrics);
+    rc = sw_crew_thread_init(&w->thread, &gw->process.crew, &worker_ops, err);
     if (rc != SW_OK)
         return rc;
     w->index = w->thread.index;
     w->loop = w->thread.loop;
+    sw_conn_share_calls(w->loop, &(struct sw_conn_sharing){
+                                     .ring = !gw->config || gw->config->io_uring,
+                                     .on_delivered = on_delivered,
+                                     .of = w,
+                                 });
     sw_accept_init(&w->accept, w->loop, "gateway");
     sw_accept_keep_spare(&w->accept);
     w->accept.make_room = evict_idle;
@@ -200,9 +207,6 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_e
 
 static void free_spares(struct sw_gw_worker *w)
 {
-    SW_VEC_FOREACH (uint8_t *, it, &w->chunks)
-        sw_free(*it);
-    sw_vec_done(&w->chunks);
     SW_VEC_FOREACH (struct sw_exchange *, it, &w->spare) {
         sw_arena_clear(&(*it)->arena);
         sw_free(*it);
@@ -223,9 +227,6 @@ void sw_gw_worker_done(struct sw_gw_worker *w)
     (void)sw_gw_view_unref(w->view);
     free_spares(w);
     sw_free(w->rx);
-    sw_free(w->tx);
-    sw_gw_ahead_free(w->ahead);
-    sw_batch_free(w->batch);
     sw_gw_lstats_done(w);
     if (w->shard)
         sw_metrics_shard_free(w->shard);

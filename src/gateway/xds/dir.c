@@ -2,7 +2,6 @@
 /* Resources from the files of a directory, for tests and for gateways without a control plane. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
@@ -13,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "gateway/xds/dir.h"
 #include "gateway/xds/store.h"
@@ -127,16 +127,6 @@ static bool wanted_file(const char *name)
                               sw_slice_has_suffix(s, SW_SLICE_LIT(".json")));
 }
 
-static int by_text(const void *a, const void *b)
-{
-    const char *x;
-    const char *y;
-
-    memcpy(&x, a, sizeof(x));
-    memcpy(&y, b, sizeof(y));
-    return strcmp(x, y);
-}
-
 /* SW_OK when every file could be read; each failure is logged. */
 static int read_dir(struct sw_gw_dir *d, struct batch *b)
 {
@@ -158,7 +148,7 @@ static int read_dir(struct sw_gw_dir *d, struct batch *b)
     }
     (void)closedir(dir);
     if (names.n)
-        qsort(names.p, names.n, sizeof(char *), by_text);
+        sw_text_sort(names.p, names.n);
     for (size_t i = 0; i < names.n; i++) {
         if (!add_whole_file(b, names.p[i]))
             rc = SW_EINVAL;
@@ -174,11 +164,13 @@ static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, b
 {
     SW_VEC(struct sw_slice) gone = {0};
     struct sw_map have = {0};
+    struct sw_gw_delta delta = {.type = t};
     int rc;
 
     if (!remove) {
-        rc = sw_gw_store_update(d->store, t, b->res[t].p, b->res[t].n, NULL, 0, err);
-        return rc;
+        delta.changed = b->res[t].p;
+        delta.n_changed = b->res[t].n;
+        return sw_gw_store_update(d->store, &delta, err);
     }
     for (size_t i = 0; i < b->res[t].n; i++)
         (void)sw_map_put(&have, b->res[t].p[i].name, &b->res[t].p[i]);
@@ -186,7 +178,9 @@ static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, b
         if (!sw_map_get(&have, it->key))
             sw_vec_push(&gone, sw_arena_slice(&b->arena, it->key));
     }
-    rc = sw_gw_store_update(d->store, t, NULL, 0, gone.p, gone.n, err);
+    delta.removed = gone.p;
+    delta.n_removed = gone.n;
+    rc = sw_gw_store_update(d->store, &delta, err);
     sw_vec_done(&gone);
     sw_map_done(&have);
     return rc;

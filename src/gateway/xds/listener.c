@@ -68,12 +68,6 @@ static int build_match(struct sw_gw_build *b, const Sw__FilterChainMatch *in,
 
     if (!in)
         return SW_OK;
-    if (in->address_suffix.len || in->n_direct_source_prefix_ranges)
-        return sw_err_set(b->err, SW_EINVAL, "filter_chain_match uses fields not supported");
-    rc = sw_gw_check_u32(b, in->destination_port, 1, UINT16_MAX,
-                         "filter_chain_match.destination_port");
-    if (rc < 0)
-        return rc;
     m->port = (uint16_t)sw_gw_u32(in->destination_port, 0);
     m->source_type = (uint8_t)in->source_type;
     m->transport = sw_gw_text(b, &in->transport_protocol);
@@ -219,8 +213,6 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
 
     if (in->n_filter_chains > SW_XDS_CHAINS_MAX)
         return sw_err_set(b->err, SW_EINVAL, "too many filter chains");
-    if (in->filter_chain_matcher)
-        return sw_err_set(b->err, SW_EINVAL, "filter_chain_matcher is not supported");
     l->chains = sw_arena_array(b->arena, in->n_filter_chains + 1, sizeof(*l->chains));
     for (size_t i = 0; rc == SW_OK && i < in->n_filter_chains; i++) {
         l->n_chains++; /* first: a half-built one is released too */
@@ -242,6 +234,49 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
     return rc;
 }
 
+/* The numbers of Linux. */
+enum {
+    LEVEL_SOCKET = 1,
+    LEVEL_TCP = 6,
+    NAME_KEEPALIVE = 9,
+    NAME_KEEPIDLE = 4,
+    NAME_KEEPINTVL = 5,
+    NAME_KEEPCNT = 6,
+    KEEPALIVE_MAX = 32767, /* of the kernel, for seconds; its bound for probes is lower */
+    PROBES_MAX = 127,
+};
+
+/* TCP keep-alive is all that control planes set; other options are not checked. */
+static int build_options(struct sw_gw_build *b, const Sw__Listener *in, struct sw_gw_listener *l)
+{
+    l->keepalive.time_s = 7200;
+    l->keepalive.interval_s = 75;
+    l->keepalive.probes = 9;
+    for (size_t i = 0; i < in->n_socket_options; i++) {
+        const Sw__SocketOption *o = in->socket_options[i];
+        bool number = o->value_case == SW__SOCKET_OPTION__VALUE_INT_VALUE;
+        int64_t v = number ? o->int_value : -1;
+        uint32_t *value = o->level != LEVEL_TCP       ? NULL
+                          : o->name == NAME_KEEPIDLE  ? &l->keepalive.time_s
+                          : o->name == NAME_KEEPINTVL ? &l->keepalive.interval_s
+                          : o->name == NAME_KEEPCNT   ? &l->keepalive.probes
+                                                      : NULL;
+
+        if (number && o->level == LEVEL_SOCKET && o->name == NAME_KEEPALIVE)
+            l->keepalive.on = v != 0;
+        else if (!value)
+            return sw_err_set(b->err, SW_EINVAL,
+                              "socket_options[%zu] is not supported: only TCP keep-alive is", i);
+        else if (v < 1 || v > (value == &l->keepalive.probes ? PROBES_MAX : KEEPALIVE_MAX))
+            return sw_err_set(b->err, SW_EINVAL, "socket_options[%zu]: value is out of range", i);
+        else
+            *value = (uint32_t)v;
+    }
+    if (l->freebind && l->kind != SW_GW_LISTEN_TCP)
+        return sw_err_set(b->err, SW_EINVAL, "freebind is supported by TCP listeners only");
+    return SW_OK;
+}
+
 /* Everything that the socket depends on. */
 static uint64_t socket_hash(const struct sw_gw_listener *l)
 {
@@ -251,6 +286,9 @@ static uint64_t socket_hash(const struct sw_gw_listener *l)
         h = h * 31 + sw_siphash13(7, 8, l->addrs[i].ip.ip.b, sizeof(l->addrs[i].ip.ip.b));
         h = h * 31 + l->addrs[i].ip.port;
     }
+    if (l->freebind || l->keepalive.on)
+        h = h * 31 +
+            sw_siphash13(l->freebind, l->keepalive.on, &l->keepalive, sizeof(l->keepalive));
     return h * 31 + (uint64_t)l->kind * 4 + (l->transparent ? 2 : 0) + (l->bind ? 1 : 0) +
            ((uint64_t)l->backlog << 8);
 }
@@ -264,12 +302,15 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
         return sw_err_set(b->err, SW_EINVAL, "listener without a name");
     l->bind = sw_gw_bool(in->bind_to_port, true);
     l->transparent = sw_gw_bool(in->transparent, false);
+    l->freebind = sw_gw_bool(in->freebind, false);
     l->original_dst = sw_gw_bool(in->use_original_dst, false);
     l->filters_timeout_ns = sw_gw_duration(in->listener_filters_timeout, 15 * SW_NS_PER_S);
     l->continue_on_timeout = in->continue_on_listener_filters_timeout;
     l->backlog = sw_gw_u32(in->tcp_backlog_size, 0);
     l->metadata = sw_gw_build_metadata(b, in->metadata);
     rc = build_addrs(b, in, l);
+    if (rc == SW_OK)
+        rc = build_options(b, in, l);
     if (rc == SW_OK)
         rc = build_listener_filters(b, in, l);
     if (rc == SW_OK)
@@ -285,7 +326,7 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
 
 struct sw_gw_listener *sw_gw_build_listener(struct sw_gw_build *b, struct sw_slice bytes)
 {
-    const Sw__Listener *in = SW_PB_UNPACK(b->tmp, Sw__Listener, sw__listener, bytes, NULL, b->err);
+    const Sw__Listener *in = sw_gw_unpack(b, &sw__listener__descriptor, bytes);
     struct sw_gw_listener *l;
     int rc;
 

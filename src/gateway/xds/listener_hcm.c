@@ -17,16 +17,12 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 
-enum { HEADERS_KB_MAX = 8192 };
-
 static int build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
                           struct sw_gw_hcm *h)
 {
     struct sw_slice *u = sw_arena_array(b->arena, in->n_upgrade_configs + 1, sizeof(*u));
 
     for (size_t i = 0; i < in->n_upgrade_configs; i++) {
-        if (in->upgrade_configs[i]->n_filters)
-            return sw_err_set(b->err, SW_EINVAL, "upgrade_configs: own filters are not supported");
         if (sw_gw_bool(in->upgrade_configs[i]->enabled, true))
             u[h->n_upgrades++] = sw_gw_lower(b, SW_PB_SLICE(in->upgrade_configs[i]->upgrade_type));
     }
@@ -55,17 +51,17 @@ static void build_timeouts(const Sw__HttpConnectionManager *in, struct sw_gw_hcm
 {
     const Sw__HttpProtocolOptions *o = in->common_http_protocol_options;
 
-    h->idle_timeout_ns = sw_gw_duration(o ? o->idle_timeout : NULL, 3600 * SW_NS_PER_S);
-    h->stream_idle_timeout_ns = sw_gw_duration(in->stream_idle_timeout, 300 * SW_NS_PER_S);
-    h->request_timeout_ns = sw_gw_duration(in->request_timeout, 0);
-    h->request_headers_timeout_ns = sw_gw_duration(in->request_headers_timeout, 0);
-    h->drain_timeout_ns = sw_gw_duration(in->drain_timeout, SW_NS_PER_S);
-    h->delayed_close_timeout_ns = sw_gw_duration(in->delayed_close_timeout, SW_NS_PER_S);
+    h->timeouts.idle_ns = sw_gw_duration(o ? o->idle_timeout : NULL, 3600 * SW_NS_PER_S);
+    h->timeouts.stream_idle_ns = sw_gw_duration(in->stream_idle_timeout, 300 * SW_NS_PER_S);
+    h->timeouts.request_ns = sw_gw_duration(in->request_timeout, 0);
+    h->timeouts.request_headers_ns = sw_gw_duration(in->request_headers_timeout, 0);
+    h->timeouts.drain_ns = sw_gw_duration(in->drain_timeout, SW_NS_PER_S);
+    h->timeouts.delayed_close_ns = sw_gw_duration(in->delayed_close_timeout, SW_NS_PER_S);
     h->max_headers_count = 100;
     if (!o)
         return;
-    h->max_connection_duration_ns = sw_gw_duration(o->max_connection_duration, 0);
-    h->max_stream_duration_ns = sw_gw_duration(o->max_stream_duration, 0);
+    h->timeouts.max_connection_ns = sw_gw_duration(o->max_connection_duration, 0);
+    h->timeouts.max_stream_ns = sw_gw_duration(o->max_stream_duration, 0);
     h->max_headers_count = sw_gw_u32(o->max_headers_count, 100);
     h->max_requests_per_connection = sw_gw_u32(o->max_requests_per_connection, 0);
     h->underscores = (enum sw_gw_underscores)o->headers_with_underscores_action;
@@ -78,28 +74,29 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
         in->server_name.len ? sw_gw_text(b, &in->server_name) : SW_SLICE_LIT("spanwire");
     h->via = sw_gw_text(b, &in->via);
     h->server_header = (enum sw_gw_server_header)in->server_header_transformation;
-    h->use_remote_address = sw_gw_bool(in->use_remote_address, false);
-    h->skip_xff_append = in->skip_xff_append;
-    h->xff_trusted_hops = in->xff_num_trusted_hops;
-    h->generate_request_id = sw_gw_bool(in->generate_request_id, true);
-    h->preserve_request_id = in->preserve_external_request_id;
-    h->request_id_in_response = in->always_set_request_id_in_response;
-    h->xfcc = (enum sw_gw_xfcc)in->forward_client_cert_details;
-    h->xfcc_uri = in->set_current_client_cert_details && in->set_current_client_cert_details->uri;
-    h->normalize_path = sw_gw_bool(in->normalize_path, false);
-    h->merge_slashes = in->merge_slashes;
-    h->escaped_slash = in->path_with_escaped_slashes_action
-                           ? (enum sw_gw_escaped_slash)(in->path_with_escaped_slashes_action - 1)
-                           : SW_GW_SLASH_KEEP;
-    h->strip_any_port = in->strip_port_mode_case ==
+    h->xff.use_remote_address = sw_gw_bool(in->use_remote_address, false);
+    h->xff.skip_append = in->skip_xff_append;
+    h->xff.trusted_hops = in->xff_num_trusted_hops;
+    h->request_id.generate = sw_gw_bool(in->generate_request_id, true);
+    h->request_id.preserve = in->preserve_external_request_id;
+    h->request_id.in_response = in->always_set_request_id_in_response;
+    h->xfcc.mode = (enum sw_gw_xfcc)in->forward_client_cert_details;
+    h->xfcc.uri = in->set_current_client_cert_details && in->set_current_client_cert_details->uri;
+    h->path.normalize = sw_gw_bool(in->normalize_path, false);
+    h->path.merge_slashes = in->merge_slashes;
+    h->path.escaped_slash =
+        in->path_with_escaped_slashes_action
+            ? (enum sw_gw_escaped_slash)(in->path_with_escaped_slashes_action - 1)
+            : SW_GW_SLASH_KEEP;
+    h->strip.any_port = in->strip_port_mode_case ==
                             SW__HTTP_CONNECTION_MANAGER__STRIP_PORT_MODE_STRIP_ANY_HOST_PORT &&
                         in->strip_any_host_port;
-    h->strip_matching_port = in->strip_matching_host_port;
-    h->strip_trailing_dot = in->strip_trailing_host_dot;
+    h->strip.matching_port = in->strip_matching_host_port;
+    h->strip.trailing_dot = in->strip_trailing_host_dot;
     if (in->http_protocol_options) {
-        h->accept_http10 = in->http_protocol_options->accept_http_10;
-        h->host_http10 = sw_gw_text(b, &in->http_protocol_options->default_host_for_http_10);
-        h->h1_trailers = in->http_protocol_options->enable_trailers;
+        h->h1.accept_http10 = in->http_protocol_options->accept_http_10;
+        h->h1.host_http10 = sw_gw_text(b, &in->http_protocol_options->default_host_for_http_10);
+        h->h1.trailers = in->http_protocol_options->enable_trailers;
     }
     h->max_headers_kb = sw_gw_u32(in->max_request_headers_kb, 60);
     sw_gw_build_h2(in->http2_protocol_options, &h->h2);
@@ -116,12 +113,6 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
         (unsigned)in->path_with_escaped_slashes_action > 4 ||
         (o && (unsigned)o->headers_with_underscores_action > 2))
         return sw_err_set(b->err, SW_EINVAL, "unknown enum value");
-    if (in->max_request_headers_kb && (in->max_request_headers_kb->value == 0 ||
-                                       in->max_request_headers_kb->value > HEADERS_KB_MAX))
-        return sw_err_set(b->err, SW_EINVAL, "max_request_headers_kb out of range");
-    if (o && sw_gw_check_u32(b, o->max_headers_count, 1, UINT32_MAX,
-                             "common_http_protocol_options.max_headers_count") < 0)
-        return SW_EINVAL;
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
         return sw_err_set(b->err, SW_EINVAL, "server_name is not a header value");
     if (in->via.len && !sw_http_value_valid(SW_PB_SLICE(in->via)))
@@ -129,14 +120,6 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
     if (in->http_protocol_options && in->http_protocol_options->default_host_for_http_10.len &&
         !sw_http_host_valid(SW_PB_SLICE(in->http_protocol_options->default_host_for_http_10)))
         return sw_err_set(b->err, SW_EINVAL, "default_host_for_http_10 is not a host");
-    if (in->set_current_client_cert_details &&
-        (sw_gw_bool(in->set_current_client_cert_details->subject, false) ||
-         in->set_current_client_cert_details->cert || in->set_current_client_cert_details->chain ||
-         in->set_current_client_cert_details->dns))
-        return sw_err_set(b->err, SW_EINVAL,
-                          "set_current_client_cert_details: only 'uri' is supported");
-    if (in->local_reply_config && in->local_reply_config->n_mappers)
-        return sw_err_set(b->err, SW_EINVAL, "local_reply_config.mappers are not supported");
     return SW_OK;
 }
 

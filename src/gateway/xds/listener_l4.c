@@ -28,10 +28,8 @@ static int build_tunnel(struct sw_gw_build *b, const Sw__TcpProxy__TunnelingConf
 
     if (in->hostname.len == 0)
         return sw_err_set(b->err, SW_EINVAL, "tunneling_config without a hostname");
-    if (in->post_path.len && !in->use_post)
+    if (in->post_path.len)
         return sw_err_set(b->err, SW_EINVAL, "tunneling_config: post_path without use_post");
-    if (in->use_post)
-        return sw_err_set(b->err, SW_EINVAL, "tunneling_config: use_post is not supported");
     rc = sw_gw_format_parse(b->arena, SW_PB_SLICE(in->hostname), &tu->hostname, b->err);
     if (rc == SW_OK)
         rc = sw_gw_build_headers(b, in->headers_to_add, in->n_headers_to_add, &tu->headers,
@@ -80,15 +78,11 @@ int sw_gw_build_tcp(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
     t->stat_prefix = sw_gw_text(b, &in->stat_prefix);
     if (t->stat_prefix.n == 0)
         return sw_err_set(b->err, SW_EINVAL, "stat_prefix missing");
-    if (in->on_demand)
-        return sw_err_set(b->err, SW_EINVAL, "on_demand is not supported");
     t->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 3600 * SW_NS_PER_S);
     t->max_duration_ns = sw_gw_duration(in->max_downstream_connection_duration, 0);
     t->max_connect_attempts =
         (uint32_t)sw_min(sw_gw_u32(in->max_connect_attempts, 1), ATTEMPTS_MAX);
-    rc = sw_gw_check_u32(b, in->max_connect_attempts, 1, UINT32_MAX, "max_connect_attempts");
-    if (rc == SW_OK)
-        rc = build_tcp_clusters(b, in, t);
+    rc = build_tcp_clusters(b, in, t);
     if (rc == SW_OK && in->tunneling_config)
         rc = build_tunnel(b, in->tunneling_config, t);
     if (rc == SW_OK)
@@ -130,8 +124,6 @@ static int build_udp_tunnel(struct sw_gw_build *b, const Sw__UdpProxyConfig *p,
     uint32_t proxy_port = has_port ? sw_gw_u32(in->proxy_port, 0) : 0;
     int rc;
 
-    if (in->use_post || in->post_path.len)
-        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: use_post is not supported");
     if (p->use_per_packet_load_balancing)
         return sw_err_set(b->err, SW_EINVAL,
                           "udp_proxy: tunneling_config excludes use_per_packet_load_balancing");

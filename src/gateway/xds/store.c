@@ -75,8 +75,8 @@ static void on_warm(struct sw_timer *t)
                 continue;
             }
             recompile(s, r, true);
-            if (r->warming && !r->warm_said) {
-                r->warm_said = true;
+            if (r->warming && !r->warm_logged) {
+                r->warm_logged = true;
                 sw_gw_store_changed(s, (enum sw_gw_type)i); /* the others need not wait for it */
                 sw_log_warn("config", "%s '%.*s' still waits for a secret",
                             i == SW_GW_TYPE_LISTENER ? "listener" : "cluster",
@@ -92,7 +92,7 @@ static void set_warming(struct sw_gw_store *s, struct sw_gw_res *r, bool warming
 {
     if (warming && !r->warming && s->o.loop) {
         r->warm_since_ns = sw_loop_now(s->o.loop);
-        r->warm_said = false;
+        r->warm_logged = false;
         if (!sw_timer_running(&s->warm))
             sw_timer_start(s->o.loop, &s->warm, SW_NS_PER_S / 4, on_warm);
     }
@@ -207,7 +207,7 @@ static int compile_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw
     (void)sw_gw_cluster_spec_unref(r->spec);
     (void)sw_gw_tls_unref(r->tls);
     sw_gw_dns_free(r->dns);
-    r->dns = NULL; /* r->health goes on: what is known of the members still counts */
+    r->dns = NULL; /* r->health continues: what is known of the members still counts */
     r->spec = spec;
     r->tls = tls;
     if (s->o.loop && !s->o.no_io &&
@@ -427,7 +427,7 @@ static void leave_shard(struct sw_gw_store *s, const struct sw_gw_res *r)
 }
 
 /* The server says there is no such resource: its users need not wait for it. */
-static void tell_absent(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
+static void report_absent(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
 {
     const struct sw_gw_need *n = sw_map_get(&s->needs[t], name);
 
@@ -444,7 +444,7 @@ static void drop(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name)
     struct sw_gw_res *r = sw_gw_store_find(s, t, name);
 
     if (!r || sw_list_linked(&r->unwanted))
-        tell_absent(s, t, name);
+        report_absent(s, t, name);
     if (!r)
         return;
     (void)sw_map_del(&s->res[t], r->name);
@@ -489,27 +489,26 @@ static void sweep_unwanted(struct sw_gw_store *s)
     }
 }
 
-int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
-                       const struct sw_gw_resource *changed_res, size_t n_changed,
-                       const struct sw_slice *removed, size_t n_removed, struct sw_err *err)
+int sw_gw_store_update(struct sw_gw_store *s, const struct sw_gw_delta *d, struct sw_err *err)
 {
+    enum sw_gw_type t = d->type;
     int rc = SW_OK;
 
-    for (size_t i = 0; i < n_changed; i++) {
+    for (size_t i = 0; i < d->n_changed; i++) {
+        struct sw_slice name = d->changed[i].name;
         struct sw_err one = {0};
 
-        if (put(s, t, &changed_res[i], &one) == SW_OK)
+        if (put(s, t, &d->changed[i], &one) == SW_OK)
             continue;
-        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t],
-                    (int)sw_min(changed_res[i].name.n, 100), changed_res[i].name.p, one.msg);
+        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t], (int)sw_min(name.n, 100),
+                    name.p, one.msg);
         s->refused[t]++;
         if (rc == SW_OK)
-            rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(changed_res[i].name.n, 60),
-                            changed_res[i].name.p, one.msg);
+            rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(name.n, 60), name.p, one.msg);
     }
     touch_users(s, t);
-    for (size_t i = 0; i < n_removed; i++)
-        drop(s, t, removed[i]);
+    for (size_t i = 0; i < d->n_removed; i++)
+        drop(s, t, d->removed[i]);
     sw_gw_stats_sweep(s);
     sweep_unwanted(s);
     s->seen[t] = true;
@@ -534,7 +533,7 @@ bool sw_gw_store_ready(const struct sw_gw_store *s)
     SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_LISTENER]) {
         const struct sw_gw_res *r = it->value;
 
-        if (r->warming && !r->listener && !r->warm_said)
+        if (r->warming && !r->listener && !r->warm_logged)
             return false;
     }
     return true;

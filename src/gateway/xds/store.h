@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Resources in, snapshots out. Keeps every xDS resource by type and name, compiles it when it or
- * something it needs changed, holds back what waits for a dependency (the old version goes on
+ * something it needs changed, holds back what waits for a dependency (the old version keeps
  * serving) and publishes a snapshot at most once per turn of the loop. Main thread only.
  */
 #pragma once
@@ -48,14 +48,21 @@ struct sw_gw_store_opts {
 SW_NODISCARD struct sw_gw_store *sw_gw_store_new(const struct sw_gw_store_opts *o);
 void sw_gw_store_free(struct sw_gw_store *s);
 
+/* A change of one type, as a delta response carries it. */
+struct sw_gw_delta {
+    enum sw_gw_type type;
+    const struct sw_gw_resource *changed;
+    size_t n_changed;
+    const struct sw_slice *removed; /* names; may be unknown */
+    size_t n_removed;
+};
+
 /*
- * Applies a change of one type, as a delta response carries it. A resource that is refused leaves
- * its old version in force; the others of the same call are applied. SW_EINVAL with "what: where:
- * why" for the first refused one (this text is the NACK).
+ * Applies a change. A resource that is refused leaves its old version in force; the others of the
+ * same call are applied. SW_EINVAL with "what: where: why" for the first refused one (this text is
+ * the NACK).
  */
-SW_NODISCARD int sw_gw_store_update(struct sw_gw_store *s, enum sw_gw_type t,
-                                    const struct sw_gw_resource *changed, size_t n_changed,
-                                    const struct sw_slice *removed, size_t n_removed,
+SW_NODISCARD int sw_gw_store_update(struct sw_gw_store *s, const struct sw_gw_delta *d,
                                     struct sw_err *err);
 /* Another listener to what is wanted; only before the first update. */
 void sw_gw_store_on_wanted(struct sw_gw_store *s,

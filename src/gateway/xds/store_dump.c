@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the admin pages show of the store: the resources in force and the state of clusters. */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include <proto/google.pb-c.h>
 
 #include "base/json.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "gateway/config/routes.h"
 #include "gateway/upstream/cluster.h"
@@ -14,16 +14,6 @@
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"
-
-static int by_name(const void *a, const void *b)
-{
-    const struct sw_gw_res *x;
-    const struct sw_gw_res *y;
-
-    memcpy(&x, a, sizeof(x));
-    memcpy(&y, b, sizeof(y));
-    return sw_slice_cmp(x->name, y->name);
-}
 
 /* The resources of a type, sorted by name; in the arena. */
 static struct sw_gw_res **sorted(struct sw_arena *a, const struct sw_gw_store *s, enum sw_gw_type t,
@@ -34,7 +24,7 @@ static struct sw_gw_res **sorted(struct sw_arena *a, const struct sw_gw_store *s
 
     SW_MAP_FOREACH (it, &s->res[t])
         out[n++] = it->value;
-    qsort(out, n, sizeof(struct sw_gw_res *), by_name);
+    SW_SORT_POINTERS_BY(out, n, name);
     *ret_n = n;
     return out;
 }
@@ -53,8 +43,7 @@ static const char *state_of(const struct sw_gw_res *r)
 /* Hosts of an accepted table that are not served, and why. */
 static void dump_invalid(struct sw_jw *w, const struct sw_gw_routes *t)
 {
-    sw_jw_name(w, "invalid_hosts");
-    sw_jw_object(w);
+    sw_jw_put_object(w, "invalid_hosts");
     for (size_t i = 0; i < t->n_vhosts; i++) {
         if (!t->vhosts[i]->invalid)
             continue;

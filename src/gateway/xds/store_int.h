@@ -16,7 +16,7 @@ struct sw_gw_res {
     struct sw_slice bytes; /* newest that were accepted */
     SW_VEC(struct sw_gw_dep) deps;
     bool warming; /* waits for something; the object below is of an older version, or NULL */
-    bool warm_said;
+    bool warm_logged;
     bool touched; /* is in the store's list */
     uint64_t warm_since_ns;
     struct sw_list unwanted; /* linked: nothing mentions it, and it is not kept up to date */
@@ -30,7 +30,7 @@ struct sw_gw_res {
     struct sw_gw_tls *tls;
     struct sw_gw_dns *dns;
     struct sw_gw_health *health;
-    struct sw_gw_cstats *cstats; /* of stats.c; NULL: nothing to tell */
+    struct sw_gw_cstats *cstats; /* of stats.c; NULL: nothing to report */
 };
 
 /* A cluster that is no longer configured, while its last requests end. */
@@ -54,10 +54,10 @@ struct sw_gw_store {
     struct sw_gw_config *current; /* a reference */
     uint64_t version;
     uint64_t refused[SW_GW_TYPES];
-    uint64_t refused_told[SW_GW_TYPES]; /* as the metrics know it */
+    uint64_t refused_reported[SW_GW_TYPES]; /* as the metrics know it */
     size_t n_cstats;
     SW_VEC(struct sw_gw_gone) gone;
-    uint64_t lost_told;                 /* lines of access logs, as the metrics know it */
+    uint64_t lost_reported;             /* lines of access logs, as the metrics know it */
     SW_VEC(struct sw_gw_res *) touched; /* by the update under way */
     struct sw_list unwanted;            /* tables of routes; the oldest first */
     struct sw_gw_creds creds;           /* credentials by content */
@@ -79,7 +79,7 @@ struct sw_gw_res *sw_gw_store_find(const struct sw_gw_store *s, enum sw_gw_type 
 void sw_gw_drop_deps(struct sw_gw_store *s, struct sw_gw_res *r);
 /* What r mentions from now on; takes the list over from b. */
 void sw_gw_replace_deps(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_build *b);
-/* Nobody subscribes to it any more. */
+/* It has no subscriber any more. */
 void sw_gw_store_unwant(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice name);
 /* Something of this type is different in the next snapshot, which comes at the end of the turn. */
 void sw_gw_store_changed(struct sw_gw_store *s, enum sw_gw_type t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Snapshots out of the store: at most one per turn, sharing what did not change. */
-#include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "gateway/config/config.h"
 #include "gateway/config/routes.h"
 #include "gateway/upstream/cluster.h"
@@ -141,16 +141,6 @@ static struct sw_gw_shards *make_shards(struct sw_gw_store *s)
     return now;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    const struct sw_gw_listener *x;
-    const struct sw_gw_listener *y;
-
-    memcpy(&x, a, sizeof(x));
-    memcpy(&y, b, sizeof(y));
-    return sw_slice_cmp(x->name, y->name);
-}
-
 static void on_publish(struct sw_defer *d)
 {
     struct sw_gw_store *s = SW_CONTAINER_OF(d, struct sw_gw_store, publish);
@@ -172,7 +162,7 @@ static void publish(struct sw_gw_store *s)
     c->list = SW_NEW_ARRAY(struct sw_gw_listener *, c->listeners->map.n + 1);
     SW_MAP_FOREACH (it, &c->listeners->map)
         c->list[c->n_list++] = it->value;
-    qsort(c->list, c->n_list, sizeof(struct sw_gw_listener *), by_name);
+    SW_SORT_POINTERS_BY(c->list, c->n_list, name);
     (void)sw_gw_config_unref(s->current);
     s->current = sw_gw_config_ref(c);
     if (s->o.on_config)

@@ -36,7 +36,7 @@ struct sums {
 
 /* Of a cluster that was used, as reported so far. */
 struct sw_gw_cstats {
-    struct sums told;
+    struct sums reported;
     bool shared;              /* counted under 'overflow', without gauges */
     struct sw_metric *active; /* NULL: shared */
     struct sw_metric *connections;
@@ -65,17 +65,17 @@ static void add_up(const struct sw_gw_cluster_state *st, struct sums *t, uint64_
     t->ejections = atomic_load_explicit(&st->ejections, memory_order_relaxed);
 }
 
-static void tell(struct sw_metrics_shard *s, enum sw_metric_id id, struct sw_slice cluster,
-                 const char *second, uint64_t *told, uint64_t now)
+static void add_since(struct sw_metrics_shard *s, enum sw_metric_id id, struct sw_slice cluster,
+                      const char *second, uint64_t *reported, uint64_t now)
 {
-    if (now == *told)
+    if (now == *reported)
         return;
     sw_metric_add(second ? pair(s, id, cluster, second) : sw_metric_get(s, id, &cluster),
-                  now - *told);
-    *told = now;
+                  now - *reported);
+    *reported = now;
 }
 
-static void tell_members(struct sw_gw_cstats *cs, const struct sw_gw_members *ms)
+static void set_members(struct sw_gw_cstats *cs, const struct sw_gw_members *ms)
 {
     uint64_t n[STATES] = {0};
 
@@ -133,22 +133,22 @@ static bool any_count(const struct sums *t)
     return any;
 }
 
-static void tell_counts(struct sw_metrics_shard *s, struct sw_slice name, struct sw_gw_cstats *cs,
-                        const struct sums *now)
+static void add_counts(struct sw_metrics_shard *s, struct sw_slice name, struct sw_gw_cstats *cs,
+                       const struct sums *now)
 {
-    struct sums *told = &cs->told;
+    struct sums *reported = &cs->reported;
 
     if (cs->shared)
         name = SW_SLICE_LIT("overflow");
     for (int i = 0; i < CLASSES; i++)
-        tell(s, SW_METRIC_GW_CLUSTER_REQUESTS, name, class_names[i], &told->classes[i],
-             now->classes[i]);
+        add_since(s, SW_METRIC_GW_CLUSTER_REQUESTS, name, class_names[i], &reported->classes[i],
+                  now->classes[i]);
     for (int i = 0; i < REASONS; i++)
-        tell(s, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &told->reasons[i],
-             now->reasons[i]);
-    tell(s, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &told->retries, now->retries);
-    tell(s, SW_METRIC_GW_CLUSTER_FAILOVERS, name, NULL, &told->failovers, now->failovers);
-    tell(s, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &told->ejections, now->ejections);
+        add_since(s, SW_METRIC_GW_CLUSTER_FAILURES, name, reason_names[i], &reported->reasons[i],
+                  now->reasons[i]);
+    add_since(s, SW_METRIC_GW_CLUSTER_RETRIES, name, NULL, &reported->retries, now->retries);
+    add_since(s, SW_METRIC_GW_CLUSTER_FAILOVERS, name, NULL, &reported->failovers, now->failovers);
+    add_since(s, SW_METRIC_GW_CLUSTER_EJECTIONS, name, NULL, &reported->ejections, now->ejections);
 }
 
 static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
@@ -162,12 +162,12 @@ static void scrape_one(struct sw_gw_store *s, struct sw_gw_res *r)
         return; /* most of ten thousand clusters */
     if (!r->cstats)
         r->cstats = cstats_new(s, r->name);
-    tell_counts(s->o.shard, r->name, r->cstats, &now);
+    add_counts(s->o.shard, r->name, r->cstats, &now);
     if (r->cstats->shared)
         return;
     sw_metric_set(r->cstats->active, (int64_t)active);
     sw_metric_set(r->cstats->connections, (int64_t)cx);
-    tell_members(r->cstats, r->cluster->members);
+    set_members(r->cstats, r->cluster->members);
 }
 
 /* ---- clusters that went ---- */
@@ -179,7 +179,7 @@ static void gone_done(struct sw_gw_gone *g)
     sw_free(g->cstats);
 }
 
-static void tell_gone(struct sw_gw_store *s, struct sw_gw_gone *g)
+static void add_removed(struct sw_gw_store *s, struct sw_gw_gone *g)
 {
     struct sums now = {0};
     uint64_t active;
@@ -187,7 +187,7 @@ static void tell_gone(struct sw_gw_store *s, struct sw_gw_gone *g)
 
     add_up(g->state, &now, &active, &cx);
     if (any_count(&now))
-        tell_counts(s->o.shard, g->name, g->cstats, &now);
+        add_counts(s->o.shard, g->name, g->cstats, &now);
 }
 
 void sw_gw_stats_sweep(struct sw_gw_store *s)
@@ -197,7 +197,7 @@ void sw_gw_stats_sweep(struct sw_gw_store *s)
         /* Read before the counts: a holder that dropped its reference counts no more. */
         bool last = atomic_load_explicit(&g->state->refs, memory_order_acquire) == 1;
 
-        tell_gone(s, g);
+        add_removed(s, g);
         if (!last)
             continue;
         gone_done(g);
@@ -224,7 +224,7 @@ void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r)
         sw_vec_push(&s->gone, g);
         return;
     }
-    tell_gone(s, &g);
+    add_removed(s, &g);
     gone_done(&g);
 }
 
@@ -238,7 +238,7 @@ void sw_gw_stats_done(struct sw_gw_store *s)
 /* ---- all of them ---- */
 
 /* From the start: with a counter that appears only with its first refusal, rate() sees no rise. */
-static void tell_refused(struct sw_gw_store *s)
+static void add_refused(struct sw_gw_store *s)
 {
     static const char *const types[SW_GW_TYPES] = {
         [SW_GW_TYPE_CLUSTER] = "cluster",   [SW_GW_TYPE_ENDPOINTS] = "endpoints",
@@ -250,12 +250,12 @@ static void tell_refused(struct sw_gw_store *s)
         struct sw_slice type = sw_slice_str(types[i]);
 
         sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_CONFIG_REFUSED, &type),
-                      s->refused[i] - s->refused_told[i]);
-        s->refused_told[i] = s->refused[i];
+                      s->refused[i] - s->refused_reported[i]);
+        s->refused_reported[i] = s->refused[i];
     }
 }
 
-static void tell_invalid(struct sw_gw_store *s)
+static void set_invalid(struct sw_gw_store *s)
 {
     uint64_t n = 0;
 
@@ -271,10 +271,10 @@ void sw_gw_stats_scrape(struct sw_gw_store *s)
 {
     uint64_t lost = sw_gw_accesslog_lost();
 
-    tell_refused(s);
-    tell_invalid(s);
-    sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_told);
-    s->lost_told = lost;
+    add_refused(s);
+    set_invalid(s);
+    sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_reported);
+    s->lost_reported = lost;
     sw_gw_stats_sweep(s);
     SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {
         struct sw_gw_res *r = it->value;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/vec.h"
 #include "gateway/config/options.h"
 #include "gateway/xds/store.h"
@@ -43,9 +44,15 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
             r.bytes = sw_slice("", 0);
         sw_vec_push(&res, r);
     }
-    if (rc == SW_OK)
-        rc =
-            sw_gw_store_update(f->xds->store, f->type, res.p, res.n, u->removed, u->n_removed, err);
+    if (rc == SW_OK) {
+        struct sw_gw_delta d = {.type = f->type,
+                                .changed = res.p,
+                                .n_changed = res.n,
+                                .removed = u->removed,
+                                .n_removed = u->n_removed};
+
+        rc = sw_gw_store_update(f->xds->store, &d, err);
+    }
     sw_vec_done(&res);
     /* Whether sockets can be opened is a part of the answer. */
     if (sw_gw_store_rebinds(f->xds->store))
@@ -112,7 +119,8 @@ static void on_state(void *arg, bool connected, const struct sw_err *err)
     if (connected)
         sw_log_info("xds", "connected");
     else
-        sw_log_warn("xds", "not connected: %s", err && err->msg[0] ? err->msg : "stream ended");
+        sw_log_warn("xds", "ADS stream closed, retrying: %s",
+                    err && err->msg[0] ? err->msg : "stream ended");
 }
 
 /* Plain HTTP/2 carries keys of listeners: never over a network. */
@@ -146,9 +154,7 @@ static struct sw_tls_cred *load_cred(const struct sw_gateway_config *c, struct s
     }
     sw_slice_free(&pem.roots);
     sw_slice_free(&pem.chain);
-    if (pem.key.n)
-        explicit_bzero((char *)(uintptr_t)pem.key.p, pem.key.n);
-    sw_slice_free(&pem.key);
+    sw_slice_free_secret(&pem.key);
     return cred;
 }
 

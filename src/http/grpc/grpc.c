@@ -131,8 +131,8 @@ static void deliver(struct sw_grpc_call *c)
     all = rc == SW_EAGAIN && c->remote_end;
     if (all && !sw_grpc_reader_idle(&c->reader)) {
         rc = sw_err_set(&err, SW_EPROTO, "stream ended inside a message");
-    } else if (all && c->server && listening(c) && !c->end_told) {
-        c->end_told = true;
+    } else if (all && c->server && listening(c) && !c->end_reported) {
+        c->end_reported = true;
         if (c->ops->on_end)
             c->ops->on_end(c, c->arg);
     }
@@ -249,5 +249,5 @@ void grpc_call_bad(struct sw_grpc_call *c, int rc, const struct sw_err *err)
     if (c->client)
         grpc_client_fail(c, status, err->msg);
     else
-        sw_grpc_finish(c, status, "%s", err->msg);
+        grpc_server_bad(c, status, err->msg);
 }

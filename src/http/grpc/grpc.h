@@ -81,7 +81,8 @@ struct sw_grpc_ops {
     void (*on_drain)(struct sw_grpc_call *c, void *arg);
     /*
      * Over, exactly once and last; c is gone when it returns. Client: the server's status, or one
-     * of our own (UNAVAILABLE: connection lost). Server: OK when all was sent, else CANCELLED.
+     * of our own (UNAVAILABLE: connection lost). Server: OK when all was sent, else CANCELLED; the
+     * message is empty, or says why the call ended without its owner (a message too large).
      */
     void (*on_done)(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
                     void *arg);
@@ -192,11 +193,15 @@ struct sw_grpc_client_opts {
     size_t n_headers;                   /* at most SW_GRPC_METADATA_MAX */
     size_t max_message;                 /* of a response [4 MiB] */
     size_t max_queue;                   /* of a call [64 MiB] */
+    uint32_t window;                    /* bytes of a response on the way [256 KiB] */
     uint32_t mark;                      /* SO_MARK of its sockets; 0: none */
     uint64_t connect_timeout_ns;        /* name, connection and handshake together [10 s] */
 };
 
-/* One server, one connection, opened by the first call. NULL with SW_EINVAL. */
+/*
+ * One server, one connection, opened by the first call. After 30 s of silence the server is pinged;
+ * one that does not answer within 10 s has lost the connection. NULL with SW_EINVAL.
+ */
 SW_NODISCARD struct sw_grpc_client *
 sw_grpc_client_new(struct sw_loop *l, const struct sw_grpc_client_opts *o, struct sw_err *err);
 /* Calls get on_done. NULL is fine. Not from a callback. */

@@ -10,6 +10,9 @@
 #include "http/grpc/grpc_int.h"
 #include "http/h2origin.h"
 
+/* Streams of xDS are silent for hours, and a server that is gone without a word must not be. */
+static const uint64_t pong_ns = 10 * SW_NS_PER_S;
+
 struct sw_grpc_client {
     struct sw_h2origin origin;
     struct sw_grpc_client_opts o;
@@ -332,9 +335,11 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
         .leaf_ok = o->leaf_ok,
         .leaf_arg = o->leaf_arg,
         .insecure_skip = o->insecure_skip,
+        .stream_window = o->window,
         .max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20,
         .mark = o->mark,
         .connect_timeout_ns = o->connect_timeout_ns,
+        .pong_ns = pong_ns,
         .on_open = on_origin_open,
         .on_down = on_origin_down,
     };

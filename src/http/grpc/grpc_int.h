@@ -16,10 +16,10 @@ struct sw_grpc_call {
     size_t owed;           /* bytes taken from the stream without credit, while paused */
     bool paused;
     bool delivering;
-    bool remote_end; /* the other side sends no more */
-    bool end_told;   /* on_end was called */
-    bool finished;   /* we sent all */
-    bool broken;     /* what still comes is thrown away */
+    bool remote_end;   /* the other side sends no more */
+    bool end_reported; /* on_end was called */
+    bool finished;     /* we sent all */
+    bool broken;       /* what still comes is thrown away */
     /* server */
     struct sw_grpc_server *server;
     const struct sw_grpc_method *method;
@@ -38,7 +38,7 @@ struct sw_grpc_call {
     bool cancelled; /* freed when the delivery under way returns */
     bool has_status;
     enum sw_grpc_status status;
-    struct sw_buf message; /* of the status */
+    struct sw_buf message; /* of the status; server: why it ended without its owner */
 };
 
 enum { GRPC_TEXT_MAX = 2048 }; /* of a status' message on the wire */
@@ -54,6 +54,8 @@ void grpc_call_done(struct sw_grpc_call *c);
 
 /* --- grpc_server.c --- */
 void grpc_server_account(struct sw_grpc_call *c);
+/* Ends a call whose owner did not; on_done gets the reason. */
+void grpc_server_bad(struct sw_grpc_call *c, enum sw_grpc_status status, const char *why);
 /* --- grpc_client.c --- */
 void grpc_client_fail(struct sw_grpc_call *c, enum sw_grpc_status status, const char *why);
 /* The server sends no more and all of it was delivered. */

@@ -27,6 +27,13 @@ struct sw_grpc_server {
     void *plain_arg;
 };
 
+void grpc_server_bad(struct sw_grpc_call *c, enum sw_grpc_status status, const char *why)
+{
+    if (!c->finished)
+        (void)!sw_buf_append_slice(&c->message, sw_slice_str(why));
+    sw_grpc_finish(c, status, "%s", why);
+}
+
 void grpc_server_account(struct sw_grpc_call *c)
 {
     struct sw_grpc_server *s = c->server;
@@ -37,7 +44,7 @@ void grpc_server_account(struct sw_grpc_call *c)
     c->accounted = now;
     if (s->in_total > s->o.max_in && now && !c->finished) {
         c->broken = true;
-        sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "server is short of memory");
+        grpc_server_bad(c, SW_GRPC_RESOURCE_EXHAUSTED, "server is short of memory");
     }
 }
 
@@ -72,7 +79,7 @@ static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
     (void)st;
     c->stream = NULL;
     if (c->ops && c->ops->on_done)
-        c->ops->on_done(c, ok ? SW_GRPC_OK : SW_GRPC_CANCELLED, SW_SLICE_LIT(""), c->arg);
+        c->ops->on_done(c, ok ? SW_GRPC_OK : SW_GRPC_CANCELLED, sw_buf_slice(&c->message), c->arg);
     c->server->in_total -= c->accounted;
     c->server->n_calls--;
     grpc_call_done(c);
@@ -257,6 +264,7 @@ static void on_request(struct sw_h2stream *st, const struct sw_h2_head *head, vo
     c->loop = s->loop;
     c->stream = st;
     sw_grpc_reader_init(&c->reader, s->o.max_message);
+    sw_buf_init(&c->message, GRPC_TEXT_MAX);
     sw_list_push_back(&s->calls, &c->link);
     s->n_calls++;
     sw_h2stream_own(st, &stream_ops, c);

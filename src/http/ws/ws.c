@@ -138,7 +138,7 @@ int sw_ws_check_response(const struct sw_h1_msg *m, struct sw_slice key, struct 
     if (!got || !sw_slice_eq_str(*got, want))
         return sw_err_set(err, SW_EPROTO, "Sec-WebSocket-Accept is wrong");
     if (sw_h1_field(m, "sec-websocket-extensions"))
-        return sw_err_set(err, SW_EPROTO, "server uses an extension nobody asked for");
+        return sw_err_set(err, SW_EPROTO, "server uses an unrequested extension");
     return SW_OK;
 }
 

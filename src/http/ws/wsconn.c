@@ -177,23 +177,23 @@ static const struct sw_conn_ops io_ops = {
     .on_free = on_free,
 };
 
-int sw_wsconn_init(struct sw_wsconn *c, struct sw_loop *l, int fd, struct sw_tls *tls, bool dialled,
-                   uint32_t max, uint32_t stall_ms, const struct sw_wsconn_ops *ops,
+int sw_wsconn_init(struct sw_wsconn *c, struct sw_loop *l, int fd, const struct sw_wsconn_opts *o,
                    struct sw_err *err)
 {
-    struct sw_conn_opts o = {.ops = &io_ops, .filter = sw_tls_filter(tls), .dialled = dialled};
-    int rc = sw_conn_init(&c->io, l, fd, &o, err);
+    struct sw_conn_opts io = {
+        .ops = &io_ops, .filter = sw_tls_filter(o->tls), .dialled = o->dialled};
+    int rc = sw_conn_init(&c->io, l, fd, &io, err);
 
     if (rc != SW_OK)
         return rc;
     c->io.in_max = KEPT_MAX;
     c->io.out_max = OUT_MAX;
-    c->io.stall_ms = stall_ms;
+    c->io.stall_ms = o->stall_ms;
     c->io.join = true;
-    c->io.lazy = true;
-    c->ops = ops;
+    c->io.deferred_output = true;
+    c->ops = o->ops;
     c->upgraded = false;
-    sw_ws_init(&c->ws, dialled, max);
+    sw_ws_init(&c->ws, o->dialled, o->message_max);
     return SW_OK;
 }
 
@@ -225,6 +225,5 @@ void sw_wsconn_finish(struct sw_wsconn *c, uint16_t code, const char *reason)
         sw_wsconn_send(c, SW_WS_CLOSE, body, text.n + 2);
     }
     /* Messages to a peer that left or was refused are not worth the time that answers get. */
-    c->io.stall_ms = SW_CONN_LINGER_MS;
-    sw_conn_close_flushed(&c->io);
+    sw_conn_close_within_linger(&c->io);
 }

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "http/ws/ws.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 #include "tls/connfilter.h"
 
 struct sw_tls;
@@ -51,14 +51,17 @@ struct sw_wsconn {
     bool upgraded;
 };
 
-/*
- * Takes a socket, connected or (with 'dialled') connecting, and a TLS state of the right role or
- * NULL. max: bytes of a message; stall_ms: how long output may wait without progress. SW_ESYS when
- * the loop refuses the descriptor; everything given is closed or freed then.
- */
-SW_NODISCARD int sw_wsconn_init(struct sw_wsconn *c, struct sw_loop *l, int fd, struct sw_tls *tls,
-                                bool dialled, uint32_t max, uint32_t stall_ms,
-                                const struct sw_wsconn_ops *ops, struct sw_err *err);
+struct sw_wsconn_opts {
+    const struct sw_wsconn_ops *ops;
+    struct sw_tls *tls;   /* of the right role; taken. NULL: plain */
+    bool dialled;         /* fd connects to the server; otherwise it was accepted */
+    uint32_t message_max; /* bytes */
+    uint32_t stall_ms;    /* how long output may wait without progress */
+};
+
+/* Takes fd. SW_ESYS when the loop refuses it; everything given is closed or freed then. */
+SW_NODISCARD int sw_wsconn_init(struct sw_wsconn *c, struct sw_loop *l, int fd,
+                                const struct sw_wsconn_opts *o, struct sw_err *err);
 /* From the next byte on it speaks WebSocket. */
 void sw_wsconn_upgrade(struct sw_wsconn *c);
 
@@ -93,7 +96,7 @@ void sw_wsconn_discard(struct sw_wsconn *c);
 /* Closes now, without on_end; on_free follows from the loop. Idempotent. */
 void sw_wsconn_close(struct sw_wsconn *c);
 /*
- * Sends a close frame (code 0: none) and lingers as sw_conn_close_flushed does, for a peer that
- * takes something every SW_CONN_LINGER_MS. Nothing but on_free follows.
+ * Sends a close frame (code 0: none) and lingers as sw_conn_close_within_linger does. Nothing but
+ * on_free follows.
  */
 void sw_wsconn_finish(struct sw_wsconn *c, uint16_t code, const char *reason);

@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "http/grpc/grpc.h"
 #include "identity/join/service.h"
@@ -65,7 +66,7 @@ int sw_join_root_find(struct sw_slice roots, const uint8_t hash[SW_JOIN_HASH], s
     }
     return sw_err_set(err, SW_EDENIED,
                       "the control plane's certificate authority is not the one of the code: "
-                      "somebody is in between, or the code is of another fabric. The secret was "
+                      "interception, or a code of another fabric. The secret was "
                       "not sent");
 }
 
@@ -119,7 +120,7 @@ static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct s
 
 static const struct sw_grpc_ops ops = {.on_message = on_message, .on_done = on_done};
 
-/* roots empty: anybody's answer is taken. */
+/* roots empty: the answer of any server is taken. */
 static int open_client(struct sw_loop *l, struct sw_slice address, struct sw_slice roots,
                        struct sw_grpc_client **ret, struct sw_err *err)
 {
@@ -411,9 +412,7 @@ static void renewal_free(struct sw_join_renewal *r)
     sw_defer_cancel(&r->end);
     r->cancelled = true;
     sw_grpc_client_free(r->client);
-    if (r->answer.p)
-        explicit_bzero(r->answer.p, r->answer.cap);
-    sw_buf_done(&r->answer);
+    sw_buf_done_secret(&r->answer);
     sw_arena_clear(&r->arena);
     sw_free(r);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/def.h"
+#include "base/secret.h"
 #include "io/addr.h"
 #include "kube/names.h"
 #include "tls/crypto/jws.h"
@@ -104,7 +105,7 @@ static int write_raw(const struct sw_join_code *c, struct sw_buf *b)
 
 int sw_join_code_write(const struct sw_join_code *c, struct sw_buf *out, struct sw_err *err)
 {
-    SW_BUF_AUTO raw = {.max = RAW_MAX};
+    SW_BUF_SECRET raw = {.max = RAW_MAX};
     int rc;
 
     if (!sw_join_kind_name(c->kind) || !address_ok(sw_slice_str(c->address)) ||
@@ -116,8 +117,6 @@ int sw_join_code_write(const struct sw_join_code *c, struct sw_buf *out, struct 
         rc = sw_buf_append_str(out, PREFIX);
     if (rc == SW_OK)
         rc = sw_base64url_append(out, sw_buf_slice(&raw));
-    if (raw.p)
-        explicit_bzero(raw.p, raw.cap);
     return rc == SW_OK ? SW_OK : sw_err_set(err, SW_ELIMIT, "no room for the code");
 }
 
@@ -204,7 +203,7 @@ static int decode(struct sw_slice text, struct sw_buf *raw, struct sw_err *err)
     struct sw_slice s;
     int rc;
 
-    /* What was cut off may end inside of a group of four: its whole bytes still tell the length. */
+    /* What was cut off may end inside of a group of four: its whole bytes still give the length. */
     if (sw_base64url_decode(raw, body) != SW_OK) {
         sw_buf_clear(raw);
         if (sw_base64url_decode(raw, sw_slice_head(body, body.n / 4 * 4)) != SW_OK)
@@ -229,7 +228,7 @@ static struct sw_slice trim(struct sw_slice s)
 
 int sw_join_code_read(struct sw_slice text, struct sw_join_code *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO raw = {.max = SW_JOIN_CODE_MAX};
+    SW_BUF_SECRET raw = {.max = SW_JOIN_CODE_MAX};
     int rc;
 
     text = trim(text);
@@ -251,8 +250,6 @@ int sw_join_code_read(struct sw_slice text, struct sw_join_code *ret, struct sw_
 
         rc = read_fields(sw_slice(s.p + LENGTH, s.n - LENGTH - CHECKSUM), ret, err);
     }
-    if (raw.p)
-        explicit_bzero(raw.p, raw.cap);
     return rc;
 }
 

@@ -53,8 +53,7 @@ static void fail(struct join_call *c, const struct sw_kube_reply *r, const char 
     (void)sw_err_set(&err, r->rc, "cannot %s: %.*s", what,
                      SW_SLICE_ARG(sw_slice_head(r->message, 140)));
     join_refuse(c, r->code == 0 || r->code >= 500 ? SW_GRPC_UNAVAILABLE : SW_GRPC_INTERNAL,
-                "the control plane could not make what this machine needs; its log says why",
-                err.msg);
+                "the control plane cannot create credentials; its log has the reason", err.msg);
 }
 
 /* ---- nodes ---- */
@@ -81,11 +80,7 @@ static bool is_owner(const struct sw_json *entry, struct sw_slice uid)
 {
     const struct sw_json *owners = sw_json_walk(entry, "metadata", "ownerReferences", NULL);
 
-    for (size_t i = 0; i < sw_json_len(owners); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_find(sw_json_at(owners, i), "uid")), uid))
-            return true;
-    }
-    return false;
+    return sw_json_find_item(owners, "uid", uid) != NULL;
 }
 
 /* What others wrote into the machine's own entry is put right; an entry of another is not. */
@@ -175,8 +170,11 @@ static void apply_entry(struct join_call *c, bool force)
     const char *manager = sw_arena_printf(&c->arena, "spanwire-join-%.*s", SW_SLICE_ARG(c->r.uid));
 
     c->forced = force;
-    c->kube = sw_kube_apply(c->service->o.client, &entries, entry_of(c), NULL, manager, force,
-                            on_entry, c);
+    c->kube =
+        sw_kube_apply(c->service->o.client,
+                      &(struct sw_kube_apply){
+                          .gvr = &entries, .obj = entry_of(c), .manager = manager, .force = force},
+                      on_entry, c);
 }
 
 static void grant_node(struct join_call *c)
@@ -220,7 +218,7 @@ static void on_token(void *arg, struct sw_kube_reply *r)
     send_bundle(c, &b);
 }
 
-/* Bound to the record: when it is deleted, the token is nobody's. */
+/* Bound to the record: when it is deleted, the token is void. */
 static void grant_access(struct join_call *c)
 {
     struct sw_arena *a = &c->arena;
@@ -271,8 +269,9 @@ static void announce_peer(struct join_call *c)
         return;
     }
     o = p->object(p->arg, &c->arena, c->r.name, &c->gateways);
-    c->kube =
-        sw_kube_apply(c->service->o.client, p->gvr, o, NULL, "spanwire-join", false, on_peer, c);
+    c->kube = sw_kube_apply(
+        c->service->o.client,
+        &(struct sw_kube_apply){.gvr = p->gvr, .obj = o, .manager = "spanwire-join"}, on_peer, c);
 }
 
 static void grant_peer(struct join_call *c)

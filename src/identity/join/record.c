@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/def.h"
 #include "io/egress.h"
+#include "kube/fields.h"
 #include "kube/names.h"
 
 #define SPEC "spec.json"
@@ -44,13 +45,6 @@ static int object_of(struct sw_arena *a, struct sw_slice text, const char *key,
     if (rc == SW_OK && !sw_json_is(*ret, SW_JSON_OBJECT))
         rc = sw_err_set(err, SW_EINVAL, "not an object");
     return rc == SW_OK ? SW_OK : sw_err_prefix(err, "%s", key);
-}
-
-static struct sw_slice text_of(const struct sw_json *o, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(o, key));
-
-    return s.p ? s : sw_slice("", 0);
 }
 
 static bool labels_ok(const struct sw_json *labels)
@@ -97,19 +91,19 @@ static int read_spec(struct sw_arena *a, struct sw_slice text, struct sw_join_re
 
     if (rc != SW_OK)
         return rc;
-    if (!sw_join_kind_parse(text_of(o, "kind"), &r->kind))
+    if (!sw_join_kind_parse(sw_field_text(o, "kind"), &r->kind))
         return sw_err_set(err, SW_EINVAL, "kind is not known");
     if (!sw_json_u64(sw_json_find(o, "expires"), &r->expires_s))
         return sw_err_set(err, SW_EINVAL, "expires is not a number of seconds");
-    r->name = text_of(o, "name");
-    r->account = text_of(o, "serviceAccount");
-    r->network = text_of(o, "network");
-    r->address = text_of(o, "address");
+    r->name = sw_field_text(o, "name");
+    r->account = sw_field_text(o, "serviceAccount");
+    r->network = sw_field_text(o, "network");
+    r->address = sw_field_text(o, "address");
     r->labels = sw_json_find(o, "labels");
-    r->server = text_of(o, "server");
-    r->ca = text_of(o, "ca");
-    r->xds_address = text_of(o, "xdsAddress");
-    r->xds_ca = text_of(o, "xdsCa");
+    r->server = sw_field_text(o, "server");
+    r->ca = sw_field_text(o, "ca");
+    r->xds_address = sw_field_text(o, "xdsAddress");
+    r->xds_ca = sw_field_text(o, "xdsCa");
     return check_spec(r, err);
 }
 
@@ -122,12 +116,12 @@ static int read_done(struct sw_arena *a, struct sw_slice text, struct sw_join_re
 
     if (rc != SW_OK)
         return rc;
-    if (sw_base64_decode(&key, text_of(o, "key")) != SW_OK || sw_buf_len(&key) == 0)
+    if (sw_base64_decode(&key, sw_field_text(o, "key")) != SW_OK || sw_buf_len(&key) == 0)
         return sw_err_set(err, SW_EINVAL, "the key of the machine is not base64");
     r->key = sw_arena_slice(a, sw_buf_slice(&key));
-    r->redeemed_at = text_of(o, "at");
-    r->from = text_of(o, "from");
-    r->host = text_of(o, "host");
+    r->redeemed_at = sw_field_text(o, "at");
+    r->from = sw_field_text(o, "from");
+    r->host = sw_field_text(o, "host");
     return SW_OK;
 }
 
@@ -135,16 +129,16 @@ int sw_join_record_read(struct sw_arena *a, const struct sw_json *secret,
                         struct sw_join_record *ret, struct sw_err *err)
 {
     const struct sw_json *meta = sw_json_find(secret, "metadata");
-    struct sw_join_record r = {.ns = text_of(meta, "namespace"),
-                               .uid = text_of(meta, "uid"),
-                               .rv = text_of(meta, "resourceVersion")};
+    struct sw_join_record r = {.ns = sw_field_text(meta, "namespace"),
+                               .uid = sw_field_text(meta, "uid"),
+                               .rv = sw_field_text(meta, "resourceVersion")};
     struct sw_slice spec;
     struct sw_slice done;
     int rc;
 
-    r.id = sw_slice_str(
-        sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(r.ns), SW_SLICE_ARG(text_of(meta, "name"))));
-    if (!sw_slice_eq_str(text_of(secret, "type"), SW_JOIN_TYPE) || !sw_join_id_ok(r.id))
+    r.id = sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(r.ns),
+                                        SW_SLICE_ARG(sw_field_text(meta, "name"))));
+    if (!sw_slice_eq_str(sw_field_text(secret, "type"), SW_JOIN_TYPE) || !sw_join_id_ok(r.id))
         return sw_err_set(err, SW_EINVAL, "not a Secret of type " SW_JOIN_TYPE);
     rc = data_of(a, secret, SPEC, &spec, err);
     if (rc == SW_OK)

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "identity/authority.h"
 #include "identity/join/request.h"
@@ -169,7 +170,7 @@ static void redeem(struct join_call *c, struct sw_slice host, struct sw_slice ke
 static void refuse_unknown(struct join_call *c, const char *why)
 {
     join_refuse(c, SW_GRPC_PERMISSION_DENIED,
-                "the code is not known here: it was never made, was revoked, or is another's", why);
+                "unknown join code: never created here, revoked, or with another secret", why);
 }
 
 static int read_key(struct join_call *c, struct sw_slice csr, struct sw_slice *ret,
@@ -314,8 +315,14 @@ static void process_machine(struct join_call *c)
     }
     name = c->r.id;
     (void)sw_slice_cut(&name, '/');
-    c->kube = sw_kube_delete(c->service->o.client, &sw_join_secrets, c->r.ns, name, "Background",
-                             c->r.uid, on_left, c);
+    c->kube = sw_kube_do(c->service->o.client,
+                         &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                               .gvr = &sw_join_secrets,
+                                               .ns = c->r.ns,
+                                               .name = name,
+                                               .propagation = "Background",
+                                               .if_uid = c->r.uid},
+                         on_left, c);
 }
 
 static void process_roots(struct join_call *c)
@@ -385,9 +392,7 @@ static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct s
     c->service->n_calls--;
     if (c->token)
         sw_free_secret(c->token, strlen(c->token));
-    if (c->request.p)
-        explicit_bzero(c->request.p, c->request.cap);
-    sw_buf_done(&c->request);
+    sw_buf_done_secret(&c->request);
     sw_arena_clear(&c->arena);
     sw_free(c);
 }

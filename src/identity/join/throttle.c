@@ -8,7 +8,7 @@
 
 enum { KEY_LEN = 17, IPV6_NET = 8 };
 
-static const uint64_t forgiven_ns = SW_NS_PER_S;    /* each refusal of an address, after so long */
+static const uint64_t decay_ns = SW_NS_PER_S;       /* each refusal of an address, after so long */
 static const uint64_t line_ns = 100 * SW_NS_PER_MS; /* lines: ten a second */
 
 struct throttled {
@@ -44,7 +44,7 @@ bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *i
     char key[KEY_LEN];
     const struct throttled *a = sw_map_get(&t->by_address, key_of(ip, key));
 
-    return !a || sw_rate_used(&a->rate, forgiven_ns, now_ns) < SW_JOIN_BURST;
+    return !a || sw_rate_used(&a->rate, decay_ns, now_ns) < SW_JOIN_BURST;
 }
 
 /* The one that is forgiven first goes: it is remembered for the least reason. */
@@ -75,7 +75,7 @@ void sw_join_throttle_refused(struct sw_join_throttle *t, const struct sw_ip *ip
         (void)key_of(ip, a->key);
         (void)sw_map_put(&t->by_address, sw_slice(a->key, KEY_LEN), a);
     }
-    (void)sw_rate_add(&a->rate, 1, SW_JOIN_BURST, forgiven_ns, now_ns);
+    (void)sw_rate_add(&a->rate, 1, SW_JOIN_BURST, decay_ns, now_ns);
 }
 
 bool sw_join_throttle_log(struct sw_join_throttle *t, uint64_t now_ns, uint64_t *ret_unlogged)

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "io/filewatch.h"
 #include "tls/crypto/jws.h"
@@ -60,9 +61,7 @@ int sw_machine_token(const char *dir, struct sw_buf *out, struct sw_err *err)
                                          sw_wall_ns() / SW_NS_PER_S, out, err)
                  : err->rc;
     }
-    if (pem.n)
-        explicit_bzero((char *)(uintptr_t)pem.p, pem.n);
-    sw_slice_free(&pem);
+    sw_slice_free_secret(&pem);
     sw_slice_free(&text);
     sw_jws_key_free(key);
     return rc == SW_OK ? SW_OK : sw_err_prefix(err, "this machine has not joined");

@@ -132,9 +132,8 @@ static int read_patch(struct sw_arena *a, const struct sw_json *resp, bool mutat
     return SW_OK;
 }
 
-int sw_review_parse(struct sw_arena *a, struct sw_slice body, const char *api_version,
-                    struct sw_slice uid, bool mutating, struct sw_review_answer *ret,
-                    struct sw_err *err)
+int sw_review_parse(struct sw_arena *a, struct sw_slice body, const struct sw_review_sent *sent,
+                    struct sw_review_answer *ret, struct sw_err *err)
 {
     struct sw_json_opts opts = {.max_depth = SW_REVIEW_DEPTH_MAX};
     struct sw_review_answer out = {0};
@@ -155,16 +154,16 @@ int sw_review_parse(struct sw_arena *a, struct sw_slice body, const char *api_ve
     rc = check_types(resp, err);
     if (rc != SW_OK)
         return rc;
-    if (!sw_slice_eq(sw_json_str(member(resp, "uid")), uid))
+    if (!sw_slice_eq(sw_json_str(member(resp, "uid")), sent->uid))
         return sw_err_set(err, SW_EPROTO, "expected response.uid='%.*s', got '%.*s'",
-                          SW_SLICE_ARG(uid),
+                          SW_SLICE_ARG(sent->uid),
                           SW_SLICE_ARG(sw_slice_head(sw_json_str(member(resp, "uid")), 64)));
     if (!sw_json_str_eq(sw_json_find(v, "kind"), "AdmissionReview") ||
-        !sw_slice_eq_str(version, api_version))
+        !sw_slice_eq_str(version, sent->api_version))
         return sw_err_set(err, SW_EPROTO,
-                          "expected webhook response of %s AdmissionReview, got %.*s", api_version,
-                          SW_SLICE_ARG(sw_slice_head(version, 64)));
-    rc = read_patch(a, resp, mutating, &out, err);
+                          "expected webhook response of %s AdmissionReview, got %.*s",
+                          sent->api_version, SW_SLICE_ARG(sw_slice_head(version, 64)));
+    rc = read_patch(a, resp, sent->mutating, &out, err);
     if (rc != SW_OK)
         return rc;
     out.allowed = sw_json_true(sw_json_find(resp, "allowed"));

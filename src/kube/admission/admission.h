@@ -40,15 +40,21 @@ struct sw_review_answer {
     const struct sw_json *annotations; /* object of strings; may be NULL */
 };
 
+/* The review that was sent. */
+struct sw_review_sent {
+    const char *api_version; /* "admission.k8s.io/v1" */
+    struct sw_slice uid;
+    bool mutating;
+};
+
 /*
- * Reads an AdmissionReview that answers the request of this uid. api_version is the one that was
- * sent ("admission.k8s.io/v1"). Anything that is not exactly an answer is refused: a webhook that
- * cannot be understood has not allowed anything.
+ * Reads an AdmissionReview that answers the one sent. Anything that is not exactly an answer is
+ * refused: a webhook that cannot be understood has not allowed anything.
  *
  * Returns SW_OK, or SW_EPROTO (SW_ELIMIT for bounds) with the reason in err.
  */
-SW_NODISCARD int sw_review_parse(struct sw_arena *a, struct sw_slice body, const char *api_version,
-                                 struct sw_slice uid, bool mutating, struct sw_review_answer *ret,
+SW_NODISCARD int sw_review_parse(struct sw_arena *a, struct sw_slice body,
+                                 const struct sw_review_sent *sent, struct sw_review_answer *ret,
                                  struct sw_err *err);
 
 /* The Status a refusal is answered with: at least 400, in the words of Kubernetes. */

@@ -9,7 +9,8 @@
 /* A list that must not be empty, and in which a star stands alone. */
 static void check_star(const struct sw_at *list, const char *what)
 {
-    if (sw_at_need(list, NULL) && sw_at_len(list) > 1 && sw_field_list_has(list->v, "*"))
+    if (sw_at_need(list, NULL) && sw_at_len(list) > 1 &&
+        sw_field_list_has(list->v, SW_SLICE_LIT("*")))
         sw_at_invalid(list, sw_arena_printf(list->e->arena,
                                             "if '*' is present, must not specify other %s", what));
 }
@@ -25,9 +26,9 @@ static void check_resources(const struct sw_at *list)
         (void)sw_at_need(&at, NULL);
         plain = plain || (s.n && !memchr(s.p, '/', s.n) && !sw_slice_eq_str(s, "*"));
     }
-    if (sw_at_len(list) > 1 && sw_field_list_has(list->v, "*/*"))
+    if (sw_at_len(list) > 1 && sw_field_list_has(list->v, SW_SLICE_LIT("*/*")))
         sw_at_invalid(list, "if '*/*' is present, must not specify other resources");
-    if (sw_field_list_has(list->v, "*") && plain)
+    if (sw_field_list_has(list->v, SW_SLICE_LIT("*")) && plain)
         sw_at_invalid(list,
                       "if '*' is present, must not specify other resources without subresources");
 }

@@ -280,7 +280,8 @@ static void check_actions(const struct sw_at *list)
                 sw_at_duplicate(&at);
         }
     }
-    if (sw_field_list_has(list->v, "Deny") && sw_field_list_has(list->v, "Warn"))
+    if (sw_field_list_has(list->v, SW_SLICE_LIT("Deny")) &&
+        sw_field_list_has(list->v, SW_SLICE_LIT("Warn")))
         sw_at_invalid(list,
                       "must not contain both Deny and Warn (repeating the same validation failure "
                       "information in the API response and headers serves no purpose)");

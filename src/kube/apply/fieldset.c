@@ -147,19 +147,6 @@ struct sw_fset_node *sw_fset_get(const struct sw_fset *s, const struct sw_pe *pe
     return found ? &s->p[i] : NULL;
 }
 
-static void grow(struct sw_arena *a, struct sw_fset *s)
-{
-    struct sw_fset_node *p;
-
-    if (s->n < s->cap)
-        return;
-    s->cap = s->cap ? s->cap * 2 : 4;
-    p = sw_arena_array(a, s->cap, sizeof(*p));
-    if (s->n)
-        memcpy(p, s->p, s->n * sizeof(*p));
-    s->p = p;
-}
-
 struct sw_fset_node *sw_fset_at(struct sw_arena *a, struct sw_fset *s, const struct sw_pe *pe)
 {
     bool found;
@@ -167,7 +154,7 @@ struct sw_fset_node *sw_fset_at(struct sw_arena *a, struct sw_fset *s, const str
 
     if (found)
         return &s->p[i];
-    grow(a, s);
+    s->p = sw_arena_grow(a, s->p, s->n, &s->cap, sizeof(*s->p));
     memmove(&s->p[i + 1], &s->p[i], (s->n - i) * sizeof(*s->p));
     s->p[i] = (struct sw_fset_node){.pe = *pe};
     s->n++;
@@ -188,7 +175,7 @@ static void put(struct sw_arena *a, struct sw_fset *s, struct sw_pe pe, bool mem
 {
     if (!member && sw_fset_empty(kids))
         return;
-    grow(a, s);
+    s->p = sw_arena_grow(a, s->p, s->n, &s->cap, sizeof(*s->p));
     s->p[s->n++] = (struct sw_fset_node){
         .pe = pe, .member = member, .kids = sw_fset_empty(kids) ? NULL : kids};
 }

@@ -2,20 +2,10 @@
 /* managedFields of objects: ordinary writes. */
 #include "kube/apply/managed_int.h"
 
-#include <stdlib.h>
-
+#include "base/search.h"
 #include "kube/builtin/builtin.h"
 
 enum { UPDATE_MANAGERS_MAX = 10 };
-
-static int by_age(const void *x, const void *y)
-{
-    const struct managed_owner *const *p = x;
-    const struct managed_owner *const *q = y;
-    int c = sw_slice_cmp((*p)->time, (*q)->time);
-
-    return c ? c : sw_slice_cmp((*p)->manager, (*q)->manager);
-}
 
 /* Folds the oldest Update entries of one version into "ancient-changes" while there are too many.
  */
@@ -31,7 +21,7 @@ static void cap_updates(struct managed_owners *o)
     }
     if (n <= UPDATE_MANAGERS_MAX)
         return;
-    qsort(old, n, sizeof(struct managed_owner *), by_age);
+    SW_SORT_POINTERS_BY2(old, n, time, manager);
     for (size_t i = 0, left = n; i < n && left > UPDATE_MANAGERS_MAX; i++) {
         if (!bucket || !sw_slice_eq(bucket->api_version, old[i]->api_version)) {
             bucket = old[i];
@@ -89,7 +79,7 @@ static bool readable(const struct sw_json *list)
         const struct sw_json *op = sw_json_find(e, "operation");
 
         if (!(sw_json_str_eq(op, "Apply") || sw_json_str_eq(op, "Update")) ||
-            !managed_text(e, "apiVersion").n ||
+            !sw_field_text(e, "apiVersion").n ||
             !sw_json_str_eq(sw_json_find(e, "fieldsType"), "FieldsV1"))
             return false;
     }

@@ -218,9 +218,9 @@ static struct sw_smd_result refuse(enum sw_smd_status status, const char *messag
 static const char *typed_message(const struct sw_smd *c, const struct sw_json *config,
                                  const char *why)
 {
-    struct sw_slice ns = managed_text(sw_json_find(config, "metadata"), "namespace");
-    struct sw_slice name = managed_text(sw_json_find(config, "metadata"), "name");
-    struct sw_slice kind = managed_text(config, "kind");
+    struct sw_slice ns = sw_field_text(sw_json_find(config, "metadata"), "namespace");
+    struct sw_slice name = sw_field_text(sw_json_find(config, "metadata"), "name");
+    struct sw_slice kind = sw_field_text(config, "kind");
     bool core = sw_slice_find(c->api_version, '/') < 0;
 
     return sw_arena_printf(c->arena,

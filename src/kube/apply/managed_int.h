@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kube/apply/smd.h"
+#include "kube/fields.h"
 
 struct managed_owner {
     struct sw_slice manager;
@@ -32,8 +33,6 @@ void managed_decode(struct sw_arena *a, const struct sw_json *list, struct manag
 /* Into metadata.managedFields, which is removed where there is no owner. */
 void managed_store(struct sw_arena *a, struct sw_json *obj, struct managed_owners *o);
 void managed_drop_empty(struct managed_owners *o);
-/* A member that is a string; empty when it is none. */
-struct sw_slice managed_text(const struct sw_json *v, const char *key);
 /* A shallow copy whose metadata lacks managedFields. */
 struct sw_json *managed_strip(struct sw_arena *a, const struct sw_json *v);
 /* Fields without an owner: identity, and what the server fills in. */

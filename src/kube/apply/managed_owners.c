@@ -6,23 +6,8 @@
 
 void managed_add(struct managed_owners *o, struct managed_owner x)
 {
-    if (o->n == o->cap) {
-        struct managed_owner *p;
-
-        o->cap = o->cap ? o->cap * 2 : 8;
-        p = sw_arena_array(o->a, o->cap, sizeof(*p));
-        if (o->n)
-            memcpy(p, o->p, o->n * sizeof(*p));
-        o->p = p;
-    }
+    o->p = sw_arena_grow(o->a, o->p, o->n, &o->cap, sizeof(*o->p));
     o->p[o->n++] = x;
-}
-
-struct sw_slice managed_text(const struct sw_json *v, const char *key)
-{
-    struct sw_slice s = sw_json_str(sw_json_find(v, key));
-
-    return s.p ? s : sw_slice("", 0);
 }
 
 bool managed_same(const struct managed_owner *x, const struct managed_owner *y)
@@ -46,10 +31,10 @@ void managed_decode(struct sw_arena *a, const struct sw_json *list, struct manag
     *ret = (struct managed_owners){.a = a};
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *e = sw_json_at(list, i);
-        struct managed_owner x = {.manager = managed_text(e, "manager"),
-                                  .api_version = managed_text(e, "apiVersion"),
-                                  .subresource = managed_text(e, "subresource"),
-                                  .time = managed_text(e, "time"),
+        struct managed_owner x = {.manager = sw_field_text(e, "manager"),
+                                  .api_version = sw_field_text(e, "apiVersion"),
+                                  .subresource = sw_field_text(e, "subresource"),
+                                  .time = sw_field_text(e, "time"),
                                   .applied = sw_json_str_eq(sw_json_find(e, "operation"), "Apply")};
         struct managed_owner *old;
 

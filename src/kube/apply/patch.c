@@ -3,6 +3,7 @@
 #include "kube/apply/patch.h"
 
 #include "kube/errs.h"
+#include "kube/fields.h"
 
 #define ORDER_PREFIX  "$setElementOrder/"
 #define DELETE_PREFIX "$deleteFromPrimitiveList/"
@@ -285,15 +286,6 @@ static struct sw_json *merge_list(struct merger *m, const struct sw_schema *s, s
 
 /* ---- maps ---- */
 
-static bool listed(const struct sw_json *list, struct sw_slice text)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(list, i)), text))
-            return true;
-    }
-    return false;
-}
-
 /* Returns false, with the reason kept. */
 static bool malformed(struct merger *m, const char *why)
 {
@@ -313,11 +305,12 @@ static bool retain_keys(struct merger *m, struct sw_json *doc, const struct sw_j
     for (size_t i = 0; i < sw_json_len(patch); i++) {
         const struct sw_json_member *x = sw_json_member_at(patch, i);
 
-        if (x->value->type != SW_JSON_NULL && !directive(x->key) && !listed(keep, x->key))
+        if (x->value->type != SW_JSON_NULL && !directive(x->key) &&
+            !sw_field_list_has(keep, x->key))
             return malformed(m, why);
     }
     for (size_t i = 0; i < sw_json_len(doc);) {
-        if (listed(keep, sw_json_member_at(doc, i)->key))
+        if (sw_field_list_has(keep, sw_json_member_at(doc, i)->key))
             i++;
         else
             (void)sw_json_remove_at(doc, i);

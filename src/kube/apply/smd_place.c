@@ -161,14 +161,6 @@ void smd_index_list(const struct sw_smd *c, const struct sw_schema *s, const str
     qsort(ret->sorted, ret->n, sizeof(*all), by_pe);
 }
 
-static int by_member(const void *x, const void *y)
-{
-    const struct sw_json_member *const *p = x;
-    const struct sw_json_member *const *q = y;
-
-    return sw_slice_cmp((*p)->key, (*q)->key);
-}
-
 const struct sw_json_member **smd_sorted_members(const struct sw_smd *c, const struct sw_json *v)
 {
     size_t n = sw_json_is(v, SW_JSON_OBJECT) ? sw_json_len(v) : 0;
@@ -176,6 +168,6 @@ const struct sw_json_member **smd_sorted_members(const struct sw_smd *c, const s
 
     for (size_t i = 0; i < n; i++)
         m[i] = sw_json_member_at(v, i);
-    qsort(m, n, sizeof(const void *), by_member);
+    SW_SORT_POINTERS_BY(m, n, key);
     return m;
 }

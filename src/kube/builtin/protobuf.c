@@ -348,30 +348,40 @@ static int put_field(struct reader *r, const struct sw_kube_pb_field *d, const s
 /* What a number means inside the messages whose numbers led here. */
 enum place { PLACE_NONE, PLACE_FIELD, PLACE_AROUND };
 
-static enum place find_place(const struct sw_pb_type *t, const uint32_t *path, uint32_t npath,
+/* Numbers of the fields around a place, from the outermost message. */
+struct path {
+    uint32_t number[3];
+    uint32_t n;
+};
+
+static enum place find_place(const struct sw_pb_type *t, const struct path *path,
                              const struct sw_kube_pb_field **ret)
 {
     enum place found = PLACE_NONE;
+    uint32_t last = path->n - 1;
 
     for (size_t i = 0; i < t->nfields; i++) {
         const struct sw_kube_pb_field *d = &t->fields[i];
         bool inside =
-            d->nouter >= npath - 1 && memcmp(d->outer, path, (npath - 1) * sizeof(*path)) == 0;
+            d->nouter >= last && memcmp(d->outer, path->number, last * sizeof(*path->number)) == 0;
 
-        if (inside && d->nouter == npath - 1 && d->number == path[npath - 1]) {
+        if (inside && d->nouter == last && d->number == path->number[last]) {
             *ret = d;
             return PLACE_FIELD;
         }
-        if (inside && d->nouter > npath - 1 && d->outer[npath - 1] == path[npath - 1])
+        if (inside && d->nouter > last && d->outer[last] == path->number[last])
             found = PLACE_AROUND;
     }
     return found;
 }
 
-/* Fields of a message, or of one around some of them: path says which, npath is where we are. */
+/* Fields of a message, or of one around some of them: path says which. */
 static int read_fields(struct reader *r, const struct sw_pb_type *t, struct sw_slice in,
-                       uint32_t path[3], uint32_t npath, unsigned depth, struct sw_json *out)
+                       const struct path *around, unsigned depth, struct sw_json *out)
 {
+    struct path path = *around;
+
+    path.n++;
     while (in.n) {
         const struct sw_kube_pb_field *d = NULL;
         struct field f;
@@ -379,15 +389,15 @@ static int read_fields(struct reader *r, const struct sw_pb_type *t, struct sw_s
 
         if (!next_field(&in, &f))
             return malformed(r, "field");
-        path[npath] = f.number;
-        switch (f.number ? find_place(t, path, npath + 1, &d) : PLACE_NONE) {
+        path.number[around->n] = f.number;
+        switch (f.number ? find_place(t, &path, &d) : PLACE_NONE) {
         case PLACE_NONE:
             break;
         case PLACE_FIELD:
             rc = put_field(r, d, &f, depth, out);
             break;
         case PLACE_AROUND:
-            rc = f.wire == 2 ? read_fields(r, t, f.data, path, npath + 1, depth, out)
+            rc = f.wire == 2 ? read_fields(r, t, f.data, &path, depth, out)
                              : malformed(r, "unexpected wire type");
             break;
         }
@@ -401,12 +411,11 @@ static int read_message(struct reader *r, const struct sw_pb_type *t, struct sw_
                         unsigned depth, struct sw_json **ret)
 {
     struct sw_json *out = sw_json_new_object(r->a);
-    uint32_t path[3];
     int rc;
 
     if (depth > SW_PB_DEPTH_MAX)
         return sw_err_set(r->err, SW_ELIMIT, "messages are nested too deeply");
-    rc = read_fields(r, t, in, path, 0, depth, out);
+    rc = read_fields(r, t, in, &(struct path){0}, depth, out);
     if (rc < 0)
         return rc;
     *ret = out;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/search.h"
 #include "kube/builtin/builtin_int.h"
 
 static const char table[] =
@@ -417,14 +418,6 @@ static bool read_field(struct sw_slice text, struct sw_kube_pb_field *f, struct 
     return required;
 }
 
-static int cmp_prop(const void *x, const void *y)
-{
-    const struct sw_prop *p = x;
-    const struct sw_prop *q = y;
-
-    return sw_slice_cmp(p->name, q->name);
-}
-
 static void read_type(struct sw_slice head, struct sw_slice body)
 {
     struct sw_pb_type *t = SW_ARENA_NEW(&arena, struct sw_pb_type);
@@ -446,7 +439,7 @@ static void read_type(struct sw_slice head, struct sw_slice body)
             s->required[s->nrequired++] = f->name;
         s->props[s->nprops++].name = f->name;
     }
-    qsort(s->props, s->nprops, sizeof(*s->props), cmp_prop);
+    SW_SORT_BY(s->props, s->nprops, name);
     (void)sw_map_put(&types, t->name, t);
 }
 

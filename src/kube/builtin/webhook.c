@@ -81,11 +81,11 @@ static void check_selector(const struct sw_at *selector)
 
 static void check_versions(const struct sw_at *list)
 {
-    bool v1 = sw_field_list_has(list->v, "v1");
+    bool v1 = sw_field_list_has(list->v, SW_SLICE_LIT("v1"));
 
     if (!sw_at_need(list, "must specify one of v1, v1beta1"))
         return;
-    if (!v1 && !sw_field_list_has(list->v, "v1beta1"))
+    if (!v1 && !sw_field_list_has(list->v, SW_SLICE_LIT("v1beta1")))
         sw_at_invalid(list, "must include at least one of v1, v1beta1");
     else if (!v1)
         sw_at_invalid(list, "this server only sends v1");

@@ -337,9 +337,10 @@ static uint64_t cost_call(struct cel_coster *k, struct cel_x *x)
         target = to_arg(k, x->target);
     }
     for (size_t i = 0; i < x->nov; i++) {
+        const struct cel_ask q = {k, x, x->ov[i], &target, args, x->nargs};
         struct cel_call_cost c = {0};
 
-        if (!cel_cost_function(k, x, x->ov[i], &target, args, x->nargs, &c))
+        if (!cel_cost_function(&q, &c))
             overload_cost(k, x, x->ov[i], &target, args, &c);
         all.max = sw_max(all.max, cel_add(c.max, args_cost(x->ov[i], costs, x->nargs)));
         if (c.has_size)

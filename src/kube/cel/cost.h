@@ -113,10 +113,17 @@ struct cel_call_cost {
     struct cel_span size; /* of the result */
 };
 
+/* A call whose cost is asked for, as one of the overloads it may mean. */
+struct cel_ask {
+    struct cel_coster *k;
+    const struct cel_x *x;
+    enum cel_overload ov;
+    const struct cel_arg *t; /* target; x == NULL when there is none */
+    const struct cel_arg *a;
+    size_t n;
+};
 /* A function with a price of its own; false: the price of its overload counts. */
-bool cel_cost_function(struct cel_coster *k, const struct cel_x *x, enum cel_overload ov,
-                       const struct cel_arg *target, const struct cel_arg *args, size_t nargs,
-                       struct cel_call_cost *ret);
+bool cel_cost_function(const struct cel_ask *q, struct cel_call_cost *ret);
 /* Size at a path, by the schema of self; false: unknown. */
 bool cel_decl_size(const struct sw_cel *c, const struct cel_path *path, struct cel_span *ret);
 /* A path with one more element. */

@@ -9,16 +9,7 @@ enum { FORMAT_MAX = 64, FORMAT_REGEX = 128, CHECK_COST = 350000 };
 static const double text_factor = 0.1;
 static const double regex_factor = 0.25;
 
-struct ask {
-    struct cel_coster *k;
-    const struct cel_x *x;
-    enum cel_overload ov;
-    const struct cel_arg *t; /* target; x == NULL when there is none */
-    const struct cel_arg *a;
-    size_t n;
-};
-
-static struct cel_span size(const struct ask *q, const struct cel_arg *a)
+static struct cel_span size(const struct cel_ask *q, const struct cel_arg *a)
 {
     struct cel_span s;
 
@@ -46,20 +37,20 @@ static bool with_size(struct cel_call_cost *ret, uint64_t max, struct cel_span s
 
 /* ---- one function per kind of price ---- */
 
-static bool nominal(const struct ask *q, struct cel_call_cost *ret)
+static bool nominal(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     (void)q;
     return fixed(ret, 1);
 }
 
-static bool check(const struct ask *q, struct cel_call_cost *ret)
+static bool check(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     (void)q;
     return fixed(ret, CHECK_COST);
 }
 
 /* The element type and size of a list; false when the type has no parameter. */
-static bool element(const struct ask *q, const struct cel_type **ret_type, struct cel_span *ret)
+static bool element(const struct cel_ask *q, const struct cel_type **ret_type, struct cel_span *ret)
 {
     const struct cel_type *t = q->t->x->type;
     struct cel_path path = q->t->path;
@@ -77,7 +68,7 @@ static bool element(const struct ask *q, const struct cel_type **ret_type, struc
 }
 
 /* isSorted, sum, min, max, indexOf, lastIndexOf */
-static bool traversal(const struct ask *q, struct cel_call_cost *ret)
+static bool traversal(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     const struct cel_type *t;
     struct cel_span each;
@@ -93,7 +84,7 @@ static bool traversal(const struct ask *q, struct cel_call_cost *ret)
 }
 
 /* url */
-static bool read_arg_sized(const struct ask *q, struct cel_call_cost *ret)
+static bool read_arg_sized(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, &q->a[0]);
 
@@ -101,24 +92,24 @@ static bool read_arg_sized(const struct ask *q, struct cel_call_cost *ret)
 }
 
 /* isIP, cidr, quantity, ...: a text is parsed. */
-static bool read_arg(const struct ask *q, struct cel_call_cost *ret)
+static bool read_arg(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     return fixed(ret, text_cost(size(q, &q->a[0])));
 }
 
-static bool read_arg_twice(const struct ask *q, struct cel_call_cost *ret)
+static bool read_arg_twice(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     return fixed(ret, cel_scale(size(q, &q->a[0]).max, 2 * text_factor));
 }
 
 /* ip("1.2.3.4") parses, cidr.ip() only answers. */
-static bool ip(const struct ask *q, struct cel_call_cost *ret)
+static bool ip(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     return q->n ? read_arg(q, ret) : fixed(ret, 1);
 }
 
 /* lowerAscii, upperAscii, substring, trim */
-static bool copy_text(const struct ask *q, struct cel_call_cost *ret)
+static bool copy_text(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, q->t);
 
@@ -138,7 +129,7 @@ static uint64_t ratio(uint64_t x, uint64_t y)
 }
 
 /* The longest and the shortest text that replacing can make. */
-static bool replace(const struct ask *q, struct cel_call_cost *ret)
+static bool replace(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, q->t);
     struct cel_span from = size(q, &q->a[0]);
@@ -167,7 +158,7 @@ static bool replace(const struct ask *q, struct cel_call_cost *ret)
                                        cel_add(cel_mul(count.max, to.max), kept.max)});
 }
 
-static bool split(const struct ask *q, struct cel_call_cost *ret)
+static bool split(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, q->t);
     const struct cel_x *limit = q->n > 1 ? q->a[1].x : NULL;
@@ -178,7 +169,7 @@ static bool split(const struct ask *q, struct cel_call_cost *ret)
     return with_size(ret, cel_scale(s.max, 2 * text_factor), (struct cel_span){0, parts});
 }
 
-static bool join(const struct ask *q, struct cel_call_cost *ret)
+static bool join(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span list = size(q, q->t);
     struct cel_span each;
@@ -196,7 +187,7 @@ static bool join(const struct ask *q, struct cel_call_cost *ret)
     return with_size(ret, text_cost(s), s);
 }
 
-static bool find(const struct ask *q, struct cel_call_cost *ret)
+static bool find(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, q->t);
 
@@ -207,26 +198,26 @@ static bool find(const struct ask *q, struct cel_call_cost *ret)
 }
 
 /* Two addresses of at most 16 bytes; a text is parsed before. */
-static bool contains_ip(const struct ask *q, struct cel_call_cost *ret)
+static bool contains_ip(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     uint64_t parse = q->ov == OV_NET_TEXT ? text_cost(size(q, &q->a[0])) : 0;
 
     return fixed(ret, cel_add(cel_scale(32, text_factor), parse));
 }
 
-static bool contains_cidr(const struct ask *q, struct cel_call_cost *ret)
+static bool contains_cidr(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     uint64_t parse = q->ov == OV_NET_TEXT ? text_cost(size(q, &q->a[0])) : 0;
 
     return fixed(ret, cel_add(cel_scale(32, text_factor) + cel_scale(16, text_factor) + 1, parse));
 }
 
-static bool validate(const struct ask *q, struct cel_call_cost *ret)
+static bool validate(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     return fixed(ret, cel_scale(text_cost(size(q, &q->a[0])), FORMAT_REGEX * regex_factor));
 }
 
-static bool equal(const struct ask *q, struct cel_call_cost *ret)
+static bool equal(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     enum cel_kind k = q->a[0].x->type->k;
 
@@ -241,7 +232,7 @@ static bool equal(const struct ask *q, struct cel_call_cost *ret)
     return false;
 }
 
-static bool sets(const struct ask *q, struct cel_call_cost *ret)
+static bool sets(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     uint64_t pairs = cel_mul(size(q, &q->a[0]).max, size(q, &q->a[1]).max);
 
@@ -249,20 +240,18 @@ static bool sets(const struct ask *q, struct cel_call_cost *ret)
 }
 
 /* A list of requirements: parsing, then a struct and a list for every second rune. */
-static bool selector(const struct ask *q, struct cel_call_cost *ret)
+static bool selector(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     struct cel_span s = size(q, &q->a[0]);
 
     return fixed(ret, cel_add(cel_add(10, text_cost(s)), cel_scale(cel_scale(s.max, 0.5), 50)));
 }
 
-bool cel_cost_function(struct cel_coster *k, const struct cel_x *x, enum cel_overload ov,
-                       const struct cel_arg *target, const struct cel_arg *args, size_t nargs,
-                       struct cel_call_cost *ret)
+bool cel_cost_function(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     static const struct {
         const char *names; /* separated by spaces */
-        bool (*fn)(const struct ask *q, struct cel_call_cost *ret);
+        bool (*fn)(const struct cel_ask *q, struct cel_call_cost *ret);
     } prices[] = {
         {"check", check},
         {"serviceAccount path group resource subresource namespace name allowed reason error "
@@ -292,14 +281,13 @@ bool cel_cost_function(struct cel_coster *k, const struct cel_x *x, enum cel_ove
         {"_==_", equal},
         {"sets.contains sets.intersects sets.equivalent", sets},
     };
-    struct ask q = {k, x, ov, target, args, nargs};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(prices); i++) {
         struct sw_slice rest = sw_slice_str(prices[i].names);
 
         while (rest.p) {
-            if (sw_slice_eq(sw_slice_cut(&rest, ' '), x->name))
-                return prices[i].fn(&q, ret);
+            if (sw_slice_eq(sw_slice_cut(&rest, ' '), q->x->name))
+                return prices[i].fn(q, ret);
         }
     }
     return false;

@@ -7,25 +7,15 @@ enum {
     TEXT_MAX = REQUEST_MAX - 2,    /* of a string without maxLength: all but the quotes */
 };
 
+#define NO_BOUNDS                                                                                  \
+    .min_len = -1, .max_len = -1, .min_items = -1, .max_items = -1, .min_props = -1, .max_props = -1
+
 /* What rules of a resource see of apiVersion, kind and metadata, whatever its schema says. */
-static struct sw_schema plain_string = {.type = SW_T_STRING,
-                                        .min_len = -1,
-                                        .max_len = -1,
-                                        .min_items = -1,
-                                        .max_items = -1,
-                                        .min_props = -1,
-                                        .max_props = -1};
+static struct sw_schema plain_string = {.type = SW_T_STRING, NO_BOUNDS};
 static struct sw_prop plain_names[] = {{{"generateName", 12}, &plain_string},
                                        {{"name", 4}, &plain_string}};
-static struct sw_schema plain_meta = {.type = SW_T_OBJECT,
-                                      .props = plain_names,
-                                      .nprops = 2,
-                                      .min_len = -1,
-                                      .max_len = -1,
-                                      .min_items = -1,
-                                      .max_items = -1,
-                                      .min_props = -1,
-                                      .max_props = -1};
+static struct sw_schema plain_meta = {
+    .type = SW_T_OBJECT, .props = plain_names, .nprops = 2, NO_BOUNDS};
 
 static bool is_string(const struct sw_schema *s, const char *name)
 {

@@ -48,26 +48,30 @@ static struct cel_x *ident(struct expander *e, struct sw_slice name, const struc
     return x;
 }
 
-static struct cel_x *call(struct expander *e, const char *name, enum cel_overload ov,
-                          const struct cel_type *t, struct cel_x *a0, struct cel_x *a1,
-                          struct cel_x *a2)
-{
-    struct cel_x *x = new_x(e, X_CALL, t, a2 ? 3 : a1 ? 2 : a0 ? 1 : 0);
+/* Arguments of a call, which end with NULL. */
+#define ARGS(...) ((struct cel_x *const[]){__VA_ARGS__, NULL})
 
+/* args: NULL when there are none. */
+static struct cel_x *call(struct expander *e, const char *name, enum cel_overload ov,
+                          const struct cel_type *t, struct cel_x *const *args)
+{
+    struct cel_x *x;
+    size_t n = 0;
+
+    while (args && args[n])
+        n++;
+    x = new_x(e, X_CALL, t, n);
     x->name = sw_slice_str(name);
     x->ov[x->nov++] = ov;
-    x->args[0] = a0;
-    if (a1)
-        x->args[1] = a1;
-    if (a2)
-        x->args[2] = a2;
+    for (size_t i = 0; i < n; i++)
+        x->args[i] = args[i];
     return x;
 }
 
 static struct cel_x *member(struct expander *e, const char *name, const struct cel_type *t,
                             struct cel_x *target)
 {
-    struct cel_x *x = call(e, name, OV_OTHER, t, NULL, NULL, NULL);
+    struct cel_x *x = call(e, name, OV_OTHER, t, NULL);
 
     x->target = target;
     return x;
@@ -214,7 +218,7 @@ static struct cel_x *expand_select(struct expander *e, const struct cel_node *n)
         struct cel_val *name = SW_ARENA_NEW(e->a, struct cel_val);
 
         *name = cel_string(n->name);
-        return call(e, "_?._", OV_OTHER, n->type, operand, literal(e, name, &cel_t_string), NULL);
+        return call(e, "_?._", OV_OTHER, n->type, ARGS(operand, literal(e, name, &cel_t_string)));
     }
     x = new_x(e, n->kind == N_HAS ? X_TEST : X_SELECT, n->type, 1);
     /* The reference finds such a field, but not its size. */
@@ -230,14 +234,13 @@ static struct cel_x *expand_logic(struct expander *e, const struct cel_node *n)
     const char *name = n->kind == N_AND ? "_&&_" : "_||_";
 
     for (size_t i = 1; i < n->nargs; i++)
-        x = call(e, name, OV_LOGIC, &cel_t_bool, x, expand(e, n->args[i]), NULL);
+        x = call(e, name, OV_LOGIC, &cel_t_bool, ARGS(x, expand(e, n->args[i])));
     return x;
 }
 
 static struct cel_x *expand_unary(struct expander *e, const struct cel_node *n)
 {
-    return call(e, n->kind == N_NOT ? "!_" : "-_", OV_OTHER, n->type, expand(e, n->args[0]), NULL,
-                NULL);
+    return call(e, n->kind == N_NOT ? "!_" : "-_", OV_OTHER, n->type, ARGS(expand(e, n->args[0])));
 }
 
 /* ---- macros ---- */
@@ -265,11 +268,11 @@ static struct cel_x *expand_quantifier(struct expander *e, const struct cel_node
     struct cel_x *seen = ident(e, ACCU, t);
 
     if (!all)
-        seen = call(e, "!_", OV_OTHER, t, seen, NULL, NULL);
+        seen = call(e, "!_", OV_OTHER, t, ARGS(seen));
     return loop(
         e, n, literal(e, all ? &lit_true : &lit_false, t),
-        call(e, "@not_strictly_false", OV_OTHER, t, seen, NULL, NULL),
-        call(e, all ? "_&&_" : "_||_", OV_LOGIC, t, ident(e, ACCU, t), expand(e, n->args[1]), NULL),
+        call(e, "@not_strictly_false", OV_OTHER, t, ARGS(seen)),
+        call(e, all ? "_&&_" : "_||_", OV_LOGIC, t, ARGS(ident(e, ACCU, t), expand(e, n->args[1]))),
         ident(e, ACCU, t));
 }
 
@@ -277,12 +280,12 @@ static struct cel_x *expand_exists_one(struct expander *e, const struct cel_node
 {
     const struct cel_type *t = &cel_t_int;
     struct cel_x *more =
-        call(e, "_+_", OV_OTHER, t, ident(e, ACCU, t), literal(e, &lit_one, t), NULL);
+        call(e, "_+_", OV_OTHER, t, ARGS(ident(e, ACCU, t), literal(e, &lit_one, t)));
 
     return loop(
         e, n, literal(e, &lit_zero, t), literal(e, &lit_true, &cel_t_bool),
-        call(e, "_?_:_", OV_COND, t, expand(e, n->args[1]), more, ident(e, ACCU, t)),
-        call(e, "_==_", OV_EQUAL, &cel_t_bool, ident(e, ACCU, t), literal(e, &lit_one, t), NULL));
+        call(e, "_?_:_", OV_COND, t, ARGS(expand(e, n->args[1]), more, ident(e, ACCU, t))),
+        call(e, "_==_", OV_EQUAL, &cel_t_bool, ARGS(ident(e, ACCU, t), literal(e, &lit_one, t))));
 }
 
 /* filter, map, transformList: a list grows by one element. */
@@ -294,9 +297,9 @@ static struct cel_x *expand_collect(struct expander *e, const struct cel_node *n
     struct cel_x *step;
 
     one->args[0] = filter ? ident(e, n->name, t->elem) : expand(e, n->args[n->nargs - 1]);
-    step = call(e, "_+_", OV_ADD_LIST, t, ident(e, ACCU, t), one, NULL);
+    step = call(e, "_+_", OV_ADD_LIST, t, ARGS(ident(e, ACCU, t), one));
     if (filter || n->nargs == 3)
-        step = call(e, "_?_:_", OV_COND, t, expand(e, n->args[1]), step, ident(e, ACCU, t));
+        step = call(e, "_?_:_", OV_COND, t, ARGS(expand(e, n->args[1]), step, ident(e, ACCU, t)));
     return loop(e, n, new_x(e, X_LIST, t, 0), literal(e, &lit_true, &cel_t_bool), step,
                 ident(e, ACCU, t));
 }
@@ -307,11 +310,11 @@ static struct cel_x *expand_collect_map(struct expander *e, const struct cel_nod
     const struct cel_type *t = n->type;
     struct cel_x *value = expand(e, n->args[n->nargs - 1]);
     struct cel_x *key = n->entry ? NULL : ident(e, n->name, &cel_t_dyn);
-    struct cel_x *step = call(e, "cel.@mapInsert", OV_OTHER, t, ident(e, ACCU, t),
-                              key ? key : value, key ? value : NULL);
+    struct cel_x *step = call(e, "cel.@mapInsert", OV_OTHER, t,
+                              ARGS(ident(e, ACCU, t), key ? key : value, key ? value : NULL));
 
     if (n->nargs == 3)
-        step = call(e, "_?_:_", OV_COND, t, expand(e, n->args[1]), step, ident(e, ACCU, t));
+        step = call(e, "_?_:_", OV_COND, t, ARGS(expand(e, n->args[1]), step, ident(e, ACCU, t)));
     return loop(e, n, new_x(e, X_MAP, t, 0), literal(e, &lit_true, &cel_t_bool), step,
                 ident(e, ACCU, t));
 }
@@ -341,9 +344,9 @@ static struct cel_x *expand_opt_map(struct expander *e, const struct cel_node *n
     struct cel_x *x = named(e, n, member(e, "value", elem, expand(e, n->args[0])));
 
     if (n->kind == N_OPT_MAP)
-        x = call(e, "optional.of", OV_OTHER, n->type, x, NULL, NULL);
-    return call(e, "_?_:_", OV_COND, n->type, has, x,
-                call(e, "optional.none", OV_OTHER, n->type, NULL, NULL, NULL));
+        x = call(e, "optional.of", OV_OTHER, n->type, ARGS(x));
+    return call(e, "_?_:_", OV_COND, n->type,
+                ARGS(has, x, call(e, "optional.none", OV_OTHER, n->type, NULL)));
 }
 
 static struct cel_x *expand_aggregate(struct expander *e, const struct cel_node *n)
@@ -379,8 +382,8 @@ static struct cel_x *expand_kind(struct expander *e, const struct cel_node *n)
     case N_NEG:
         return expand_unary(e, n);
     case N_COND:
-        return call(e, "_?_:_", OV_COND, n->type, expand(e, n->args[0]), expand(e, n->args[1]),
-                    expand(e, n->args[2]));
+        return call(e, "_?_:_", OV_COND, n->type,
+                    ARGS(expand(e, n->args[0]), expand(e, n->args[1]), expand(e, n->args[2])));
     case N_BINARY:
         return expand_binary(e, n);
     case N_ALL:

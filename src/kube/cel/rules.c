@@ -481,29 +481,35 @@ static uint64_t rule_limit(const struct sw_budget *b)
                                                            : SW_CEL_RULE_COST;
 }
 
-/* 'same': the value, or the nearest thing around it that has a history, did not change. */
+/* What a rule judges. */
+struct subject {
+    const struct sw_json *v;
+    const struct sw_json *old;
+    bool same; /* the value, or the nearest thing around it that has a history, did not change */
+    const struct sw_fpath *path;
+};
+
 static void run_rule(struct runner *w, const struct sw_schema *s, const struct sw_rule *r,
-                     const struct sw_json *v, const struct sw_json *old, bool same,
-                     const struct sw_fpath *path)
+                     const struct subject *on)
 {
     struct sw_cel_result res;
     uint64_t limit;
 
-    if (r->uses_old && !old && !r->optional_old)
+    if (r->uses_old && !on->old && !r->optional_old)
         return;
     if (!r->cel) { /* admitted before, and no longer understood: nothing passes it */
         sw_ferr_invalid_str(
-            w->e, path, sw_slice_str(sw_stype_name(s->type)),
+            w->e, on->path, sw_slice_str(sw_stype_name(s->type)),
             sw_arena_printf(w->e->arena, "rule does not compile: %s", rule_text(w->e->arena, r)));
         return;
     }
     limit = rule_limit(w->e->budget);
-    res = sw_cel_eval(r->cel, w->tmp, v, old, limit, w->e->budget);
+    res = sw_cel_eval(r->cel, w->tmp, on->v, on->old, limit, w->e->budget);
     if (res.cost > w->budget || (res.outcome == SW_CEL_COST && limit < SW_CEL_RULE_COST) ||
         !sw_budget_step(w->e->budget, res.cost * SW_CEL_STEPS)) {
         if (limit < SW_CEL_RULE_COST)
             w->e->budget->spent = true;
-        sw_ferr_invalid_str(w->e, path, sw_slice_str(sw_stype_name(s->type)),
+        sw_ferr_invalid_str(w->e, on->path, sw_slice_str(sw_stype_name(s->type)),
                             "validation failed due to running out of cost budget, no further "
                             "validation rules will be run");
         w->stop = true;
@@ -512,11 +518,11 @@ static void run_rule(struct runner *w, const struct sw_schema *s, const struct s
     w->budget -= res.cost;
     if (res.outcome == SW_CEL_ERROR || res.outcome == SW_CEL_COST || res.outcome == SW_CEL_STRING ||
         res.outcome == SW_CEL_NOTHING)
-        eval_failed(w, s, r, path, &res);
-    else if (res.outcome == SW_CEL_FALSE && same && !r->uses_old)
-        warn(w->e, s, r, path, broken_text(w, r, v, old));
+        eval_failed(w, s, r, on->path, &res);
+    else if (res.outcome == SW_CEL_FALSE && on->same && !r->uses_old)
+        warn(w->e, s, r, on->path, broken_text(w, r, on->v, on->old));
     else if (res.outcome == SW_CEL_FALSE)
-        report(w->e, s, r, path, broken_text(w, r, v, old));
+        report(w->e, s, r, on->path, broken_text(w, r, on->v, on->old));
 }
 
 static void walk(struct runner *w, const struct sw_schema *s, const struct sw_json *v,
@@ -527,7 +533,7 @@ static void walk(struct runner *w, const struct sw_schema *s, const struct sw_js
     if (old && !same)
         same = sw_json_equal(v, old, SW_JSON_EQ_VALUE);
     for (size_t i = 0; i < s->nrules && !w->stop; i++)
-        run_rule(w, s, &s->rules[i], v, old, same, path);
+        run_rule(w, s, &s->rules[i], &(struct subject){v, old, same, path});
     if (v->type == SW_JSON_OBJECT) {
         for (size_t i = 0; i < sw_json_len(v); i++) {
             const struct sw_json_member *m = sw_json_member_at(v, i);

@@ -150,15 +150,7 @@ void cel_push(struct cel_env *env, struct cel_val *list, struct cel_val item)
 {
     struct cel_list *l = list->lst;
 
-    if (l->n == l->cap) {
-        struct cel_val *p;
-
-        l->cap = l->cap ? l->cap * 2 : 4;
-        p = sw_arena_array(env->a, l->cap, sizeof(*p));
-        if (l->n)
-            memcpy(p, l->p, l->n * sizeof(*p));
-        l->p = p;
-    }
+    l->p = sw_arena_grow(env->a, l->p, l->n, &l->cap, sizeof(*l->p));
     l->p[l->n++] = item;
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "kube/client/client_int.h"
 
@@ -67,9 +68,7 @@ static void call_free(struct sw_kube_call *call)
     sw_defer_cancel(&call->later);
     if (call->http)
         sw_http_call_cancel(call->http);
-    if (call->body.p)
-        explicit_bzero(call->body.p, call->body.cap);
-    sw_buf_done(&call->body);
+    sw_buf_done_secret(&call->body);
     kube_words_done(&call->words);
     sw_free(call);
 }
@@ -102,9 +101,9 @@ void sw_kube_client_free(struct sw_kube_client *c)
         return;
     c->closing = true;
     c->health.closing = true;
-    (void)sw_err_set(&err, SW_ECLOSED, "client closed");
+    (void)sw_err_set(&err, SW_ECANCELED, "client closed");
     while (!sw_list_empty(&c->calls))
-        fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECLOSED, &err);
+        fail(SW_CONTAINER_OF(c->calls.next, struct sw_kube_call, link), SW_ECANCELED, &err);
     kube_watches_end(c, &err);
     kube_health_done(&c->health);
     sw_kube_transport_done(&c->t);
@@ -317,56 +316,40 @@ struct sw_kube_call *sw_kube_update(struct sw_kube_client *c, const struct sw_ku
     return sw_kube_do(c, &req, cb, arg);
 }
 
-struct sw_kube_call *sw_kube_apply(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                   const struct sw_json *obj, const char *sub, const char *manager,
-                                   bool force, sw_kube_cb cb, void *arg)
+struct sw_kube_call *sw_kube_apply(struct sw_kube_client *c, const struct sw_kube_apply *p,
+                                   sw_kube_cb cb, void *arg)
 {
     const struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
                                     .patch = SW_KUBE_PATCH_APPLY,
-                                    .gvr = gvr,
-                                    .ns = meta_str(obj, "namespace"),
-                                    .name = meta_str(obj, "name"),
-                                    .sub = sub,
-                                    .body = obj,
-                                    .field_manager = manager,
-                                    .force = force};
+                                    .gvr = p->gvr,
+                                    .ns = meta_str(p->obj, "namespace"),
+                                    .name = meta_str(p->obj, "name"),
+                                    .sub = p->sub,
+                                    .body = p->obj,
+                                    .field_manager = p->manager,
+                                    .force = p->force};
 
     return sw_kube_do(c, &req, cb, arg);
 }
 
-struct sw_kube_call *sw_kube_delete(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                    struct sw_slice ns, struct sw_slice name,
-                                    const char *propagation, struct sw_slice if_uid, sw_kube_cb cb,
-                                    void *arg)
-{
-    const struct sw_kube_req req = {.verb = SW_KUBE_DELETE,
-                                    .gvr = gvr,
-                                    .ns = ns,
-                                    .name = name,
-                                    .propagation = propagation,
-                                    .if_uid = if_uid};
-
-    return sw_kube_do(c, &req, cb, arg);
-}
-
-struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                          const struct sw_json *seen, const struct sw_json *status,
-                                          const char *manager, sw_kube_cb cb, void *arg)
+struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c,
+                                          const struct sw_kube_status_patch *p, sw_kube_cb cb,
+                                          void *arg)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *patch = sw_json_new_object(&a);
     struct sw_json *meta = sw_json_new_object(&a);
     struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
                               .patch = SW_KUBE_PATCH_MERGE,
-                              .gvr = gvr,
-                              .ns = meta_str(seen, "namespace"),
-                              .name = meta_str(seen, "name"),
+                              .gvr = p->gvr,
+                              .ns = meta_str(p->seen, "namespace"),
+                              .name = meta_str(p->seen, "name"),
                               .sub = "status",
                               .body = patch,
-                              .field_manager = manager};
+                              .field_manager = p->manager};
 
-    sw_json_put_str(&a, meta, "resourceVersion", meta_str(seen, "resourceVersion"));
+    sw_json_put_str(&a, meta, "resourceVersion", meta_str(p->seen, "resourceVersion"));
     sw_json_put(&a, patch, "metadata", meta);
-    sw_json_put(&a, patch, "status", sw_json_copy(&a, status));
+    sw_json_put(&a, patch, "status", sw_json_copy(&a, p->status));
     return sw_kube_do(c, &req, cb, arg);
 }

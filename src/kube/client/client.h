@@ -40,7 +40,8 @@ SW_NODISCARD struct sw_kube_client *sw_kube_client_new(struct sw_loop *l,
                                                        struct sw_kube_config *cfg,
                                                        const struct sw_kube_client_opts *o,
                                                        struct sw_err *err);
-/* Ends everything under way: calls and watches fail with SW_ECLOSED. Not from inside a callback. */
+/* Ends everything under way: calls and watches fail with SW_ECANCELED. Not from inside a callback.
+ */
 void sw_kube_client_free(struct sw_kube_client *c);
 struct sw_loop *sw_kube_client_loop(const struct sw_kube_client *c);
 /* Namespace of the configuration's context. */
@@ -77,20 +78,32 @@ struct sw_kube_call *sw_kube_create(struct sw_kube_client *c, const struct sw_ku
 struct sw_kube_call *sw_kube_update(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
                                     const struct sw_json *obj, const char *sub, sw_kube_cb cb,
                                     void *arg);
-struct sw_kube_call *sw_kube_apply(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                   const struct sw_json *obj, const char *sub, const char *manager,
-                                   bool force, sw_kube_cb cb, void *arg);
-struct sw_kube_call *sw_kube_delete(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                    struct sw_slice ns, struct sw_slice name,
-                                    const char *propagation, struct sw_slice if_uid, sw_kube_cb cb,
-                                    void *arg);
+
+/* A server-side apply. */
+struct sw_kube_apply {
+    const struct sw_kube_gvr *gvr;
+    const struct sw_json *obj;
+    const char *sub;     /* subresource, or NULL */
+    const char *manager; /* field manager */
+    bool force;          /* take over what other managers own */
+};
+struct sw_kube_call *sw_kube_apply(struct sw_kube_client *c, const struct sw_kube_apply *p,
+                                   sw_kube_cb cb, void *arg);
+
+/* A merge patch of /status. */
+struct sw_kube_status_patch {
+    const struct sw_kube_gvr *gvr;
+    const struct sw_json *seen; /* the object as it was read */
+    const struct sw_json *status;
+    const char *manager;
+};
 /*
- * Merge patch of /status that fails with Conflict unless the object still is the one 'seen' (its
- * resourceVersion goes along): for lists that several writers share and a patch replaces whole.
+ * Fails with Conflict unless the object still is the one seen (its resourceVersion goes along): for
+ * lists that several writers share and a patch replaces whole.
  */
-struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c, const struct sw_kube_gvr *gvr,
-                                          const struct sw_json *seen, const struct sw_json *status,
-                                          const char *manager, sw_kube_cb cb, void *arg);
+struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c,
+                                          const struct sw_kube_status_patch *p, sw_kube_cb cb,
+                                          void *arg);
 
 /* Calls cb for the whole list, page after page; see sw_kube_list. */
 struct sw_kube_lister;

@@ -83,7 +83,7 @@ struct sw_recorder {
     double tokens; /* of all objects */
     uint64_t tokens_ns;
     uint64_t forbidden_until_ns; /* 0: they may be written */
-    uint64_t told_full_ns;       /* when a flood was logged last */
+    uint64_t full_logged_ns;     /* when a flood was logged last */
 };
 
 static void known_free(struct known *k)
@@ -196,9 +196,9 @@ static bool admit(struct sw_recorder *r, const char *object)
     if (t->tokens < 1)
         return false;
     if (r->tokens < 1) {
-        if (!r->told_full_ns || now - r->told_full_ns > similar_ns)
+        if (!r->full_logged_ns || now - r->full_logged_ns > similar_ns)
             sw_log_warn("kube", "%s: too many Events, further ones are dropped", r->component);
-        r->told_full_ns = now;
+        r->full_logged_ns = now;
         return false;
     }
     t->tokens -= 1;
@@ -331,8 +331,9 @@ struct about {
     struct sw_slice api_version, kind, ns, name, uid, rv;
 };
 
-static struct about read_about(const struct sw_json *v, const char *api_version, const char *kind)
+static struct about read_about(const struct sw_event_about *about)
 {
+    const struct sw_json *v = about->object;
     const struct sw_json *m = sw_json_find(v, "metadata");
     struct about o = {.api_version = sw_json_str(sw_json_find(v, "apiVersion")),
                       .kind = sw_json_str(sw_json_find(v, "kind")),
@@ -342,9 +343,9 @@ static struct about read_about(const struct sw_json *v, const char *api_version,
                       .rv = sw_json_str(sw_json_find(m, "resourceVersion"))};
 
     if (!o.api_version.n)
-        o.api_version = sw_slice_str(api_version);
+        o.api_version = sw_slice_str(about->api_version);
     if (!o.kind.n)
-        o.kind = sw_slice_str(kind);
+        o.kind = sw_slice_str(about->kind);
     return o;
 }
 
@@ -434,11 +435,10 @@ static struct known *known_new(struct sw_recorder *r, const char *key, const str
     return k;
 }
 
-void sw_recorder_event(struct sw_recorder *r, const struct sw_json *about, const char *api_version,
-                       const char *kind, enum sw_event_type type, const char *reason,
-                       const char *fmt, ...)
+void sw_recorder_event(struct sw_recorder *r, const struct sw_event_about *about,
+                       enum sw_event_type type, const char *reason, const char *fmt, ...)
 {
-    struct about o = read_about(about, api_version, kind);
+    struct about o = read_about(about);
     SW_ARENA_AUTO a = {0};
     char message[MESSAGE_MAX + 1];
     const char *object;

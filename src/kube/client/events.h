@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells people what happened to an object, as core/v1 Events: repetitions are counted on one
+ * Reports what happened to an object, as core/v1 Events: repetitions are counted on one
  * Event, floods of similar ones are combined, and an object that never rests is slowed down.
  * Recording is best effort: it never fails and never waits. All objects together have 100 Events at
  * once and 5 a second: ten thousand bad objects must not fill the API. Where Events may not be
@@ -26,13 +26,17 @@ SW_NODISCARD struct sw_recorder *sw_recorder_new(struct sw_kube_client *c, const
 /* Events not yet sent are dropped. Before the client. */
 void sw_recorder_free(struct sw_recorder *r);
 
-/*
- * About an object (its apiVersion, kind and metadata are read; kind and api_version help where a
- * list left them out, may be NULL). reason: one CamelCase word. The message is cut at 1024 bytes.
- */
-void sw_recorder_event(struct sw_recorder *r, const struct sw_json *about, const char *api_version,
-                       const char *kind, enum sw_event_type type, const char *reason,
-                       const char *fmt, ...) SW_PRINTF(7, 8);
+/* The object that an Event is about: its apiVersion, kind and metadata are read. */
+struct sw_event_about {
+    const struct sw_json *object;
+    const char *api_version; /* where a list left them out; may be NULL */
+    const char *kind;
+};
+
+/* reason: one CamelCase word. The message is cut at 1024 bytes. */
+void sw_recorder_event(struct sw_recorder *r, const struct sw_event_about *about,
+                       enum sw_event_type type, const char *reason, const char *fmt, ...)
+    SW_PRINTF(5, 6);
 
 struct sw_recorder_stats {
     uint64_t created;

@@ -5,11 +5,10 @@
  */
 #include "kube/client/informer_int.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "kube/client/client_int.h"
 
@@ -287,6 +286,8 @@ static void on_open(void *arg)
     i->watch_began_ns = sw_loop_now(sw_kube_client_loop(i->client));
     if (i->state == INF_STREAM)
         sw_timer_start(sw_kube_client_loop(i->client), &i->timer, stream_stall_ns, on_stall);
+    if (i->cbs.opened)
+        i->cbs.opened(i->arg);
 }
 
 /* A streaming list that did not come to its end. */
@@ -494,14 +495,6 @@ struct sw_kube_obj *sw_informer_get(const struct sw_informer *i, struct sw_slice
     return sw_map_get(&i->store, key);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct sw_kube_obj *const *x = a;
-    const struct sw_kube_obj *const *y = b;
-
-    return sw_slice_cmp((*x)->key, (*y)->key);
-}
-
 size_t sw_informer_list(const struct sw_informer *i, struct sw_kube_obj ***ret)
 {
     struct sw_kube_obj **all = SW_NEW_ARRAY(struct sw_kube_obj *, i->store.n + 1);
@@ -509,7 +502,7 @@ size_t sw_informer_list(const struct sw_informer *i, struct sw_kube_obj ***ret)
 
     SW_MAP_FOREACH (it, &i->store)
         all[n++] = sw_kube_obj_ref(it->value);
-    qsort(all, n, sizeof(void *), by_key);
+    SW_SORT_POINTERS_BY(all, n, key);
     *ret = all;
     return n;
 }

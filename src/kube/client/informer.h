@@ -51,6 +51,7 @@ struct sw_informer_cbs {
     void (*update)(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now);
     void (*del)(void *arg, struct sw_kube_obj *last); /* its last known state */
     void (*synced)(void *arg);                        /* once; may be NULL */
+    void (*opened)(void *arg); /* the server accepted a watch, also of an old store; may be NULL */
     /* The server began or ceased to serve the kind; may be NULL. */
     void (*presence)(void *arg);
 };

@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "http/h1.h"
 #include "io/addr.h"
 #include "io/filewatch.h"
@@ -162,7 +163,7 @@ static int refuse(struct reading *r, const struct found *f, const char *key, con
 /* Long base64 is often folded over lines. */
 static int decode_folded(struct sw_buf *out, struct sw_slice s)
 {
-    SW_BUF_AUTO flat;
+    SW_BUF_SECRET flat;
     int rc = SW_OK;
 
     sw_buf_init(&flat, (size_t)2 * SW_KUBE_FILE_MAX);
@@ -172,8 +173,6 @@ static int decode_folded(struct sw_buf *out, struct sw_slice s)
     }
     if (rc == SW_OK)
         rc = sw_base64_decode(out, sw_buf_slice(&flat));
-    if (flat.p)
-        explicit_bzero(flat.p, flat.cap);
     return rc;
 }
 

@@ -32,8 +32,8 @@ struct sw_lease {
     bool leading;
     bool running;
     bool release_again;
-    bool doubt; /* the record may not be what we saw last */
-    bool told;  /* that it may not be had; until it may */
+    bool doubt;  /* the record may not be what we saw last */
+    bool logged; /* that it may not be had; until it may */
     void (*released)(void *arg);
     void *released_arg;
 };
@@ -211,11 +211,12 @@ static void complain(struct sw_lease *l, const struct sw_kube_reply *r)
     bool lasting = r->code == 401 || r->code == 403 || (r->code == 404 && !l->seen);
     struct sw_slice why = sw_slice_head(r->message, 200);
 
-    if (lasting && !l->told)
-        sw_log_warn("kube", "lease '%s': nobody can lead: %.*s", l->name, SW_SLICE_ARG(why));
+    if (lasting && !l->logged)
+        sw_log_warn("kube", "lease '%s': cannot acquire, no leader: %.*s", l->name,
+                    SW_SLICE_ARG(why));
     else
         sw_log_debug("kube", "lease '%s': %.*s", l->name, SW_SLICE_ARG(why));
-    l->told |= lasting;
+    l->logged |= lasting;
 }
 
 static void on_written(void *arg, struct sw_kube_reply *r)
@@ -224,7 +225,7 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 
     l->call = NULL;
     if (r->rc == SW_OK) {
-        l->told = false;
+        l->logged = false;
         observe(l, r);
         if (is_ours(l))
             confirmed(l);
@@ -242,8 +243,8 @@ static void on_written(void *arg, struct sw_kube_reply *r)
 static void judge(struct sw_lease *l)
 {
     if (held_by_other(l)) {
-        l->told = false; /* another process can lead */
-        stop_leading(l, "somebody else leads");
+        l->logged = false; /* another process can lead */
+        stop_leading(l, "another holder");
         next_tick(l);
         return;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/secret.h"
 
 const struct sw_kube_gvr sw_secrets_gvr = {"", "v1", "secrets", "Secret", true};
 const struct sw_kube_gvr sw_configmaps_gvr = {"", "v1", "configmaps", "ConfigMap", true};
@@ -26,12 +27,10 @@ struct sw_json *sw_secret_object(struct sw_arena *a, const struct sw_kube_gvr *g
 
 void sw_secret_put(struct sw_arena *a, struct sw_json *data, const char *key, struct sw_slice text)
 {
-    SW_BUF_AUTO out = {.max = 2 * SW_SECRET_VALUE_MAX};
+    SW_BUF_SECRET out = {.max = 2 * SW_SECRET_VALUE_MAX};
 
     if (sw_base64_append(&out, text) == SW_OK)
         sw_json_put_str(a, data, key, sw_buf_slice(&out));
-    if (out.p)
-        explicit_bzero(out.p, out.cap);
 }
 
 int sw_secret_get(const struct sw_json *secret, const char *key, struct sw_buf *out)

@@ -75,7 +75,7 @@ void kube_watches_end(struct sw_kube_client *c, const struct sw_err *err)
         struct sw_kube_watch *w = SW_CONTAINER_OF(it, struct sw_kube_watch, link);
 
         if (!w->over)
-            end_failed(w, SW_ECLOSED, err);
+            end_failed(w, SW_ECANCELED, err);
     }
     while (!sw_list_empty(&c->watches))
         watch_free(SW_CONTAINER_OF(c->watches.next, struct sw_kube_watch, link));
@@ -232,7 +232,7 @@ struct sw_kube_watch *sw_kube_watch(struct sw_kube_client *c, const struct sw_ku
     /* The server closes at the requested time; one that does not is gone. */
     ho.silence_ns = (p.timeout_s + SLACK_S) * SW_NS_PER_S;
     if (c->closing) {
-        (void)sw_err_set(&w->early, SW_ECLOSED, "client closed");
+        (void)sw_err_set(&w->early, SW_ECANCELED, "client closed");
     } else if (kube_words_make(&words, c, &list, &p, &w->early) == SW_OK) {
         w->http = kube_send(c, &words, &ho, &w->early);
         kube_words_done(&words);

@@ -294,7 +294,7 @@ static int rc_of(int code)
     if (code == 401 || code == 403)
         return SW_EDENIED;
     if (code >= 500)
-        return SW_ECLOSED;
+        return SW_EUNAVAIL;
     return code >= 400 ? SW_EINVAL : SW_EPROTO;
 }
 

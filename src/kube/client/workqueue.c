@@ -28,7 +28,7 @@ struct sw_workqueue {
     uint64_t tokens_ns;
 };
 
-static void on_tell(struct sw_defer *d)
+static void on_notify(struct sw_defer *d)
 {
     struct sw_workqueue *q = SW_CONTAINER_OF(d, struct sw_workqueue, tell);
 
@@ -102,7 +102,7 @@ static void push(struct item *i)
 {
     sw_list_push_back(&i->q->queue, &i->link);
     i->q->n++;
-    sw_loop_defer(i->q->loop, &i->q->tell, on_tell);
+    sw_loop_defer(i->q->loop, &i->q->tell, on_notify);
 }
 
 static void mark(struct item *i)

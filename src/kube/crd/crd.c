@@ -8,7 +8,7 @@
 
 /* ---- versions ---- */
 
-/* With a status subresource the root may only say what can be said about the parts, too. */
+/* With a status subresource the root may only have keywords that its parts may have, too. */
 static void check_root(const struct sw_json *schema, bool status, const struct sw_fpath *path,
                        struct sw_field_errs *e)
 {
@@ -66,11 +66,7 @@ static const struct sw_json *old_schema(const struct sw_json *old, struct sw_sli
 {
     const struct sw_json *list = sw_json_walk(old, "spec", "versions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(sw_field_text(sw_json_at(list, i), "name"), name))
-            return schema_of(sw_json_at(list, i));
-    }
-    return NULL;
+    return schema_of(sw_json_find_item(list, "name", name));
 }
 
 static void compile_version(const struct sw_json *v, const struct sw_json *old,

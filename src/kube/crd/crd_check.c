@@ -174,7 +174,8 @@ static void check_review_versions(const struct sw_at *list)
         else
             sw_at_set_name(&v, sw_name_dns1035_label);
     }
-    if (!sw_field_list_has(list->v, "v1") && !sw_field_list_has(list->v, "v1beta1"))
+    if (!sw_field_list_has(list->v, SW_SLICE_LIT("v1")) &&
+        !sw_field_list_has(list->v, SW_SLICE_LIT("v1beta1")))
         sw_at_invalid(list, "must include at least one of v1, v1beta1");
 }
 

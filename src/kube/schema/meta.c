@@ -96,7 +96,8 @@ static void check_finalizers(const struct sw_at *list)
         if (f.p)
             sw_name_report(list->e, &list->path, f, sw_name_label_key(f));
     }
-    if (sw_field_list_has(list->v, "orphan") && sw_field_list_has(list->v, "foregroundDeletion"))
+    if (sw_field_list_has(list->v, SW_SLICE_LIT("orphan")) &&
+        sw_field_list_has(list->v, SW_SLICE_LIT("foregroundDeletion")))
         sw_at_invalid(list, "finalizer orphan and foregroundDeletion cannot be both set");
 }
 

@@ -118,11 +118,11 @@ static void read_type(struct reader *r, struct sw_schema *s, const struct sw_jso
 
 static void read_numbers(struct sw_schema *s, const struct sw_json *v)
 {
-    s->has_min = sw_json_double(sw_json_find(v, "minimum"), &s->min);
-    s->has_max = sw_json_double(sw_json_find(v, "maximum"), &s->max);
-    s->has_multiple = sw_json_double(sw_json_find(v, "multipleOf"), &s->multiple);
-    s->ex_min = sw_json_true(sw_json_find(v, "exclusiveMinimum"));
-    s->ex_max = sw_json_true(sw_json_find(v, "exclusiveMaximum"));
+    s->number.has_min = sw_json_double(sw_json_find(v, "minimum"), &s->number.min);
+    s->number.has_max = sw_json_double(sw_json_find(v, "maximum"), &s->number.max);
+    s->number.has_multiple = sw_json_double(sw_json_find(v, "multipleOf"), &s->number.multiple);
+    s->number.ex_min = sw_json_true(sw_json_find(v, "exclusiveMinimum"));
+    s->number.ex_max = sw_json_true(sw_json_find(v, "exclusiveMaximum"));
     s->min_len = read_count(v, "minLength");
     s->max_len = read_count(v, "maxLength");
     s->min_items = read_count(v, "minItems");
@@ -158,21 +158,19 @@ static void read_pattern(struct reader *r, struct sw_schema *s, const struct sw_
                           "the regular expressions of the schema are too large together");
 }
 
-static struct sw_schema **read_list(struct reader *r, const struct sw_json *v,
-                                    const struct sw_fpath *path, const char *name, size_t *ret_n)
+static struct sw_schema_list read_list(struct reader *r, const struct sw_json *v,
+                                       const struct sw_fpath *path, const char *name)
 {
     const struct sw_json *list = sw_json_find(v, name);
     struct sw_fpath up = sw_fpath_str(path, name);
-    struct sw_schema **out =
-        sw_arena_array(&r->set->arena, sw_json_len(list) + 1, sizeof(struct sw_schema *));
+    struct sw_schema_list out = {
+        .p = sw_arena_array(&r->set->arena, sw_json_len(list) + 1, sizeof(*out.p))};
 
-    *ret_n = 0;
     for (size_t i = 0; i < sw_json_len(list); i++) {
         struct sw_fpath at = sw_fpath_index(&up, i);
 
-        out[*ret_n] = read_schema(r, sw_json_at(list, i), &at);
-        if (out[*ret_n])
-            (*ret_n)++;
+        out.p[out.n] = read_schema(r, sw_json_at(list, i), &at);
+        out.n += out.p[out.n] != NULL;
     }
     return out;
 }
@@ -295,9 +293,9 @@ static void read_children(struct reader *r, struct sw_schema *s, const struct sw
     }
     read_props(r, s, sw_json_find(v, "properties"), path);
     read_additional(r, s, sw_json_find(v, "additionalProperties"), path);
-    s->all_of = read_list(r, v, path, "allOf", &s->nall_of);
-    s->any_of = read_list(r, v, path, "anyOf", &s->nany_of);
-    s->one_of = read_list(r, v, path, "oneOf", &s->none_of);
+    s->all_of = read_list(r, v, path, "allOf");
+    s->any_of = read_list(r, v, path, "anyOf");
+    s->one_of = read_list(r, v, path, "oneOf");
     if (not )
         s->not = read_schema(r, not, &at_not);
 }
@@ -365,14 +363,6 @@ int sw_schema_read(struct sw_schema_set *set, const struct sw_json *v, const str
 
 void sw_texts_add(struct sw_texts *t, const char *text)
 {
-    if (t->n == t->cap) {
-        const char **p;
-
-        t->cap = t->cap ? t->cap * 2 : 8;
-        p = sw_arena_array(t->arena, t->cap, sizeof(*p));
-        if (t->n)
-            memcpy(p, t->p, t->n * sizeof(*p));
-        t->p = p;
-    }
+    t->p = sw_arena_grow(t->arena, t->p, t->n, &t->cap, sizeof(*t->p));
     t->p[t->n++] = text;
 }

@@ -59,6 +59,11 @@ struct sw_rule {
     struct sw_cel *cel_msg; /* NULL when there is no message expression */
 };
 
+struct sw_schema_list {
+    struct sw_schema **p;
+    size_t n;
+};
+
 struct sw_schema {
     enum sw_stype type;
     bool nullable;
@@ -70,7 +75,6 @@ struct sw_schema {
     bool has_list_type;
     bool rules_below; /* this node or one inside it has rules */
     bool patch_merge; /* strategic merge: lists merge instead of being replaced */
-    bool has_min, has_max, ex_min, ex_max, has_multiple;
     enum sw_list_type list_type;
     struct sw_slice *list_keys;
     size_t nlist_keys;
@@ -80,15 +84,18 @@ struct sw_schema {
     struct sw_schema *items;
     const struct sw_json *def;   /* default, NULL when none */
     const struct sw_json *enums; /* array, NULL when none */
-    double min, max, multiple;
+    struct {
+        bool has_min, has_max, has_multiple;
+        bool ex_min, ex_max; /* the bound itself is outside */
+        double min, max, multiple;
+    } number;
     int64_t min_len, max_len, min_items, max_items, min_props, max_props; /* -1 = none */
     struct sw_regex *re;                                                  /* owned by the set */
     struct sw_slice pattern;
     struct sw_slice format;
     struct sw_slice *required;
     size_t nrequired;
-    struct sw_schema **all_of, **any_of, **one_of;
-    size_t nall_of, nany_of, none_of;
+    struct sw_schema_list all_of, any_of, one_of;
     struct sw_schema * not ;
     struct sw_rule *rules;
     size_t nrules;

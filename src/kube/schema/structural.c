@@ -4,6 +4,7 @@
  * a schema structural, and those every schema of a CRD is held to, structural or not. A third looks
  * at defaults, once a schema is known to be structural.
  */
+#include "base/search.h"
 #include "kube/schema/schema_int.h"
 
 #include <stdlib.h>
@@ -52,15 +53,6 @@ static void need_type(const struct sw_schema *s, enum sw_stype type, const struc
         invalid_type(SW_IN(node, "type"), s->type, why);
 }
 
-static bool in_list(const struct sw_slice *p, size_t n, struct sw_slice name)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (sw_slice_eq(p[i], name))
-            return true;
-    }
-    return false;
-}
-
 static void check_map_key(const struct sw_schema *items, struct sw_slice key,
                           const struct sw_at *node)
 {
@@ -75,7 +67,7 @@ static void check_map_key(const struct sw_schema *items, struct sw_slice key,
     if (p->type == SW_T_OBJECT || p->type == SW_T_ARRAY)
         invalid_type(SW_IN(at, "type"), items->type,
                      "must be a scalar type if parent array's x-kubernetes-list-type is map");
-    if (!p->def && !in_list(items->required, items->nrequired, key))
+    if (!p->def && !sw_slice_in(key, items->required, items->nrequired))
         sw_at_required(SW_IN(at, "default"),
                        "this property is in x-kubernetes-list-map-keys, so it must have a "
                        "default or be a required property");
@@ -111,7 +103,7 @@ static void check_list_map(const struct sw_schema *s, const struct sw_at *node)
         return;
     }
     for (size_t i = 0; i < s->nlist_keys; i++) {
-        if (in_list(s->list_keys, i, s->list_keys[i]))
+        if (sw_slice_in(s->list_keys[i], s->list_keys, i))
             sw_at_invalid(keys, "must not contain duplicate entries");
         check_map_key(s->items, s->list_keys[i], node);
     }
@@ -160,24 +152,24 @@ static void check_list_type(const struct sw_schema *s, const struct sw_at *node)
 /* anyOf: [{type: integer}, {type: string}], the one place where nested types are allowed. */
 static bool int_or_string_any_of(const struct sw_schema *s)
 {
-    return s->nany_of == 2 && s->any_of[0]->type == SW_T_INTEGER &&
-           s->any_of[1]->type == SW_T_STRING;
+    return s->any_of.n == 2 && s->any_of.p[0]->type == SW_T_INTEGER &&
+           s->any_of.p[1]->type == SW_T_STRING;
 }
 
 static void check_nested(const struct sw_schema *s, const struct sw_at *at, bool skip_type);
 
-static void check_nested_list(struct sw_schema *const *p, size_t n, const struct sw_at *list,
+static void check_nested_list(const struct sw_schema_list *l, const struct sw_at *list,
                               bool skip_type)
 {
-    for (size_t i = 0; i < n; i++)
-        check_nested(p[i], SW_ITEM(list, i), skip_type);
+    for (size_t i = 0; i < l->n; i++)
+        check_nested(l->p[i], SW_ITEM(list, i), skip_type);
 }
 
 static void check_junctors(const struct sw_schema *s, const struct sw_at *at)
 {
-    check_nested_list(s->any_of, s->nany_of, SW_IN(at, "anyOf"), int_or_string_any_of(s));
-    check_nested_list(s->all_of, s->nall_of, SW_IN(at, "allOf"), false);
-    check_nested_list(s->one_of, s->none_of, SW_IN(at, "oneOf"), false);
+    check_nested_list(&s->any_of, SW_IN(at, "anyOf"), int_or_string_any_of(s));
+    check_nested_list(&s->all_of, SW_IN(at, "allOf"), false);
+    check_nested_list(&s->one_of, SW_IN(at, "oneOf"), false);
     if (s->not )
         check_nested(s->not, SW_IN(at, "not"), false);
 }
@@ -233,20 +225,20 @@ static void check_nested(const struct sw_schema *s, const struct sw_at *at, bool
 static void check_complete(const struct sw_schema *s, const struct sw_schema *nested,
                            const struct sw_at *at, const struct sw_at *in);
 
-static void complete_list(const struct sw_schema *s, struct sw_schema *const *p, size_t n,
+static void complete_list(const struct sw_schema *s, const struct sw_schema_list *l,
                           const struct sw_at *at, const struct sw_at *list)
 {
-    for (size_t i = 0; i < n; i++)
-        check_complete(s, p[i], at, SW_ITEM(list, i));
+    for (size_t i = 0; i < l->n; i++)
+        check_complete(s, l->p[i], at, SW_ITEM(list, i));
 }
 
 /* The alternatives of one node, which stands at 'in'; fields must be declared at 'at'. */
 static void complete_junctors(const struct sw_schema *s, const struct sw_schema *nested,
                               const struct sw_at *at, const struct sw_at *in)
 {
-    complete_list(s, nested->all_of, nested->nall_of, at, SW_IN(in, "allOf"));
-    complete_list(s, nested->any_of, nested->nany_of, at, SW_IN(in, "anyOf"));
-    complete_list(s, nested->one_of, nested->none_of, at, SW_IN(in, "oneOf"));
+    complete_list(s, &nested->all_of, at, SW_IN(in, "allOf"));
+    complete_list(s, &nested->any_of, at, SW_IN(in, "anyOf"));
+    complete_list(s, &nested->one_of, at, SW_IN(in, "oneOf"));
     if (nested->not )
         check_complete(s, nested->not, at, SW_IN(in, "not"));
 }

@@ -257,15 +257,15 @@ static void check_number(const struct ctx *c, const struct sw_schema *s, const s
     if (!sw_json_double(v, &d))
         return;
     check_range(c, s, d, path);
-    if (s->has_multiple && s->multiple > 0 &&
-        fabs(remainder(d, s->multiple)) > 1e-9 * fmax(1, fabs(s->multiple)))
-        invalid(c, path, v, "should be a multiple of %s", sw_go_float(c->a, s->multiple));
-    if (s->has_max && (s->ex_max ? d >= s->max : d > s->max))
-        invalid(c, path, v, "should be less than %s%s", s->ex_max ? "" : "or equal to ",
-                sw_go_float(c->a, s->max));
-    if (s->has_min && (s->ex_min ? d <= s->min : d < s->min))
-        invalid(c, path, v, "should be greater than %s%s", s->ex_min ? "" : "or equal to ",
-                sw_go_float(c->a, s->min));
+    if (s->number.has_multiple && s->number.multiple > 0 &&
+        fabs(remainder(d, s->number.multiple)) > 1e-9 * fmax(1, fabs(s->number.multiple)))
+        invalid(c, path, v, "should be a multiple of %s", sw_go_float(c->a, s->number.multiple));
+    if (s->number.has_max && (s->number.ex_max ? d >= s->number.max : d > s->number.max))
+        invalid(c, path, v, "should be less than %s%s", s->number.ex_max ? "" : "or equal to ",
+                sw_go_float(c->a, s->number.max));
+    if (s->number.has_min && (s->number.ex_min ? d <= s->number.min : d < s->number.min))
+        invalid(c, path, v, "should be greater than %s%s", s->number.ex_min ? "" : "or equal to ",
+                sw_go_float(c->a, s->number.min));
 }
 
 /* ---- containers ---- */
@@ -411,58 +411,63 @@ static void merge(const struct ctx *c, const struct sw_field_errs *from)
     }
 }
 
-/* Runs alternatives; *best holds the failure that went furthest, while none has succeeded. */
-static size_t alternatives(const struct ctx *c, struct sw_schema *const *p, size_t n, bool first,
-                           const struct sw_json *v, const struct sw_json *old,
-                           const struct sw_fpath *path, struct attempt *best)
+struct choice {
+    const struct sw_schema_list *of;
+    bool first; /* one valid alternative is enough */
+    size_t valid;
+    struct attempt best; /* the failure that went furthest, while none is valid */
+};
+
+static void try_alternatives(const struct ctx *c, struct choice *o, const struct sw_json *v,
+                             const struct sw_json *old, const struct sw_fpath *path)
 {
-    size_t valid = 0;
     bool have = false;
 
-    for (size_t i = 0; i < n && !(first && valid); i++) {
+    for (size_t i = 0; i < o->of->n && !(o->first && o->valid); i++) {
         struct attempt t;
 
-        attempt(c, p[i], v, old, path, &t);
+        attempt(c, o->of->p[i], v, old, path, &t);
         if (!t.e.n) {
-            valid++;
-        } else if (!have || t.seen > best->seen) {
-            *best = t;
+            o->valid++;
+        } else if (!have || t.seen > o->best.seen) {
+            o->best = t;
             have = true;
         }
     }
-    return valid;
 }
 
 static void check_junctors(const struct ctx *c, const struct sw_schema *s, const struct sw_json *v,
                            const struct sw_json *old, const struct sw_fpath *path)
 {
+    struct choice any = {.of = &s->any_of, .first = true};
+    struct choice one = {.of = &s->one_of};
     struct attempt t = {0};
-    size_t valid;
+    size_t valid = 0;
 
-    if (s->nany_of && !alternatives(c, s->any_of, s->nany_of, true, v, old, path, &t)) {
+    try_alternatives(c, &any, v, old, path);
+    if (s->any_of.n && !any.valid) {
         junctor(c, path, "must validate at least one schema (anyOf)");
-        merge(c, &t.e);
+        merge(c, &any.best.e);
     }
-    if (s->none_of) {
-        valid = alternatives(c, s->one_of, s->none_of, false, v, old, path, &t);
-        if (!valid) {
+    try_alternatives(c, &one, v, old, path);
+    if (s->one_of.n) {
+        if (!one.valid) {
             junctor(c, path, "must validate one and only one schema (oneOf). Found none valid");
-            merge(c, &t.e);
-        } else if (valid > 1) {
+            merge(c, &one.best.e);
+        } else if (one.valid > 1) {
             junctor(c, path,
                     sw_arena_printf(c->a,
                                     "must validate one and only one schema (oneOf). Found %zu "
                                     "valid alternatives",
-                                    valid));
+                                    one.valid));
         }
     }
-    valid = 0;
-    for (size_t i = 0; i < s->nall_of; i++) {
-        attempt(c, s->all_of[i], v, old, path, &t);
+    for (size_t i = 0; i < s->all_of.n; i++) {
+        attempt(c, s->all_of.p[i], v, old, path, &t);
         valid += !t.e.n;
         merge(c, &t.e);
     }
-    if (valid != s->nall_of)
+    if (valid != s->all_of.n)
         junctor(c, path, "must validate all the schemas (allOf)");
     if (s->not ) {
         attempt(c, s->not, v, old, path, &t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Field selectors. */
+#include "base/search.h"
 #include "kube/errs.h"
 #include "kube/select/selector.h"
 #include "kube/text.h"
@@ -85,15 +86,7 @@ int sw_field_selector_parse(struct sw_arena *a, struct sw_slice in, struct sw_fi
             *ret_why = "too many terms in the field selector";
             return SW_EINVAL;
         }
-        if (n == cap) {
-            struct sw_field_term *grown;
-
-            cap = cap ? cap * 2 : 4;
-            grown = sw_arena_array(a, cap, sizeof(*grown));
-            if (n)
-                memcpy(grown, p, n * sizeof(*p));
-            p = grown;
-        }
+        p = sw_arena_grow(a, p, n, &cap, sizeof(*p));
         if (!split_term(term, &p[n])) {
             *ret_why = sw_arena_printf(a, "invalid selector: '%.*s'; can't understand '%.*s'",
                                        SW_SLICE_ARG(all), SW_SLICE_ARG(term));
@@ -146,15 +139,6 @@ bool sw_field_selector_match(const struct sw_field_selector *s, const struct sw_
     return true;
 }
 
-static bool known_path(struct sw_slice path, const char *const *known)
-{
-    for (; *known; known++) {
-        if (sw_slice_eq_str(path, *known))
-            return true;
-    }
-    return false;
-}
-
 int sw_field_selector_check(struct sw_arena *a, const struct sw_field_selector *s,
                             const char *const *known, bool strict_text, const char **ret_why)
 {
@@ -162,7 +146,7 @@ int sw_field_selector_check(struct sw_arena *a, const struct sw_field_selector *
         struct sw_slice path = s->p[i].path;
         const char *list = "";
 
-        if (known_path(path, known))
+        if (sw_word_in(path, known))
             continue;
         if (!strict_text) {
             *ret_why = sw_arena_printf(a, "field label not supported: %.*s", SW_SLICE_ARG(path));

@@ -131,15 +131,7 @@ static int add_value(struct lexer *l, struct values *v, struct sw_slice s)
         l->why = "too many values";
         return SW_EINVAL;
     }
-    if (v->n == v->cap) {
-        struct sw_slice *p;
-
-        v->cap = v->cap ? v->cap * 2 : 4;
-        p = sw_arena_array(l->a, v->cap, sizeof(*p));
-        if (v->n)
-            memcpy(p, v->p, v->n * sizeof(*p));
-        v->p = p;
-    }
+    v->p = sw_arena_grow(l->a, v->p, v->n, &v->cap, sizeof(*v->p));
     v->p[v->n++] = s;
     return SW_OK;
 }

@@ -46,10 +46,8 @@ struct sw_json *table_node_roles(const struct table_row *r, const char *none)
 struct sw_json *table_node_address(const struct table_row *r, const char *type)
 {
     const struct sw_json *list = sw_json_walk(r->obj, "status", "addresses", NULL);
+    const struct sw_json *found = sw_json_find_item(list, "type", sw_slice_str(type));
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
-            return sw_json_new_string(r->a, table_text(sw_json_at(list, i), "address"));
-    }
-    return sw_json_new_str(r->a, "<none>");
+    return found ? sw_json_new_string(r->a, table_text(found, "address"))
+                 : sw_json_new_str(r->a, "<none>");
 }

@@ -28,18 +28,13 @@ static bool truth(const struct sw_json *obj, const char *key)
     return sw_json_is(v, SW_JSON_BOOL) && v->boolean;
 }
 
-/* An init container that goes on running beside the others. */
+/* An init container that keeps running beside the others. */
 static bool sidecar(const struct sw_json *pod, struct sw_slice name)
 {
     const struct sw_json *list = sw_json_walk(pod, "spec", "initContainers", NULL);
+    const struct sw_json *c = sw_json_find_item(list, "name", name);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
-        if (sw_slice_eq(table_text(c, "name"), name))
-            return sw_json_str_eq(sw_json_find(c, "restartPolicy"), "Always");
-    }
-    return false;
+    return sw_json_str_eq(sw_json_find(c, "restartPolicy"), "Always");
 }
 
 static void count_restarts(struct summary *s, const struct sw_json *status)

@@ -90,13 +90,9 @@ const char *table_between(const struct table_row *r, struct sw_slice from, struc
 
 bool table_condition_true(const struct sw_json *obj, struct sw_slice type)
 {
-    const struct sw_json *list = table_at(obj, "status.conditions");
+    const struct sw_json *c = sw_json_find_item(table_at(obj, "status.conditions"), "type", type);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(table_text(sw_json_at(list, i), "type"), type))
-            return sw_json_str_eq(sw_json_find(sw_json_at(list, i), "status"), "True");
-    }
-    return false;
+    return sw_json_str_eq(sw_json_find(c, "status"), "True");
 }
 
 void table_put_sorted(struct sw_buf *b, struct sw_slice *p, size_t n)

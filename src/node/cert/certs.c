@@ -83,7 +83,7 @@ static struct cert *next_queued(struct sw_certs *all)
     return NULL;
 }
 
-/* An issuer may answer from inside: the loop goes on, no recursion. */
+/* An issuer may answer from inside: the loop continues, no recursion. */
 static void pump(struct sw_certs *all)
 {
     struct cert *c;
@@ -157,7 +157,7 @@ static void failed(struct cert *c, const struct sw_err *err)
     uint64_t now_ns = sw_wall_ns();
     uint64_t wait_ns = next_backoff(c);
 
-    count(c->certs, err->rc == SW_ECLOSED   ? "unavailable"
+    count(c->certs, err->rc == SW_EUNAVAIL  ? "unavailable"
                     : err->rc == SW_EDENIED ? "denied"
                                             : "invalid");
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "identity/join/token.h"
 #include "io/filewatch.h"
@@ -148,6 +149,7 @@ static int make_client(struct sw_channel *c, struct sw_tls_cred *cred, struct sw
         .mark = c->o.mark,
         .max_message = c->o.max_message,
         .max_queue = c->o.max_queue,
+        .window = c->o.window,
         .connect_timeout_ns = CONNECT_S * SW_NS_PER_S,
     };
 
@@ -207,13 +209,11 @@ static int prepare(struct sw_channel *c, struct sw_err *err)
 
 static int sign_token(const struct sw_channel *c, struct sw_slice *ret, struct sw_err *err)
 {
-    SW_BUF_AUTO token = {.max = SW_MACHINE_TOKEN_MAX};
+    SW_BUF_SECRET token = {.max = SW_MACHINE_TOKEN_MAX};
     int rc = sw_machine_token(c->o.machine, &token, err);
 
     if (rc == SW_OK)
         *ret = sw_slice_str(sw_slice_dup(sw_buf_slice(&token)));
-    if (token.p)
-        explicit_bzero(token.p, token.cap);
     return rc;
 }
 
@@ -281,9 +281,7 @@ struct sw_grpc_call *sw_channel_call(struct sw_channel *c, struct sw_slice path,
         return NULL;
     if (prepare(c, err) == SW_OK)
         call = sw_grpc_call(c->client, path, sw_slice_trim_lines(token), timeout_ns, ops, arg);
-    if (token.n)
-        explicit_bzero((char *)(uintptr_t)token.p, token.n);
-    sw_slice_free(&token);
+    sw_slice_free_secret(&token);
     return call;
 }
 

@@ -25,13 +25,14 @@ struct sw_channel_opts {
     uint32_t mark;             /* SO_MARK of its sockets; 0: none */
     size_t max_message;        /* of an answer [4 MiB] */
     size_t max_queue;          /* of a call [64 MiB] */
+    uint32_t window;           /* bytes of an answer on the way [256 KiB] */
     const char *header_prefix; /* PREFIX_name=value of the environment: sent as 'name: value' */
 };
 
 /* NULL with SW_EINVAL. Connects when something is asked. */
 SW_NODISCARD struct sw_channel *sw_channel_new(struct sw_loop *l, const struct sw_channel_opts *o,
                                                struct sw_err *err);
-/* Calls hear on_done. NULL is fine. Not from a callback of theirs. */
+/* Calls get on_done. NULL is fine. Not from a callback of theirs. */
 void sw_channel_free(struct sw_channel *c);
 /* Starts a call as sw_grpc_call does. Root and token are read again. NULL with the reason. */
 SW_NODISCARD struct sw_grpc_call *sw_channel_call(struct sw_channel *c, struct sw_slice path,

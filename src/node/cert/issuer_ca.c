@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "node/cert/ca_answer.h"
 #include "node/cert/channel.h"
@@ -38,14 +39,12 @@ static void call_free(struct call *c)
 {
     c->issue->call = NULL;
     sw_defer_cancel(&c->fail);
-    if (c->key.p)
-        explicit_bzero(c->key.p, c->key.cap);
-    sw_buf_done(&c->key);
+    sw_buf_done_secret(&c->key);
     (void)sw_tls_cred_unref(c->cred);
     sw_free(c);
 }
 
-/* Ends the call and tells the asker. */
+/* Ends the call and calls the asker back. */
 static void finish(struct call *c)
 {
     struct sw_issue *i = c->issue;
@@ -78,7 +77,7 @@ static void on_done(struct sw_grpc_call *grpc, enum sw_grpc_status status, struc
     c->grpc = NULL;
     if (status != SW_GRPC_OK) {
         c->cred = sw_tls_cred_unref(c->cred);
-        (void)sw_err_set(&c->err, status == SW_GRPC_UNAVAILABLE ? SW_ECLOSED : SW_EDENIED,
+        (void)sw_err_set(&c->err, status == SW_GRPC_UNAVAILABLE ? SW_EUNAVAIL : SW_EDENIED,
                          "%s: status %d%s%.*s", c->ca->base.name, (int)status,
                          message.n ? ": " : "", SW_SLICE_ARG(sw_slice_head(message, 100)));
     } else if (!c->cred) {

@@ -198,8 +198,10 @@ static size_t of_workload(const struct sw_workload *w, uint8_t family, size_t ma
     size_t n = 0;
 
     for (unsigned i = 0; i < w->n_ips && n < max; i++) {
-        if (w->ips[i].family == family)
-            ret[n++] = w->ips[i];
+        struct sw_ip ip = sw_workload_ip(w, i);
+
+        if (ip.family == family)
+            ret[n++] = ip;
     }
     return n;
 }

@@ -32,7 +32,7 @@ static void put_head(struct sw_dns_writer *w, const struct sw_dns_header *h, uns
         sw_dns_put_question(w, q);
 }
 
-/* Version and DO as they came, and what the client said it takes. */
+/* Version and DO as they came, and the size the client accepts. */
 static bool put_edns(struct work *k)
 {
     uint32_t flags = (uint32_t)k->edns.version << 16 | (k->edns.dnssec_ok ? 0x8000u : 0);
@@ -185,10 +185,14 @@ void sw_dnsp_respond(const struct sw_dnsp_request *req, uint8_t *out, struct sw_
         reply_empty(&k, 0, SW_DNS_FORMERR);
         return;
     }
-    if (ret->opcode != SW_DNS_QUERY) {
-        /* Dynamic updates and what else the resolver understands: it has the zones. */
+    if (ret->opcode == SW_DNS_UPDATE) {
+        /* The resolver has the zones. */
         ret->limit = SW_DNS_MSG_MAX;
         ret->verdict = SW_DNSP_FORWARD;
+        return;
+    }
+    if (ret->opcode != SW_DNS_QUERY) {
+        reply_empty(&k, 0, SW_DNS_NOTIMP);
         return;
     }
     if (!asked || read_records(&k, &r) != SW_OK) {

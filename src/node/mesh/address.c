@@ -349,7 +349,7 @@ int sw_mesh_put_address(struct sw_state_builder *b, const struct sw_mesh_item *i
 {
     const struct reader r = {.a = scratch, .err = err};
     const Sw__MeshAddress *m =
-        SW_PB_UNPACK(scratch, Sw__MeshAddress, sw__mesh_address, it->value, NULL, err);
+        SW_PB_VIEW(scratch, Sw__MeshAddress, sw__mesh_address, it->value, NULL, err);
 
     if (!m)
         return err->rc;

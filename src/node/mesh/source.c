@@ -12,8 +12,8 @@
 #include "node/cert/channel.h"
 #include "node/mesh/identify.h"
 #include "node/mesh/mesh.h"
+#include "node/mesh/publish.h"
 #include "node/mesh/store.h"
-#include "node/mesh/tell.h"
 #include "node/state/state_int.h"
 #include "proto/types.h"
 #include "telemetry/metrics.h"
@@ -22,6 +22,11 @@
 enum {
     RESPONSE_MAX = 200 << 20,
     REQUEST_MAX = 256 << 20, /* a million names with their versions */
+    /*
+     * Responses are taken in whole, so a window binds no memory, but the server waits for every
+     * credit: with 256 KiB a thousand times for a million workloads.
+     */
+    WINDOW = 4 << 20,
     RESOURCES_MAX = 4000000,
     BACKOFF_LEAST_MS = 10,
     BACKOFF_MOST_S = 15,
@@ -38,7 +43,7 @@ struct sw_mesh {
     struct sw_xds_client *client;
     struct sw_state_builder *builder;
     struct sw_state *state;
-    struct sw_mesh_tell tell;
+    struct sw_mesh_publish publish;
     struct sw_arena scratch;     /* for one resource */
     struct sw_mesh_store *store; /* NULL: nothing is stored */
     struct sw_timer patience;
@@ -99,12 +104,12 @@ static void publish(struct sw_mesh *m)
     if (m->store)
         sw_mesh_store_changed(m->store, s);
     /* On demand an answer releases connections, which look into the snapshot at once. */
-    sw_mesh_tell(&m->tell, s, m->ready && !m->o.config->xds.on_demand);
+    sw_mesh_publish(&m->publish, s, m->ready && !m->o.config->xds.on_demand);
 }
 
 /*
- * A response was taken in. Until the node serves nobody looks: what comes in many responses is
- * frozen once, not once for each.
+ * A response was taken in. Until the node serves there are no readers: what comes in many responses
+ * is frozen once, not once for each.
  */
 static void taken(struct sw_mesh *m, const struct sw_xds_update *u)
 {
@@ -235,8 +240,10 @@ static void each_address(void *arg,
 
     publish(m);
     walk.map = &m->state->t.by_uid;
-    while ((w = sw_smap_next(&walk)) != NULL)
-        fn(ctx, sw_workload_uid(w), sw_workload_version(w));
+    while ((w = sw_smap_next(&walk)) != NULL) {
+        fn(ctx, sw_workload_uid(w, &m->scratch), sw_workload_version(w, &m->scratch));
+        sw_arena_reset(&m->scratch, SCRATCH_KEEP);
+    }
     walk = (struct sw_smap_walk){.map = &m->state->t.by_service};
     while ((s = sw_smap_next(&walk)) != NULL)
         fn(ctx, sw_slice(s->ns.p, s->ns.n + 1 + s->hostname.n), s->version);
@@ -336,6 +343,7 @@ static int make_channel(struct sw_mesh *m, struct sw_err *err)
                                 .mark = c->sockets.packet_mark,
                                 .max_message = RESPONSE_MAX,
                                 .max_queue = REQUEST_MAX,
+                                .window = WINDOW,
                                 .header_prefix = "XDS_HEADER_"};
 
     m->channel = sw_channel_new(m->loop, &o, err);
@@ -407,7 +415,7 @@ struct sw_mesh *sw_mesh_new(struct sw_loop *l, const struct sw_mesh_opts *o, str
 
     m->loop = l;
     m->o = *o;
-    sw_mesh_tell_init(&m->tell, l, o->on_state, o->arg);
+    sw_mesh_publish_init(&m->publish, l, o->on_state, o->arg);
     m->builder = sw_state_builder_new(sw_slice_str(o->config->names.node), true);
     if (load_stored(m, err) != SW_OK || make_channel(m, err) != SW_OK ||
         make_client(m, err) != SW_OK) {
@@ -437,7 +445,7 @@ void sw_mesh_free(struct sw_mesh *m)
     SW_MAP_FOREACH (it, &m->lookups)
         sw_free(it->value);
     sw_map_done(&m->lookups);
-    sw_mesh_tell_done(&m->tell);
+    sw_mesh_publish_done(&m->publish);
     (void)sw_state_unref(m->state);
     sw_state_builder_free(m->builder);
     sw_arena_clear(&m->scratch);

@@ -81,7 +81,7 @@ static void put_all(struct writer *w, const struct sw_state_tables *t)
                      sw_mesh_write_service(s, &w->a));
     walk = (struct sw_smap_walk){.map = &t->by_uid};
     while ((wl = sw_smap_next(&walk)) != NULL)
-        put_resource(w, sw_workload_uid(wl), sw_workload_version(wl),
+        put_resource(w, sw_workload_uid(wl, &w->a), sw_workload_version(wl, &w->a),
                      sw_mesh_write_workload(wl, &w->a));
     close_frame(w);
 }

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records as the control plane's resources, for what is stored on disk. */
 #include "node/mesh/mesh.h"
+
+#include <stddef.h>
+
 #include "proto/pb.h"
 
 #include <proto/authorization.pb-c.h>
 #include <proto/workload.pb-c.h>
+
+/* An address of the record, which lives as long as the message. */
+static ProtobufCBinaryData own_ip(const struct sw_workload *w, unsigned i)
+{
+    const char *at = w->bytes + i * sw_workload_ip_size(w);
+
+    if (w->only_v4)
+        return SW_PB_BYTES(sw_slice(at, 4));
+    return SW_PB_BYTES(
+        sw_slice(at + offsetof(struct sw_ip, b), *at == 4 ? 4 : sizeof(((struct sw_ip *)0)->b)));
+}
 
 static ProtobufCBinaryData ip_bytes(const struct sw_ip *ip)
 {
@@ -121,17 +135,17 @@ struct sw_slice sw_mesh_write_workload(const struct sw_workload *w, struct sw_ar
 
     out->type_case = SW__MESH_ADDRESS__TYPE_WORKLOAD;
     out->workload = m;
-    m->uid = SW_PB_BYTES(sw_workload_uid(w));
+    m->uid = SW_PB_BYTES(sw_workload_uid(w, a));
     m->name = SW_PB_BYTES(sw_workload_name(w));
     m->hostname = SW_PB_BYTES(sw_workload_hostname(w));
     m->addresses = sw_arena_array(a, w->n_ips, sizeof(*m->addresses));
     for (unsigned i = 0; i < w->n_ips; i++)
-        m->addresses[m->n_addresses++] = ip_bytes(&w->ips[i]);
+        m->addresses[m->n_addresses++] = own_ip(w, i);
     m->status =
         w->healthy ? SW__MESH_WORKLOAD__STATUS__HEALTHY : SW__MESH_WORKLOAD__STATUS__UNHEALTHY;
-    if (w->capacity != 1) {
+    if (w->has_capacity) {
         m->capacity = SW_PB_NEW(a, Sw__UInt32Value, sw__uint32_value);
-        m->capacity->value = w->capacity;
+        m->capacity->value = sw_workload_capacity(w);
     }
     put_class(a, w->c, m);
     put_place(a, w->at, m);

@@ -24,8 +24,8 @@ static void publish(struct sw_node *n)
 
     SW_VEC_FOREACH (struct node_pod, p, &n->pods)
         up += p->up;
-    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_ACTIVE, NULL), up);
-    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_PROXIES_PENDING, NULL),
+    sw_metric_set(sw_metric_get1(n->process.shard, SW_METRIC_PROXIES_ACTIVE, NULL), up);
+    sw_metric_set(sw_metric_get1(n->process.shard, SW_METRIC_PROXIES_PENDING, NULL),
                   (int64_t)n->pods.n - up);
 }
 
@@ -61,7 +61,7 @@ static int bring_up(struct sw_node *n, struct node_pod *p, struct sw_err *err)
     p->up = rc == SW_OK;
     if (rc != SW_OK)
         return rc;
-    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STARTED, NULL), 1);
+    sw_metric_add(sw_metric_get1(n->process.shard, SW_METRIC_PROXIES_STARTED, NULL), 1);
     node_pods_changed(n);
     return SW_OK;
 }
@@ -74,11 +74,11 @@ static void take_down(struct sw_node *n, struct node_pod *p)
     for (size_t w = 0; w < n->n_workers; w++)
         sw_worker_send_pod_gone(&n->workers[w], sw_pod_ref(p->pod));
     sw_dns_proxy_remove(n->dns, p->pod->uid);
-    sw_metric_add(sw_metric_get1(n->shard, SW_METRIC_PROXIES_STOPPED, NULL), 1);
+    sw_metric_add(sw_metric_get1(n->process.shard, SW_METRIC_PROXIES_STOPPED, NULL), 1);
     node_pods_changed(n);
 }
 
-/* ---- trying again ---- */
+/* ---- retrying ---- */
 
 static void on_retry(struct sw_timer *t);
 
@@ -90,7 +90,7 @@ static void retry_later(struct sw_node *n)
 {
     if (sw_timer_running(&n->retry))
         return;
-    sw_timer_start(n->loop, &n->retry, n->retry_ms * SW_NS_PER_MS, on_retry);
+    sw_timer_start(n->process.loop, &n->retry, n->retry_ms * SW_NS_PER_MS, on_retry);
     n->retry_ms = sw_min(n->retry_ms * 2, RETRY_S * 1000);
 }
 
@@ -98,7 +98,7 @@ static void retry_later(struct sw_node *n)
 static void retry_soon(struct sw_node *n)
 {
     n->retry_ms = RETRY_MIN_MS;
-    sw_timer_stop(n->loop, &n->retry);
+    sw_timer_stop(n->process.loop, &n->retry);
     retry_later(n);
 }
 
@@ -116,7 +116,7 @@ static void on_retry(struct sw_timer *t)
     struct sw_node *n = SW_CONTAINER_OF(t, struct sw_node, retry);
     bool more = false;
 
-    if (n->crew.draining)
+    if (n->process.crew.draining)
         return;
     SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
         struct sw_err err = {0};
@@ -281,7 +281,7 @@ bool node_pods_del(struct sw_node *n, const char *uid)
 
     if (!p)
         return false;
-    sw_log_info("node", "%s/%s is gone", p->pod->ns, p->pod->name);
+    sw_log_info("node", "%s/%s removed", p->pod->ns, p->pod->name);
     forget(n, p);
     publish(n);
     return true;
@@ -311,8 +311,8 @@ void node_pods_sweep(struct sw_node *n, uint64_t seen)
 
 void node_pods_done(struct sw_node *n)
 {
-    if (n->loop)
-        sw_timer_stop(n->loop, &n->retry);
+    if (n->process.loop)
+        sw_timer_stop(n->process.loop, &n->retry);
     SW_VEC_FOREACH (struct node_pod, p, &n->pods)
         (void)sw_pod_unref(p->pod);
     sw_vec_done(&n->pods);

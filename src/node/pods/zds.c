@@ -33,14 +33,14 @@ struct node_zds {
     uint64_t generation;
     uint64_t backoff_ms;
     bool snapshot; /* the agent has named all its pods */
-    bool said;     /* that the agent is not there */
+    bool logged;   /* that the agent is not there */
 };
 
 static void step(struct node_zds *z);
 
 static struct sw_metric *counter(const struct node_zds *z, const char *reason)
 {
-    return sw_metric_get1(z->node->shard, SW_METRIC_ZDS_REFUSALS, reason);
+    return sw_metric_get1(z->node->process.shard, SW_METRIC_ZDS_REFUSALS, reason);
 }
 
 static void connect_later(struct node_zds *z);
@@ -52,8 +52,8 @@ static void drop(struct node_zds *z, const char *why)
     sw_sock_close(z->fd);
     z->fd = -1;
     z->snapshot = false;
-    sw_ready_add(z->node->ready, TASK);
-    sw_metric_set(sw_metric_get1(z->node->shard, SW_METRIC_ZDS_CONNECTED, NULL), 0);
+    sw_ready_add(z->node->process.ready, TASK);
+    sw_metric_set(sw_metric_get1(z->node->process.shard, SW_METRIC_ZDS_CONNECTED, NULL), 0);
     sw_log_warn("zds", "connection to the node agent closed: %s; keeping its pods, reconnecting",
                 why);
     connect_later(z);
@@ -85,9 +85,9 @@ static void on_snapshot(struct node_zds *z)
 {
     z->snapshot = true;
     z->backoff_ms = 0;
-    sw_timer_stop(z->node->loop, &z->timer);
+    sw_timer_stop(z->node->process.loop, &z->timer);
     node_pods_sweep(z->node, z->generation);
-    sw_ready_done(z->node->ready, TASK);
+    sw_ready_done(z->node->process.ready, TASK);
     sw_log_info("zds", "the node agent named all its pods");
 }
 
@@ -191,7 +191,7 @@ static void step(struct node_zds *z)
         if (!handle(z, bytes, &pk))
             return;
     }
-    sw_loop_defer(z->node->loop, &z->more, on_more);
+    sw_loop_defer(z->node->process.loop, &z->more, on_more);
 }
 
 static void on_event(struct sw_watch *w, unsigned events)
@@ -207,7 +207,7 @@ static void on_snapshot_late(struct sw_timer *t)
     drop(SW_CONTAINER_OF(t, struct node_zds, timer), "no SnapshotSent in time");
 }
 
-static int greet(struct node_zds *z, struct sw_err *err)
+static int send_hello(struct node_zds *z, struct sw_err *err)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice hello = sw_zds_hello_encode(&a);
@@ -222,9 +222,9 @@ static int connect_now(struct node_zds *z, struct sw_err *err)
     int rc = sw_sock_connect_packets(z->path, &z->fd, err);
 
     if (rc == SW_OK)
-        rc = greet(z, err);
+        rc = send_hello(z, err);
     if (rc == SW_OK)
-        rc = sw_watch_start(z->node->loop, &z->watch, z->fd, on_event, err);
+        rc = sw_watch_start(z->node->process.loop, &z->watch, z->fd, on_event, err);
     if (rc != SW_OK) {
         sw_sock_close(z->fd);
         z->fd = -1;
@@ -237,27 +237,27 @@ static void on_connect(struct sw_timer *t)
     struct node_zds *z = SW_CONTAINER_OF(t, struct node_zds, timer);
     struct sw_err err = {0};
 
-    if (z->node->crew.draining)
+    if (z->node->process.crew.draining)
         return;
     if (connect_now(z, &err) != SW_OK) {
-        if (!z->said)
+        if (!z->logged)
             sw_log_warn("zds", "node agent unreachable: %s; retrying", err.msg);
-        z->said = true;
+        z->logged = true;
         connect_later(z);
         return;
     }
-    z->said = false;
+    z->logged = false;
     z->generation++;
-    sw_metric_set(sw_metric_get1(z->node->shard, SW_METRIC_ZDS_CONNECTED, NULL), 1);
+    sw_metric_set(sw_metric_get1(z->node->process.shard, SW_METRIC_ZDS_CONNECTED, NULL), 1);
     sw_log_info("zds", "connected to the node agent");
-    sw_timer_start(z->node->loop, &z->timer, SNAPSHOT_S * SW_NS_PER_S, on_snapshot_late);
+    sw_timer_start(z->node->process.loop, &z->timer, SNAPSHOT_S * SW_NS_PER_S, on_snapshot_late);
     step(z);
 }
 
 static void connect_later(struct node_zds *z)
 {
     z->backoff_ms = z->backoff_ms ? sw_min(z->backoff_ms * 2, BACKOFF_MAX_MS) : BACKOFF_MIN_MS;
-    sw_timer_start(z->node->loop, &z->timer, z->backoff_ms * SW_NS_PER_MS, on_connect);
+    sw_timer_start(z->node->process.loop, &z->timer, z->backoff_ms * SW_NS_PER_MS, on_connect);
 }
 
 struct node_zds *node_zds_new(struct sw_node *n, const char *path)
@@ -267,9 +267,9 @@ struct node_zds *node_zds_new(struct sw_node *n, const char *path)
     z->node = n;
     z->path = path;
     z->fd = -1;
-    sw_ready_add(n->ready, TASK);
-    sw_metric_set(sw_metric_get1(n->shard, SW_METRIC_ZDS_CONNECTED, NULL), 0);
-    sw_timer_start(n->loop, &z->timer, 0, on_connect);
+    sw_ready_add(n->process.ready, TASK);
+    sw_metric_set(sw_metric_get1(n->process.shard, SW_METRIC_ZDS_CONNECTED, NULL), 0);
+    sw_timer_start(n->process.loop, &z->timer, 0, on_connect);
     return z;
 }
 
@@ -277,7 +277,7 @@ void node_zds_free(struct node_zds *z)
 {
     if (!z)
         return;
-    sw_timer_stop(z->node->loop, &z->timer);
+    sw_timer_stop(z->node->process.loop, &z->timer);
     sw_defer_cancel(&z->more);
     sw_watch_stop(&z->watch);
     sw_sock_close(z->fd);

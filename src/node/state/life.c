@@ -52,7 +52,9 @@ struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_de
     b->t.authz_version = sw_state_tick();
     b->t.places_version = sw_state_tick();
     b->edit = (struct sw_smap_edit){.number = 1, .bin = &b->junk.plain};
-    b->changed = true;                  /* the empty snapshot is one, too */
+    b->own_edit = b->edit; /* its number stays, so nothing goes to the bin */
+    b->changed = true;     /* the empty snapshot is one, too */
+    b->draft.tight = true;
     sw_buf_init(&b->key, SIZE_MAX / 4); /* as large as what was accepted */
     sw_rand_bytes(b->digest_k, sizeof(b->digest_k));
     return b;
@@ -102,33 +104,39 @@ static void free_map(struct sw_map *m)
     sw_map_done(m);
 }
 
-/* Nobody reads any more: what is left is what the tables of now hold, and the last junk. */
+static void free_rosters(struct sw_state_builder *b)
+{
+    struct sw_smap_walk walk = {.map = &b->rosters};
+    const struct sw_roster *r;
+
+    while ((r = sw_smap_next(&walk)) != NULL) {
+        sw_free(r->body);
+        sw_free(r->p);
+    }
+    free_values(&b->rosters);
+    sw_smap_free(&b->rosters);
+}
+
+/* There are no readers any more: what is left is what the tables of now hold, and the last junk. */
 static void builder_unref(struct sw_state_builder *b)
 {
     if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
         return;
     junk_free(&b->junk);
     free_tables(b);
-    SW_MAP_FOREACH (it, &b->rosters) {
-        struct sw_roster *r = it->value;
-
-        if (r->body)
-            shared_free(r->body);
-        sw_free(r->p);
-        sw_roster_free(r);
-    }
-    sw_map_done(&b->rosters);
-    SW_MAP_FOREACH (it, &b->shared)
-        shared_free(it->value);
-    sw_map_done(&b->shared);
-    SW_MAP_FOREACH (it, &b->selectors)
-        shared_free(it->value);
-    sw_map_done(&b->selectors);
+    free_rosters(b);
+    free_values(&b->shared);
+    sw_smap_free(&b->shared);
+    free_values(&b->selectors);
+    sw_smap_free(&b->selectors);
     free_map(&b->changed_keys);
     free_map(&b->changed_ns);
     sw_vec_done(&b->dirty);
+    sw_vec_done(&b->joins);
+    sw_vec_done(&b->leaves);
     sw_vec_done(&b->claims);
     sw_arena_clear(&b->claim_arena);
+    sw_arena_clear(&b->draft);
     sw_buf_done(&b->key);
     sw_free(b->node);
     sw_free(b);
@@ -196,7 +204,7 @@ struct sw_state *sw_state_commit(struct sw_state_builder *b)
         old->next = sw_state_ref(s);
         (void)sw_state_unref(old);
     } else {
-        junk_free(&b->junk); /* nobody has seen it */
+        junk_free(&b->junk); /* never published */
     }
     return s;
 }

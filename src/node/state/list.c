@@ -22,7 +22,7 @@ static int by_uid(const void *a, const void *b)
     const struct sw_workload *const *x = a;
     const struct sw_workload *const *y = b;
 
-    return sw_slice_cmp(sw_workload_uid(*x), sw_workload_uid(*y));
+    return sw_workload_cmp(*x, *y);
 }
 
 const struct sw_workload **sw_state_list_workloads(const struct sw_state *s)
@@ -33,40 +33,23 @@ const struct sw_workload **sw_state_list_workloads(const struct sw_state *s)
     return (const struct sw_workload **)list;
 }
 
-static int by_service_key(const void *a, const void *b)
-{
-    const struct sw_service *const *x = a;
-    const struct sw_service *const *y = b;
-    int c = sw_slice_cmp((*x)->ns, (*y)->ns);
-
-    return c ? c : sw_slice_cmp((*x)->hostname, (*y)->hostname);
-}
-
 const struct sw_service **sw_state_list_services(const struct sw_state *s)
 {
-    const void **list = list_all(&s->t.by_service);
+    const struct sw_service **list = (const struct sw_service **)list_all(&s->t.by_service);
 
-    qsort(list, s->t.by_service.n, sizeof(*list), by_service_key);
-    return (const struct sw_service **)list;
-}
-
-static int by_policy_key(const void *a, const void *b)
-{
-    const struct sw_policy *const *x = a;
-    const struct sw_policy *const *y = b;
-    int c = sw_slice_cmp((*x)->ns, (*y)->ns);
-
-    return c ? c : sw_slice_cmp((*x)->name, (*y)->name);
+    SW_SORT_POINTERS_BY2(list, s->t.by_service.n, ns, hostname);
+    return list;
 }
 
 const struct sw_policy **sw_state_list_policies(const struct sw_state *s)
 {
-    const void **list = list_all(&s->t.by_policy);
+    const void **all = list_all(&s->t.by_policy);
+    const struct sw_policy **list = (const struct sw_policy **)all;
 
     for (size_t i = 0; i < s->t.by_policy.n; i++)
-        list[i] = ((const struct sw_shared_policy *)list[i])->p;
-    qsort(list, s->t.by_policy.n, sizeof(*list), by_policy_key);
-    return (const struct sw_policy **)list;
+        list[i] = ((const struct sw_shared_policy *)all[i])->p;
+    SW_SORT_POINTERS_BY2(list, s->t.by_policy.n, ns, name);
+    return list;
 }
 
 struct sw_slice *sw_state_list_staged(const struct sw_state *s)
@@ -95,27 +78,25 @@ static size_t heap(const void *p)
     return p ? malloc_usable_size((void *)(uintptr_t)p) + sizeof(size_t) : 0;
 }
 
-static size_t shared_bytes(const struct sw_map *m)
+static size_t shared_bytes(const struct sw_smap *m)
 {
-    size_t sum = m->cap * sizeof(*m->slots);
+    struct sw_smap_walk walk = {.map = m};
+    size_t sum = sw_smap_bytes(m);
+    const void *v;
 
-    SW_MAP_FOREACH (it, m) {
-        const struct sw_shared *h = it->value;
-
-        sum += heap(h) + h->arena.total;
-    }
+    while ((v = sw_smap_next(&walk)) != NULL)
+        sum += heap(v);
     return sum;
 }
 
-static size_t roster_bytes(const struct sw_map *m)
+static size_t roster_bytes(const struct sw_smap *m)
 {
-    size_t sum = m->cap * sizeof(*m->slots);
+    struct sw_smap_walk walk = {.map = m};
+    size_t sum = sw_smap_bytes(m);
+    const struct sw_roster *r;
 
-    SW_MAP_FOREACH (it, m) {
-        const struct sw_roster *r = it->value;
-
-        sum += heap(r) + heap(r->key.p) + heap(r->p) + heap(r->svc);
-        sum += r->body ? heap(r->body) + r->body->arena.total : 0;
+    while ((r = sw_smap_next(&walk)) != NULL) {
+        sum += heap(r) + heap(r->p) + heap(r->svc) + heap(r->body);
     }
     return sum;
 }

@@ -3,10 +3,10 @@
  * Policies in and out of the builder, and the lists that apply together: the global ones, those of
  * a namespace, and those that workloads list. Only lists that a change touches are made again.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "node/state/state_int.h"
 
 /* ---- in and out ---- */
@@ -92,15 +92,6 @@ bool sw_state_has_policy(const struct sw_state_builder *b, struct sw_slice ns, s
 
 /* ---- lists ---- */
 
-static int by_name(const void *a, const void *b)
-{
-    const struct sw_policy *const *x = a;
-    const struct sw_policy *const *y = b;
-    int c = sw_slice_cmp((*x)->ns, (*y)->ns);
-
-    return c ? c : sw_slice_cmp((*x)->name, (*y)->name);
-}
-
 /* The policies of that scope, and of that namespace if one is given; NULL: there are none. */
 static struct sw_scope_list *make_list(const struct sw_state_builder *b, enum sw_policy_scope scope,
                                        struct sw_slice ns)
@@ -115,7 +106,7 @@ static struct sw_scope_list *make_list(const struct sw_state_builder *b, enum sw
             sw_vec_push(&found, p->p);
     }
     if (found.n) {
-        qsort(found.p, found.n, sizeof(*found.p), by_name);
+        SW_SORT_POINTERS_BY2(found.p, found.n, ns, name);
         l = SW_NEW(struct sw_scope_list);
         l->ns = sw_arena_slice(&l->h.arena, ns);
         l->list = sw_policy_list_new(&l->h.arena, found.p, found.n);
@@ -200,9 +191,12 @@ void sw_state_settle_policies(struct sw_state_builder *b)
     SW_MAP_FOREACH (it, &b->changed_ns)
         settle_ns(b, it->key);
     if (b->changed_keys.n || b->fresh_selectors) {
-        SW_MAP_FOREACH (it, &b->selectors) {
-            if (is_stale(b, it->value))
-                resolve(b, it->value);
+        struct sw_smap_walk walk = {.map = &b->selectors};
+        const struct sw_selector *s;
+
+        while ((s = sw_smap_next(&walk)) != NULL) {
+            if (is_stale(b, s))
+                resolve(b, (struct sw_selector *)(uintptr_t)s); /* the builder's to write */
         }
     }
     forget_all(&b->changed_keys);

@@ -89,7 +89,7 @@ const struct sw_workload *sw_state_find_uid(const struct sw_state_tables *t, str
 
     SW_SMAP_PROBE(&t->by_uid, hash, it)
     {
-        if (sw_slice_eq(sw_workload_uid(sw_smap_value(it)), uid))
+        if (sw_workload_is(sw_smap_value(it), uid))
             return sw_smap_value(it);
     }
     return NULL;
@@ -102,9 +102,10 @@ const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, str
 
 bool sw_workload_is_pod(const struct sw_workload *w)
 {
-    struct sw_slice uid = sw_workload_uid(w);
+    struct sw_slice head = w->c->uid_head;
+    struct sw_slice tail = sw_workload_uid_tail(w);
 
-    return memmem(uid.p, uid.n, "//Pod/", 6) != NULL;
+    return memmem(head.p, head.n, "//Pod/", 6) || memmem(tail.p, tail.n, "//Pod/", 6);
 }
 
 /* Of several workloads on one address: pods before others, HBONE before plain. */

@@ -11,14 +11,32 @@
 
 enum { FEW = 8 }; /* removals that are looked for one by one */
 
+static uint64_t key_hash(struct sw_slice key)
+{
+    return sw_state_hash_text(key, sw_slice("", 0));
+}
+
+struct sw_roster *sw_roster_find(const struct sw_state_builder *b, struct sw_slice key)
+{
+    SW_SMAP_PROBE(&b->rosters, key_hash(key), it)
+    {
+        const struct sw_roster *r = sw_smap_value(it);
+
+        if (sw_slice_eq(r->key, key))
+            return (struct sw_roster *)(uintptr_t)r; /* the builder's to write */
+    }
+    return NULL;
+}
+
 struct sw_roster *sw_roster_get(struct sw_state_builder *b, struct sw_slice key)
 {
-    struct sw_roster *r = sw_map_get(&b->rosters, key);
+    struct sw_roster *r = sw_roster_find(b, key);
 
     if (!r) {
-        r = SW_NEW(struct sw_roster);
-        r->key = sw_slice(sw_slice_dup(key), key.n);
-        (void)sw_map_put(&b->rosters, r->key, r);
+        r = sw_calloc(1, sizeof(*r) + key.n);
+        memcpy(r->text, key.p, key.n);
+        r->key = sw_slice(r->text, key.n);
+        sw_smap_add(&b->rosters, &b->own_edit, key_hash(r->key), r);
     }
     return r;
 }
@@ -34,7 +52,8 @@ void sw_roster_add(struct sw_state_builder *b, struct sw_slice key, const struct
 {
     struct sw_roster *r = sw_roster_get(b, key);
 
-    sw_vec_push(&r->add, w);
+    sw_vec_push(&b->joins, (struct sw_roster_move){r, w});
+    r->joining++;
     sw_roster_touch(b, r);
 }
 
@@ -42,18 +61,9 @@ void sw_roster_del(struct sw_state_builder *b, struct sw_slice key, const struct
 {
     struct sw_roster *r = sw_roster_get(b, key);
 
-    sw_vec_push(&r->del, w);
+    sw_vec_push(&b->leaves, (struct sw_roster_move){r, w});
+    r->leaving++;
     sw_roster_touch(b, r);
-}
-
-void sw_roster_free(struct sw_roster *r)
-{
-    if (!r)
-        return;
-    sw_vec_done(&r->add);
-    sw_vec_done(&r->del);
-    sw_slice_free(&r->key);
-    sw_free(r);
 }
 
 /* ---- making the array again ---- */
@@ -67,8 +77,8 @@ static bool is_gone(const struct gone *g, const struct sw_workload *w)
 {
     if (g->set.n)
         return sw_map_get(&g->set, sw_slice(&w, sizeof(w))) != NULL;
-    for (size_t i = 0; i < g->r->del.n; i++) {
-        if (g->r->del.p[i] == w)
+    for (size_t i = 0; i < g->r->leaving; i++) {
+        if (g->r->moves[g->r->joining + i] == w)
             return true;
     }
     return false;
@@ -76,13 +86,13 @@ static bool is_gone(const struct gone *g, const struct sw_workload *w)
 
 static bool is_odd(const struct sw_workload *w)
 {
-    return w->n_ips == 0 || w->capacity != 1;
+    return w->n_ips == 0 || w->has_capacity;
 }
 
 struct pass {
     const struct sw_workload **to;
-    size_t n;
-    size_t odd;
+    uint32_t n;
+    uint32_t odd;
 };
 
 static void keep(struct pass *p, const struct sw_workload *const *from, size_t n,
@@ -91,7 +101,7 @@ static void keep(struct pass *p, const struct sw_workload *const *from, size_t n
     for (size_t i = 0; i < n; i++) {
         const struct sw_workload *w = from[i];
 
-        if (g->r->del.n && is_gone(g, w))
+        if (g->r->leaving && is_gone(g, w))
             continue;
         if (w->healthy != healthy)
             continue;
@@ -104,17 +114,18 @@ static void make_array(struct sw_state_builder *b, struct sw_roster *r)
 {
     struct gone g = {.r = r};
     const struct sw_workload **old = r->p;
-    struct pass p = {.to = SW_NEW_ARRAY(const struct sw_workload *, r->n + r->add.n + 1)};
+    struct pass p = {.to = SW_NEW_ARRAY(const struct sw_workload *, r->n + r->joining + 1)};
+    const struct sw_workload **left = r->moves + r->joining;
 
-    for (size_t i = 0; r->del.n > FEW && i < r->del.n; i++)
-        (void)sw_map_put(&g.set, sw_slice(&r->del.p[i], sizeof(r->del.p[i])), r);
+    for (size_t i = 0; r->leaving > FEW && i < r->leaving; i++)
+        (void)sw_map_put(&g.set, sw_slice(&left[i], sizeof(left[i])), r);
     keep(&p, old, r->healthy, &g, true);
-    keep(&p, r->add.p, r->add.n, &g, true);
+    keep(&p, r->moves, r->joining, &g, true);
     r->odd_healthy = p.odd;
     keep(&p, old ? old + r->healthy : NULL, r->n - r->healthy, &g, false);
     r->healthy = 0; /* counted below: the first pass knows only those in front */
-    keep(&p, r->add.p, r->add.n, &g, false);
-    for (size_t i = 0; i < p.n && p.to[i]->healthy; i++)
+    keep(&p, r->moves, r->joining, &g, false);
+    for (uint32_t i = 0; i < p.n && p.to[i]->healthy; i++)
         r->healthy++;
     r->p = p.to;
     r->n = p.n;
@@ -122,8 +133,6 @@ static void make_array(struct sw_state_builder *b, struct sw_roster *r)
     if (old)
         sw_state_junk(b, old);
     sw_map_done(&g.set);
-    sw_vec_done(&r->add);
-    sw_vec_done(&r->del);
 }
 
 /* The record with the endpoints of now; one that is in a snapshot already is not written to. */
@@ -169,22 +178,52 @@ static void drop_if_empty(struct sw_state_builder *b, struct sw_roster *r)
         return;
     if (r->p)
         sw_state_junk(b, r->p);
-    (void)sw_map_del(&b->rosters, r->key);
-    sw_roster_free(r);
+    sw_smap_del(&b->rosters, &b->own_edit, key_hash(r->key), r);
+    sw_free(r);
+}
+
+static void move(const struct sw_roster_move *m)
+{
+    m->r->moves[m->r->moved++] = m->w;
+}
+
+/* Sorts the moves by their rosters, in one array that is returned. */
+static const struct sw_workload **sort_moves(struct sw_state_builder *b)
+{
+    const struct sw_workload **all =
+        SW_NEW_ARRAY(const struct sw_workload *, b->joins.n + b->leaves.n + 1);
+    size_t at = 0;
+
+    SW_VEC_FOREACH (struct sw_roster *, it, &b->dirty) {
+        (*it)->moves = all + at;
+        at += (*it)->joining + (*it)->leaving;
+    }
+    SW_VEC_FOREACH (struct sw_roster_move, it, &b->joins)
+        move(it);
+    SW_VEC_FOREACH (struct sw_roster_move, it, &b->leaves)
+        move(it);
+    sw_vec_done(&b->joins);
+    sw_vec_done(&b->leaves);
+    return all;
 }
 
 void sw_rosters_settle(struct sw_state_builder *b)
 {
+    const struct sw_workload **moves = sort_moves(b);
+
     SW_VEC_FOREACH (struct sw_roster *, it, &b->dirty) {
         struct sw_roster *r = *it;
 
         r->dirty = false;
-        if (r->add.n || r->del.n)
+        if (r->joining || r->leaving)
             make_array(b, r);
+        r->moves = NULL;
+        r->joining = r->leaving = r->moved = 0;
         if (r->svc)
             show(b, r);
         stage(b, r);
         drop_if_empty(b, r);
     }
     sw_vec_done(&b->dirty);
+    sw_free(moves);
 }

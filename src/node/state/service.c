@@ -141,7 +141,7 @@ static void take_weighted(struct sw_arena *a, const struct sw_service_spec *from
         w[i].weight = from->weighted[i].weight;
     }
     to->weighted = w;
-    to->n_weighted = from->n_weighted;
+    to->n_weighted = (uint32_t)from->n_weighted;
 }
 
 static void take_claims(struct sw_state_builder *b, const struct sw_service_spec *from,
@@ -157,38 +157,30 @@ static void take_claims(struct sw_state_builder *b, const struct sw_service_spec
     }
 }
 
-/* What it will take, more or less. */
-static size_t body_size(const struct sw_service_spec *s)
-{
-    return 2 * s->hostname.n + s->name.n + s->ns.n + s->version.n + 160 +
-           s->n_vips * (sizeof(*s->vips) + 16) + s->n_cidr_vips * (sizeof(*s->cidr_vips) + 16) +
-           s->n_ports * sizeof(*s->ports) + s->n_sans * 96 + (s->waypoint ? 224 : 0) +
-           s->n_weighted * 288;
-}
-
 /* Its namespace and host name lie as one text, "ns/hostname". */
-static struct sw_service *make_service(const struct sw_service_spec *from, struct sw_shared *body)
+static void fill_service(const struct sw_service_spec *from, struct sw_arena *a,
+                         struct sw_service *to)
 {
-    struct sw_arena *a = &body->arena;
-    struct sw_service *to = SW_NEW(struct sw_service);
-    char *key;
+    size_t n_ports;
+    char *key = sw_arena_text(a, from->ns.n + 1 + from->hostname.n + 1);
 
-    sw_arena_reserve(a, body_size(from));
-    key = sw_arena_alloc(a, from->ns.n + 1 + from->hostname.n + 1);
     if (from->ns.n)
         memcpy(key, from->ns.p, from->ns.n);
     key[from->ns.n] = '/';
     memcpy(key + from->ns.n + 1, from->hostname.p, from->hostname.n);
     to->ns = sw_slice(key, from->ns.n);
     to->hostname = sw_slice(key + from->ns.n + 1, from->hostname.n);
-    to->name = sw_arena_slice(a, from->name);
+    to->name = sw_slice_has_prefix(to->hostname, from->name)
+                   ? sw_slice_head(to->hostname, from->name.n)
+                   : sw_arena_slice(a, from->name);
     to->version = sw_arena_slice(a, from->version.n > UINT8_MAX ? sw_slice("", 0) : from->version);
-    to->ports = sw_state_take_ports(a, from->ports, from->n_ports, &to->n_ports);
+    to->ports = sw_state_take_ports(a, from->ports, from->n_ports, &n_ports);
+    to->n_ports = (uint32_t)n_ports;
     to->waypoint = sw_state_take_gateway(a, from->waypoint);
     to->mode = (enum sw_lb_mode)from->mode;
     to->n_prefs = (uint8_t)from->n_prefs;
     for (size_t i = 0; i < from->n_prefs; i++)
-        to->prefs[i] = (enum sw_lb_scope)from->prefs[i];
+        to->prefs[i] = (uint8_t)from->prefs[i];
     to->allow_unhealthy = from->health_policy == 1;
     to->families = (enum sw_ip_families)from->families;
     to->canonical = from->canonical;
@@ -196,6 +188,22 @@ static struct sw_service *make_service(const struct sw_service_spec *from, struc
     take_addresses(a, from, to);
     take_sans(a, from, to);
     take_weighted(a, from, to);
+}
+
+/* *ret_body is all that the record points to, in one block; both are the caller's. */
+static struct sw_service *make_service(struct sw_state_builder *b,
+                                       const struct sw_service_spec *from, void **ret_body)
+{
+    struct sw_service *to = SW_NEW(struct sw_service);
+    struct sw_arena a;
+    size_t room;
+
+    fill_service(from, &b->draft, &(struct sw_service){0});
+    room = sw_arena_used(&b->draft);
+    sw_arena_reset(&b->draft, SW_STATE_DRAFT);
+    *ret_body = sw_calloc(1, room);
+    a = sw_arena_over(*ret_body, room);
+    fill_service(from, &a, to);
     return to;
 }
 
@@ -280,11 +288,11 @@ void sw_state_relink_service(struct sw_state_builder *b, struct sw_service *from
 }
 
 static void set_service(struct sw_state_builder *b, struct sw_roster *r, struct sw_service *svc,
-                        struct sw_shared *body)
+                        void *body)
 {
     sw_state_relink_service(b, r->svc, svc);
     if (r->body)
-        sw_state_junk_shared(b, r->body);
+        sw_state_junk(b, r->body);
     r->svc = svc;
     r->svc_edit = b->edit.number;
     r->body = body;
@@ -296,7 +304,7 @@ static void set_service(struct sw_state_builder *b, struct sw_roster *r, struct 
 int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spec *from,
                          struct sw_err *err)
 {
-    struct sw_shared *body;
+    void *body;
     struct sw_service *svc;
     struct sw_slice key;
     int rc = check_service(from, err);
@@ -305,8 +313,7 @@ int sw_state_add_service(struct sw_state_builder *b, const struct sw_service_spe
         rc = check_addresses(from, err);
     if (rc != SW_OK)
         return rc;
-    body = SW_NEW(struct sw_shared);
-    svc = make_service(from, body);
+    svc = make_service(b, from, &body);
     key = sw_slice(svc->ns.p, svc->ns.n + 1 + svc->hostname.n);
     take_claims(b, from, key);
     set_service(b, sw_roster_get(b, key), svc, body);
@@ -317,7 +324,7 @@ static struct sw_roster *find_service(const struct sw_state_builder *b, struct s
                                       struct sw_slice hostname)
 {
     SW_AUTO_FREE char *key = sw_asprintf("%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(hostname));
-    struct sw_roster *r = sw_map_get(&b->rosters, sw_slice_str(key));
+    struct sw_roster *r = sw_roster_find(b, sw_slice_str(key));
 
     return r && r->svc ? r : NULL;
 }

@@ -3,6 +3,7 @@
  * What many workloads have in common exists once: the class of a deployment's pods, the place of a
  * node's, and the list of policies. Found by their contents, counted by their users.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,9 +28,15 @@ static void key_u64(struct sw_buf *key, uint64_t v)
 
 static void key_text(struct sw_buf *key, struct sw_slice s)
 {
-    key_u64(key, s.n);
-    if (sw_buf_append_slice(key, s) != SW_OK)
+    uint64_t n = s.n;
+    char *to = sw_buf_reserve(key, sizeof(n) + s.n);
+
+    if (!to)
         abort();
+    memcpy(to, &n, sizeof(n));
+    if (s.n)
+        memcpy(to + sizeof(n), s.p, s.n);
+    sw_buf_commit(key, sizeof(n) + s.n);
 }
 
 static void key_gateway(struct sw_buf *key, const struct sw_gateway_spec *g)
@@ -55,54 +62,70 @@ static struct sw_slice or_default(const struct sw_state_builder *b, struct sw_sl
 /* 128 bits under a key of our own stand for the contents, which are kept once already. */
 static void digest(const struct sw_state_builder *b, uint64_t ret[2])
 {
-    const uint64_t *k = b->digest_k;
     struct sw_slice key = sw_buf_slice(&b->key);
 
-    ret[0] = sw_siphash13(k[0], k[1], key.p, key.n);
-    ret[1] = sw_siphash13(k[2], k[3], key.p, key.n);
-}
-
-static struct sw_slice digest_slice(const uint64_t d[2])
-{
-    return sw_slice(d, 2 * sizeof(*d));
+    sw_siphash13_128(b->digest_k[0], b->digest_k[1], key.p, key.n, ret);
 }
 
 /* What has the contents in b->key, or NULL. */
-static void *shared_get(const struct sw_state_builder *b, const struct sw_map *m)
+static void *shared_get(const struct sw_state_builder *b, const struct sw_smap *m)
 {
     uint64_t d[2];
 
     digest(b, d);
-    return sw_map_get(m, digest_slice(d));
+    SW_SMAP_PROBE(m, d[0], it)
+    {
+        const struct sw_counted *s = sw_smap_value(it);
+
+        if (s->digest[0] == d[0] && s->digest[1] == d[1])
+            return (void *)(uintptr_t)s; /* the builder's to write */
+    }
+    return NULL;
 }
 
-/* A new object of 'size' bytes that starts with a struct sw_shared, of the contents in b->key. */
-static void *share_new(struct sw_state_builder *b, struct sw_map *m, size_t size, size_t room)
+/*
+ * A new object with 'size' bytes before its contents that starts with a struct sw_counted, of the
+ * contents in b->key. The contents were made in the draft once, and are made again in *ret, which
+ * is just as large.
+ */
+static void *share_new(struct sw_state_builder *b, struct sw_smap *m, size_t size,
+                       struct sw_arena *ret)
 {
-    struct sw_shared *s = sw_calloc(1, size);
+    size_t room = sw_arena_used(&b->draft);
+    struct sw_counted *s = sw_calloc(1, size + room);
 
-    sw_arena_reserve(&s->arena, room);
+    *ret = sw_arena_over((char *)s + size, room);
+    sw_arena_reset(&b->draft, SW_STATE_DRAFT);
     digest(b, s->digest);
-    (void)sw_map_put(m, digest_slice(s->digest), s);
+    sw_smap_add(m, &b->own_edit, s->digest[0], s);
     return s;
 }
 
-static void release(struct sw_state_builder *b, struct sw_map *m, struct sw_shared *s)
+static void release(struct sw_state_builder *b, struct sw_smap *m, struct sw_counted *s)
 {
     if (--s->refs)
         return;
-    (void)sw_map_del(m, digest_slice(s->digest));
-    sw_state_junk_shared(b, s);
+    sw_smap_del(m, &b->own_edit, s->digest[0], s);
+    sw_state_junk(b, s);
 }
 
 /* ---- selectors ---- */
+
+static const struct sw_slice *take_keys(struct sw_arena *a, const struct sw_workload_spec *w)
+{
+    struct sw_slice *keys = sw_arena_array(a, w->n_policies, sizeof(*keys));
+
+    for (size_t i = 0; i < w->n_policies; i++)
+        keys[i] = sw_arena_slice(a, w->policies[i]);
+    return keys;
+}
 
 static const struct sw_selector *selector(struct sw_state_builder *b,
                                           const struct sw_workload_spec *w)
 {
     struct sw_buf *key = start_key(b, 's');
     struct sw_selector *s;
-    struct sw_slice *keys;
+    struct sw_arena a;
 
     if (w->n_policies == 0)
         return NULL;
@@ -110,12 +133,10 @@ static const struct sw_selector *selector(struct sw_state_builder *b,
         key_text(key, w->policies[i]);
     s = shared_get(b, &b->selectors);
     if (!s) {
-        s = share_new(b, &b->selectors, sizeof(*s), w->n_policies * 64);
+        (void)take_keys(&b->draft, w);
+        s = share_new(b, &b->selectors, offsetof(struct sw_selector, contents), &a);
         s->hash = s->h.digest[0];
-        keys = sw_arena_array(&s->h.arena, w->n_policies, sizeof(*keys));
-        for (size_t i = 0; i < w->n_policies; i++)
-            keys[i] = sw_arena_slice(&s->h.arena, w->policies[i]);
-        s->keys = keys;
+        s->keys = take_keys(&a, w);
         s->n = w->n_policies;
         b->fresh_selectors = true;
     }
@@ -137,10 +158,12 @@ static void selector_release(struct sw_state_builder *b, const struct sw_selecto
 
 /* ---- classes ---- */
 
-static void class_key(struct sw_state_builder *b, const struct sw_workload_spec *w)
+static void class_key(struct sw_state_builder *b, const struct sw_workload_spec *w,
+                      struct sw_slice uid_head)
 {
     struct sw_buf *key = start_key(b, 'c');
 
+    key_text(key, uid_head);
     key_text(key, w->ns);
     key_text(key, w->workload_name);
     key_text(key, w->canonical_name);
@@ -176,21 +199,35 @@ static void take_services(struct sw_arena *a, const struct sw_workload_spec *w,
             sw_state_take_ports(a, w->services[i].ports, w->services[i].n_ports, &to[i].n_ports);
     }
     c->services = to;
-    c->n_services = w->n_services;
+    c->n_services = (uint16_t)w->n_services;
 }
 
-static void fill_class(struct sw_state_builder *b, const struct sw_workload_spec *w,
-                       struct sw_shared_class *s)
+/* Its parts point into it. */
+static void take_identity(const struct sw_state_builder *b, const struct sw_workload_spec *w,
+                          struct sw_arena *a, struct sw_workload_class *c)
 {
-    struct sw_arena *a = &s->h.arena;
-    struct sw_workload_class *c = &s->c;
+    struct sw_slice domain = or_default(b, w->trust_domain, "cluster.local");
+    struct sw_slice account = or_default(b, w->service_account, "default");
+    const char *p = sw_arena_printf(a, "spiffe://%.*s/ns/%.*s/sa/%.*s", SW_SLICE_ARG(domain),
+                                    SW_SLICE_ARG(w->ns), SW_SLICE_ARG(account));
 
+    c->identity = sw_slice_str(p);
+    c->trust_domain = sw_slice(p + strlen("spiffe://"), domain.n);
+    c->ns = sw_slice(c->trust_domain.p + domain.n + strlen("/ns/"), w->ns.n);
+    c->service_account = sw_slice(c->ns.p + w->ns.n + strlen("/sa/"), account.n);
+}
+
+/* Names of a deployment are the same as a rule: then they are one text. */
+static struct sw_slice take_name(struct sw_arena *a, struct sw_slice s, struct sw_slice like)
+{
+    return sw_slice_eq(s, like) ? like : sw_arena_slice(a, s);
+}
+
+static void fill_class(const struct sw_state_builder *b, const struct sw_workload_spec *w,
+                       struct sw_slice uid_head, struct sw_arena *a, struct sw_workload_class *c)
+{
     *c = (struct sw_workload_class){
-        .ns = sw_arena_slice(a, w->ns),
-        .trust_domain = sw_arena_slice(a, or_default(b, w->trust_domain, "cluster.local")),
-        .service_account = sw_arena_slice(a, or_default(b, w->service_account, "default")),
-        .workload_name = sw_arena_slice(a, w->workload_name),
-        .canonical_name = sw_arena_slice(a, w->canonical_name),
+        .uid_head = sw_arena_slice(a, uid_head),
         .canonical_revision = sw_arena_slice(a, w->canonical_revision),
         .type = (enum sw_workload_type)w->type,
         .protocol = (enum sw_tunnel_protocol)w->protocol,
@@ -202,28 +239,36 @@ static void fill_class(struct sw_state_builder *b, const struct sw_workload_spec
         .waypoint = sw_state_take_gateway(a, w->waypoint),
         .network_gateway = sw_state_take_gateway(a, w->network_gateway),
     };
-    c->identity = sw_slice_str(sw_arena_printf(a, "spiffe://%.*s/ns/%.*s/sa/%.*s",
-                                               SW_SLICE_ARG(c->trust_domain), SW_SLICE_ARG(c->ns),
-                                               SW_SLICE_ARG(c->service_account)));
+    take_identity(b, w, a, c);
+    c->workload_name = take_name(a, w->workload_name, c->service_account);
+    c->canonical_name = take_name(a, w->canonical_name, c->workload_name);
     take_services(a, w, c);
+}
+
+static void choose_policies(struct sw_state_builder *b, const struct sw_workload_spec *w,
+                            struct sw_workload_class *c)
+{
     c->selector = selector(b, w);
     if (c->selector) {
         c->policy_keys = c->selector->keys;
-        c->n_policy_keys = c->selector->n;
+        c->n_policy_keys = (uint16_t)c->selector->n;
     }
 }
 
 const struct sw_workload_class *sw_state_class(struct sw_state_builder *b,
-                                               const struct sw_workload_spec *w)
+                                               const struct sw_workload_spec *w,
+                                               struct sw_slice uid_head)
 {
     struct sw_shared_class *s;
+    struct sw_arena a;
 
-    class_key(b, w);
+    class_key(b, w, uid_head);
     s = shared_get(b, &b->shared);
     if (!s) {
-        s = share_new(b, &b->shared, sizeof(*s),
-                      sw_buf_len(&b->key) + w->n_services * sizeof(struct sw_membership) + 192);
-        fill_class(b, w, s);
+        fill_class(b, w, uid_head, &b->draft, &(struct sw_workload_class){0});
+        s = share_new(b, &b->shared, offsetof(struct sw_shared_class, contents), &a);
+        fill_class(b, w, uid_head, &a, &s->c);
+        choose_policies(b, w, &s->c);
     }
     s->h.refs++;
     return &s->c;
@@ -241,6 +286,18 @@ void sw_state_class_release(struct sw_state_builder *b, const struct sw_workload
 
 /* ---- places ---- */
 
+static struct sw_workload_place take_place(struct sw_arena *a, const struct sw_slice texts[6])
+{
+    return (struct sw_workload_place){
+        .network = sw_arena_slice(a, texts[0]),
+        .cluster_id = sw_arena_slice(a, texts[1]),
+        .node = sw_arena_slice(a, texts[2]),
+        .region = sw_arena_slice(a, texts[3]),
+        .zone = sw_arena_slice(a, texts[4]),
+        .subzone = sw_arena_slice(a, texts[5]),
+    };
+}
+
 const struct sw_workload_place *sw_state_place(struct sw_state_builder *b,
                                                const struct sw_workload_spec *w)
 {
@@ -248,23 +305,15 @@ const struct sw_workload_place *sw_state_place(struct sw_state_builder *b,
     const struct sw_slice texts[] = {w->network, cluster, w->node, w->region, w->zone, w->subzone};
     struct sw_buf *key = start_key(b, 'p');
     struct sw_shared_place *s;
+    struct sw_arena a;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(texts); i++)
         key_text(key, texts[i]);
     s = shared_get(b, &b->shared);
     if (!s) {
-        struct sw_arena *a;
-
-        s = share_new(b, &b->shared, sizeof(*s), sw_buf_len(key) + 48);
-        a = &s->h.arena;
-        s->at = (struct sw_workload_place){
-            .network = sw_arena_slice(a, texts[0]),
-            .cluster_id = sw_arena_slice(a, texts[1]),
-            .node = sw_arena_slice(a, texts[2]),
-            .region = sw_arena_slice(a, texts[3]),
-            .zone = sw_arena_slice(a, texts[4]),
-            .subzone = sw_arena_slice(a, texts[5]),
-        };
+        (void)take_place(&b->draft, texts);
+        s = share_new(b, &b->shared, offsetof(struct sw_shared_place, contents), &a);
+        s->at = take_place(&a, texts);
     }
     s->h.refs++;
     return &s->at;

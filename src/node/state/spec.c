@@ -22,18 +22,21 @@ static const struct sw_gateway_spec *gateway_spec(struct sw_arena *a,
 void sw_state_spec_of(const struct sw_workload *w, struct sw_arena *a, struct sw_workload_spec *ret)
 {
     const struct sw_workload_class *c = w->c;
+    struct sw_ip *ips = sw_arena_array(a, w->n_ips, sizeof(*ips));
     struct sw_membership_spec *services = sw_arena_array(a, c->n_services, sizeof(*services));
 
+    for (unsigned i = 0; i < w->n_ips; i++)
+        ips[i] = sw_workload_ip(w, i);
     for (size_t i = 0; i < c->n_services; i++)
         services[i] = (struct sw_membership_spec){.key = sw_membership_key(&c->services[i]),
                                                   .ports = c->services[i].ports,
                                                   .n_ports = c->services[i].n_ports};
     *ret = (struct sw_workload_spec){
-        .uid = sw_workload_uid(w),
-        .version = sw_workload_version(w),
+        .uid = sw_workload_uid(w, a),
+        .version = sw_workload_version(w, a),
         .name = sw_workload_name(w),
         .ns = c->ns,
-        .ips = w->ips,
+        .ips = ips,
         .n_ips = w->n_ips,
         .network = w->at->network,
         .protocol = c->protocol,
@@ -62,6 +65,6 @@ void sw_state_spec_of(const struct sw_workload *w, struct sw_arena *a, struct sw
         .subzone = w->at->subzone,
         .host_network = c->host_network,
         .has_capacity = true,
-        .capacity = w->capacity,
+        .capacity = sw_workload_capacity(w),
     };
 }

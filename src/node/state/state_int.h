@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of snapshots and of the builder that makes them. Nobody else.
+ * Inside of snapshots and of the builder that makes them; not for other files.
  *
  * Memory: a snapshot is the roots of persistent maps (node/state/smap.h). What the next snapshot
  * replaces goes into the junk of the one before it, and every snapshot holds a reference to its
@@ -18,30 +18,37 @@
 #include "node/state.h"
 #include "node/state/smap.h"
 
-/* What has an arena of its own: classes, places, selectors, service bodies, policies, lists. */
+/* What has an arena of its own: policies and lists of them. */
 struct sw_shared {
     struct sw_arena arena;
+};
+
+/* What exists once for all that have the same contents, which lie behind it in the same block. */
+struct sw_counted {
     uint64_t digest[2]; /* of its contents: the key in the builder's tables */
-    uint32_t refs;      /* users, counted by the builder; unused where there is one owner */
+    uint32_t refs;      /* users, counted by the builder */
 };
 
 struct sw_shared_class {
-    struct sw_shared h;
+    struct sw_counted h;
     struct sw_workload_class c;
+    _Alignas(8) char contents[];
 };
 
 struct sw_shared_place {
-    struct sw_shared h;
+    struct sw_counted h;
     struct sw_workload_place at;
+    _Alignas(8) char contents[];
 };
 
 /* Policy keys as workloads list them, and where snapshots keep what they resolve to. */
 struct sw_selector {
-    struct sw_shared h;
+    struct sw_counted h;
     uint64_t hash;
     const struct sw_slice *keys;
     size_t n;
     struct sw_selected *now; /* of the builder's tables; NULL: not resolved yet */
+    _Alignas(8) char contents[];
 };
 
 struct sw_selected {
@@ -116,19 +123,29 @@ const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables
  * is the front of the array, or all of it.
  */
 struct sw_roster {
-    struct sw_slice key;          /* "ns/hostname"; owned */
+    struct sw_slice key;          /* "ns/hostname", which is 'text' */
     const struct sw_workload **p; /* as snapshots show it */
-    size_t n;                     /* all */
-    size_t healthy;               /* of these, in front */
-    size_t odd;                   /* not of capacity 1 or without address: all */
-    size_t odd_healthy;           /* and of the healthy ones */
     struct sw_service *svc;       /* NULL: not known, its endpoints are staged */
-    uint32_t svc_edit;            /* the edit that may write to svc */
-    struct sw_shared *body;       /* what svc points to */
+    void *body;                   /* what svc points to: one block */
     struct sw_slice *staged;      /* the entry in the staged table; NULL: none */
+    /* While rosters are settled: those that join, and behind them those that leave. */
+    const struct sw_workload **moves; /* borrowed */
+    uint32_t n;                       /* all */
+    uint32_t healthy;                 /* of these, in front */
+    uint32_t odd;                     /* not of capacity 1 or without address: all */
+    uint32_t odd_healthy;             /* and of the healthy ones */
+    uint32_t svc_edit;                /* the edit that may write to svc */
+    uint32_t joining;                 /* since the last snapshot */
+    uint32_t leaving;
+    uint32_t moved; /* of both, already in 'moves' */
     bool dirty;
-    SW_VEC(const struct sw_workload *) add;
-    SW_VEC(const struct sw_workload *) del;
+    char text[];
+};
+
+/* A change of a roster that its array does not show yet. */
+struct sw_roster_move {
+    struct sw_roster *r;
+    const struct sw_workload *w;
 };
 
 /* An endpoint a service named itself; the workload may come later. */
@@ -149,10 +166,15 @@ struct sw_state_builder {
     struct sw_state_junk junk; /* what the head has and the next snapshot does not */
     bool changed;
 
-    struct sw_map shared;    /* digest of a class or place -> struct sw_shared */
-    struct sw_map selectors; /* digest of the keys -> struct sw_selector */
-    struct sw_map rosters;   /* "ns/hostname" -> struct sw_roster */
+    /* Of the builder alone: no snapshot shows them, so all edits are 'own_edit'. */
+    struct sw_smap shared;    /* of struct sw_counted that lead classes and places */
+    struct sw_smap selectors; /* of struct sw_selector */
+    struct sw_smap rosters;   /* of struct sw_roster */
+    struct sw_smap_edit own_edit;
     SW_VEC(struct sw_roster *) dirty;
+    /* Of all rosters together: lists of their own would leave a hole in the heap each. */
+    SW_VEC(struct sw_roster_move) joins;
+    SW_VEC(struct sw_roster_move) leaves;
     uint32_t cidrs4[33]; /* blocks of each length */
     uint32_t cidrs6[129];
 
@@ -163,11 +185,15 @@ struct sw_state_builder {
 
     SW_VEC(struct sw_state_claim) claims;
     struct sw_arena claim_arena;
-    struct sw_buf key;    /* contents of one class, place or selector */
-    uint64_t digest_k[4]; /* drawn at the start: nobody can choose contents that collide */
+    struct sw_buf key;     /* contents of one class, place or selector */
+    struct sw_arena draft; /* for contents: the size of the block they need */
+    uint64_t digest_k[2];  /* drawn at the start: peers cannot choose contents that collide */
 };
 
-enum { SW_STATE_TEXT_MAX = 65535 };
+enum {
+    SW_STATE_TEXT_MAX = 65535,
+    SW_STATE_DRAFT = 4096, /* bytes that stay for the next draft */
+};
 
 /* A number that no builder of the process had before. */
 uint64_t sw_state_tick(void);
@@ -183,22 +209,27 @@ const struct sw_gateway_addr *sw_state_take_gateway(struct sw_arena *a,
 const struct sw_port_pair *sw_state_take_ports(struct sw_arena *a, const struct sw_port_pair *from,
                                                size_t n, size_t *ret_n);
 
+/* record.c: all but the class and the place. */
+struct sw_workload *sw_state_record(const struct sw_workload_spec *spec);
+
 /* share.c: the one class or place with these contents, with a reference; and back. */
 const struct sw_workload_class *sw_state_class(struct sw_state_builder *b,
-                                               const struct sw_workload_spec *w);
+                                               const struct sw_workload_spec *w,
+                                               struct sw_slice uid_head);
 void sw_state_class_release(struct sw_state_builder *b, const struct sw_workload_class *c);
 const struct sw_workload_place *sw_state_place(struct sw_state_builder *b,
                                                const struct sw_workload_spec *w);
 void sw_state_place_release(struct sw_state_builder *b, const struct sw_workload_place *at);
 
 /* roster.c */
+/* NULL: there is none. */
+struct sw_roster *sw_roster_find(const struct sw_state_builder *b, struct sw_slice key);
 struct sw_roster *sw_roster_get(struct sw_state_builder *b, struct sw_slice key);
 void sw_roster_touch(struct sw_state_builder *b, struct sw_roster *r);
 void sw_roster_add(struct sw_state_builder *b, struct sw_slice key, const struct sw_workload *w);
 void sw_roster_del(struct sw_state_builder *b, struct sw_slice key, const struct sw_workload *w);
 /* Makes the arrays of all that changed. */
 void sw_rosters_settle(struct sw_state_builder *b);
-void sw_roster_free(struct sw_roster *r);
 
 /* service.c: puts 'to' where 'from' was in all indexes; either may be NULL. */
 void sw_state_relink_service(struct sw_state_builder *b, struct sw_service *from,

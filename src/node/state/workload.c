@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads in and out of the builder: check, copy, index. */
-#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,43 +171,6 @@ static size_t distinct_services(const struct sw_workload_spec *w, struct sw_memb
     return n;
 }
 
-static char *put_text(char *at, struct sw_slice s)
-{
-    if (s.n)
-        memcpy(at, s.p, s.n);
-    at[s.n] = '\0';
-    return at + s.n + 1;
-}
-
-/* One block: the record, its addresses and the texts behind each other. */
-static struct sw_workload *make_record(const struct sw_workload_spec *spec, struct sw_slice version)
-{
-    bool apart = !sw_slice_has_suffix(spec->uid, spec->name); /* pods are called so */
-    size_t ips = spec->n_ips * sizeof(struct sw_ip);
-    size_t size = offsetof(struct sw_workload, ips) + ips + spec->uid.n + 1 + version.n + 1 +
-                  (apart ? spec->name.n + 1 : 0) + (spec->hostname.n ? spec->hostname.n + 1 : 0);
-    struct sw_workload *w = sw_malloc(sw_max(size, sizeof(*w)));
-    char *texts = (char *)w + offsetof(struct sw_workload, ips) + ips;
-
-    *w = (struct sw_workload){.uid_n = (uint16_t)spec->uid.n,
-                              .name_n = (uint16_t)spec->name.n,
-                              .hostname_n = (uint16_t)spec->hostname.n,
-                              .name_apart = apart,
-                              .n_ips = (uint8_t)spec->n_ips,
-                              .version_n = (uint8_t)version.n,
-                              .capacity = spec->has_capacity ? spec->capacity : 1,
-                              .healthy = !spec->unhealthy};
-    if (ips)
-        memcpy(w->ips, spec->ips, ips);
-    texts = put_text(texts, spec->uid);
-    texts = put_text(texts, version);
-    if (apart)
-        texts = put_text(texts, spec->name);
-    if (spec->hostname.n)
-        (void)put_text(texts, spec->hostname);
-    return w;
-}
-
 /* ---- indexes ---- */
 
 static bool on_own_node(const struct sw_state_builder *b, const struct sw_workload *w)
@@ -226,17 +188,19 @@ static void index_ips(struct sw_state_builder *b, const struct sw_workload *old,
                       const struct sw_workload *new)
 {
     for (unsigned i = 0; old && !old->c->host_network && i < old->n_ips; i++) {
-        uint64_t hash = sw_state_hash_ip(old->at->network, &old->ips[i], 0);
+        struct sw_ip ip = sw_workload_ip(old, i);
+        uint64_t hash = sw_state_hash_ip(old->at->network, &ip, 0);
 
-        if (owns_ip(new, old->at->network, &old->ips[i]))
+        if (owns_ip(new, old->at->network, &ip))
             sw_smap_replace(&b->t.by_ip, &b->edit, hash, old, new);
         else
             sw_smap_del(&b->t.by_ip, &b->edit, hash, old);
     }
     for (unsigned i = 0; new && !new->c->host_network &&i < new->n_ips; i++) {
-        if (!owns_ip(old, new->at->network, &new->ips[i]))
-            sw_smap_add(&b->t.by_ip, &b->edit, sw_state_hash_ip(new->at->network, &new->ips[i], 0),
-                        new);
+        struct sw_ip ip = sw_workload_ip(new, i);
+
+        if (!owns_ip(old, new->at->network, &ip))
+            sw_smap_add(&b->t.by_ip, &b->edit, sw_state_hash_ip(new->at->network, &ip, 0), new);
     }
 }
 
@@ -266,21 +230,18 @@ static uint64_t name_hash(const struct sw_workload *w)
 
 static bool moved(const struct sw_workload *old, const struct sw_workload *new)
 {
-    return !new || old->n_ips != new->n_ips ||
-           memcmp(old->ips, new->ips, old->n_ips * sizeof(old->ips[0])) != 0;
+    return !new || old->n_ips != new->n_ips || old->only_v4 != new->only_v4 ||
+           memcmp(old->bytes, new->bytes, old->n_ips * sw_workload_ip_size(old)) != 0;
 }
 
-/* 'new' takes the place of 'old'; either may be NULL. */
-static void relink(struct sw_state_builder *b, const struct sw_workload *old,
+/* 'new' takes the place of 'old', which has the same uid; either may be NULL. */
+static void relink(struct sw_state_builder *b, struct sw_slice name, const struct sw_workload *old,
                    const struct sw_workload *new)
 {
-    const struct sw_workload *was = old && old->hostname_n ? old : NULL;
-    const struct sw_workload *is = new &&new->hostname_n ? new : NULL;
-    const struct sw_workload *any = old ? old : new;
-    uint64_t uid;
+    const struct sw_workload *was = old && old->has_hostname ? old : NULL;
+    const struct sw_workload *is = new &&new->has_hostname ? new : NULL;
+    uint64_t uid = sw_state_hash_text(name, sw_slice("", 0));
 
-    assert(any);
-    uid = sw_state_hash_text(sw_workload_uid(any), sw_slice("", 0));
     index_one(b, &b->t.by_uid, old, uid, new, uid);
     index_one(b, &b->t.by_hostname, was, hostname_hash(was), is, hostname_hash(is));
     was = old && on_own_node(b, old) ? old : NULL;
@@ -325,10 +286,10 @@ int sw_state_add_workload(struct sw_state_builder *b, const struct sw_workload_s
         s.n_services = distinct_services(spec, services);
         s.services = services;
     }
-    w = make_record(&s, s.version.n > UINT8_MAX ? sw_slice("", 0) : s.version);
-    w->c = sw_state_class(b, &s);
+    w = sw_state_record(&s);
+    w->c = sw_state_class(b, &s, sw_slice_head(s.uid, s.uid.n - w->uid_n));
     w->at = sw_state_place(b, &s);
-    relink(b, sw_state_find_uid(&b->t, s.uid), w);
+    relink(b, s.uid, sw_state_find_uid(&b->t, s.uid), w);
     return SW_OK;
 }
 
@@ -337,7 +298,7 @@ bool sw_state_remove_workload(struct sw_state_builder *b, struct sw_slice uid)
     const struct sw_workload *old = sw_state_find_uid(&b->t, uid);
 
     if (old)
-        relink(b, old, NULL);
+        relink(b, uid, old, NULL);
     return old != NULL;
 }
 

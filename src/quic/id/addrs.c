@@ -27,7 +27,7 @@ struct sw_addr_watch {
     void (*changed)(void *arg, bool slept);
     void *arg;
     uint64_t (*boot)(void);
-    struct sw_netchange *net; /* NULL: the kernel does not tell */
+    struct sw_netchange *net; /* NULL: the kernel does not report it */
     struct sw_timer clock;
     struct sw_timer settle;
     bool route; /* a default route changed since the last look */
@@ -69,41 +69,39 @@ static void push(struct sw_addr_list *l, struct sw_addr a)
 }
 
 /* The local addresses a wildcard socket answers on, of one reach. */
-static void push_local(struct sw_addr_list *l, const struct sw_addr *bound, size_t n_bound,
-                       const struct sw_ip *local, size_t n_local, enum sw_addr_reach reach)
+static void push_local(struct sw_addr_list *l, const struct sw_addr_sources *s,
+                       enum sw_addr_reach reach)
 {
-    for (size_t i = 0; i < n_local; i++) {
-        if (sw_addr_reach(&local[i]) != reach)
+    for (size_t i = 0; i < s->n_local; i++) {
+        if (sw_addr_reach(&s->local[i]) != reach)
             continue;
-        for (size_t k = 0; k < n_bound; k++) {
-            if (sw_ip_is_any(&bound[k].ip) && bound[k].ip.family == local[i].family)
-                push(l, (struct sw_addr){local[i], bound[k].port});
+        for (size_t k = 0; k < s->n_bound; k++) {
+            if (sw_ip_is_any(&s->bound[k].ip) && s->bound[k].ip.family == s->local[i].family)
+                push(l, (struct sw_addr){s->local[i], s->bound[k].port});
         }
     }
 }
 
-void sw_addr_list_build(struct sw_addr_list *out, const struct sw_addr *given, size_t n_given,
-                        const struct sw_addr *bound, size_t n_bound, const struct sw_ip *local,
-                        size_t n_local)
+void sw_addr_list_build(const struct sw_addr_sources *s, struct sw_addr_list *ret)
 {
-    *out = (struct sw_addr_list){0};
-    for (size_t i = 0; i < n_given; i++) {
-        struct sw_addr a = given[i];
+    *ret = (struct sw_addr_list){0};
+    for (size_t i = 0; i < s->n_given; i++) {
+        struct sw_addr a = s->given[i];
 
-        for (size_t k = 0; k < n_bound && a.port == 0; k++) {
-            if (bound[k].ip.family == a.ip.family)
-                a.port = bound[k].port;
+        for (size_t k = 0; k < s->n_bound && a.port == 0; k++) {
+            if (s->bound[k].ip.family == a.ip.family)
+                a.port = s->bound[k].port;
         }
-        push(out, a);
+        push(ret, a);
     }
-    for (size_t k = 0; k < n_bound; k++) {
-        if (!sw_ip_is_any(&bound[k].ip))
-            push(out, bound[k]);
+    for (size_t k = 0; k < s->n_bound; k++) {
+        if (!sw_ip_is_any(&s->bound[k].ip))
+            push(ret, s->bound[k]);
     }
-    push_local(out, bound, n_bound, local, n_local, SW_REACH_PUBLIC);
-    push_local(out, bound, n_bound, local, n_local, SW_REACH_PRIVATE);
-    if (out->n == 0)
-        push_local(out, bound, n_bound, local, n_local, SW_REACH_HOST);
+    push_local(ret, s, SW_REACH_PUBLIC);
+    push_local(ret, s, SW_REACH_PRIVATE);
+    if (ret->n == 0)
+        push_local(ret, s, SW_REACH_HOST);
 }
 
 bool sw_addr_list_equal(const struct sw_addr_list *x, const struct sw_addr_list *y)
@@ -125,17 +123,9 @@ size_t sw_addrs_local(struct sw_ip *out, size_t max)
     if (getifaddrs(&all) != 0)
         return 0;
     for (const struct ifaddrs *i = all; i && n < max; i = i->ifa_next) {
-        struct sockaddr_storage ss = {0};
-        struct sw_addr a;
+        struct sw_addr a = sw_addr_from_ifaddr(i->ifa_addr);
 
-        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
-            (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
-            continue;
-        memcpy(&ss, i->ifa_addr,
-               i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                 : sizeof(struct sockaddr_in6));
-        a = sw_addr_from_sockaddr(&ss);
-        if (a.ip.family && sw_addr_reach(&a.ip) != SW_REACH_NONE)
+        if (a.ip.family && (i->ifa_flags & IFF_UP) && sw_addr_reach(&a.ip) != SW_REACH_NONE)
             out[n++] = a.ip;
     }
     freeifaddrs(all);

@@ -25,14 +25,22 @@ enum sw_addr_reach {
 };
 enum sw_addr_reach sw_addr_reach(const struct sw_ip *ip);
 
+/* The addresses that this machine knows of. */
+struct sw_addr_sources {
+    const struct sw_addr *given; /* by configuration, or a mapping of the router */
+    size_t n_given;
+    const struct sw_addr *bound; /* of the socket: at most two, of one port or two */
+    size_t n_bound;
+    const struct sw_ip *local; /* of the interfaces */
+    size_t n_local;
+};
+
 /*
  * What to publish, best first: 'given' ones as they are (port 0: that of the socket), then those
  * the socket is bound to, a wildcard standing for every address of every interface. Loopback
- * addresses of interfaces only when there is nothing else. bound: at most two, of one port or two.
+ * addresses of interfaces only when there is nothing else.
  */
-void sw_addr_list_build(struct sw_addr_list *out, const struct sw_addr *given, size_t n_given,
-                        const struct sw_addr *bound, size_t n_bound, const struct sw_ip *local,
-                        size_t n_local);
+void sw_addr_list_build(const struct sw_addr_sources *s, struct sw_addr_list *ret);
 bool sw_addr_list_equal(const struct sw_addr_list *x, const struct sw_addr_list *y);
 
 /* The addresses of all interfaces that are up, at most max; 0 when the kernel does not say. */
@@ -51,8 +59,9 @@ bool sw_sleep_look(struct sw_sleep *s, uint64_t boot_ns, uint64_t mono_ns);
 
 /*
  * changed(arg, slept) comes within a fraction of a second when an address or a default route came
- * or went, and within a second after the machine woke up. Where the kernel does not tell, it looks
- * every few seconds. boot: the clock that goes on during sleep, NULL for the real one (tests).
+ * or went, and within a second after the machine woke up. Where the kernel does not report it, it
+ * polls every few seconds. boot: the clock that advances during sleep, NULL for the real one
+ * (tests).
  */
 struct sw_addr_watch;
 SW_NODISCARD struct sw_addr_watch *sw_addr_watch_new(struct sw_loop *l,

@@ -79,7 +79,7 @@ void sw_qopenings_free(struct sw_qopenings *s)
     sw_free(s);
 }
 
-/* ---- what we know of ourselves ---- */
+/* ---- our own addresses ---- */
 
 static size_t push(struct sw_addr *list, size_t n, size_t max, const struct sw_addr *a)
 {
@@ -315,8 +315,8 @@ static void on_ask(struct sw_qopenings *s, const struct sw_qroute *from, const s
     s->q->stats.probes_sent++;
 }
 
-static bool on_told(struct sw_qopenings *s, const struct sw_qroute *from, const struct sw_probe *m,
-                    const uint8_t *p)
+static bool on_observed(struct sw_qopenings *s, const struct sw_qroute *from,
+                        const struct sw_probe *m, const uint8_t *p)
 {
     uint64_t now = sw_quic_now(s->q);
 
@@ -359,7 +359,7 @@ bool sw_quic_probe(struct sw_quic *q, const struct sw_qroute *from, const uint8_
             on_ask(s, from, &m);
         break;
     case SW_PROBE_TOLD:
-        genuine = on_told(s, from, &m, p);
+        genuine = on_observed(s, from, &m, p);
         break;
     }
     q->stats.probes_received += genuine;

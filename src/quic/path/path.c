@@ -49,7 +49,7 @@ static void note_stray(struct sw_qconn *c, const struct sw_qroute *from)
     uint64_t now = sw_quic_now(c->q);
 
     if (!c->shake.told || from->relay || (c->jumbo && !loopback(from)) ||
-        now - c->heard_at_ns < SW_NS_PER_S || now < c->dial->stray_at_ns)
+        now - c->heard.at_ns < SW_NS_PER_S || now < c->dial->stray_at_ns)
         return;
     /* The packet proves nothing yet: it does not lead to where our own probes may not go. */
     if (!(p && same_host(&p->route, from)) && !sw_qprobe_allowed(c->q, &from->remote)) {
@@ -207,8 +207,9 @@ static uint64_t relay_pause_ns(const struct sw_qroutes *d)
 }
 
 /*
- * No connection ID is left, and a path that is silent brings no new ones: the present path goes on
- * over the relay, under its ID. The peer takes that for a NAT that gave us another address.
+ * No connection ID is left, and a path that is silent brings no new ones: the present path
+ * continues over the relay, under its ID. The peer takes that for a NAT that gave us another
+ * address.
  */
 static void divert(struct sw_qconn *c, const struct sw_qroute *relay)
 {
@@ -291,7 +292,7 @@ static uint64_t blind_due(const struct sw_qconn *c)
  */
 static uint64_t silent_at(const struct sw_qconn *c)
 {
-    return c->heard_at_ns + c->keepalive_ns + ANSWER_NS;
+    return c->heard.at_ns + c->keepalive_ns + ANSWER_NS;
 }
 
 /*
@@ -323,7 +324,7 @@ static void look_for_better(struct sw_qconn *c)
 
     if (!d || d->racing || !c->shake.told || !sw_qpath_get(c, c->paths.now))
         return;
-    /* ngtcp2 does not tell of every validation that it gives up. */
+    /* ngtcp2 does not report every validation that it gives up. */
     if (d->trying && sw_quic_now(c->q) - d->trying_ns > TRYING_NS)
         sw_qpath_validated(c, d->trying, false);
     if (d->trying)

@@ -16,7 +16,7 @@
 #include "quic/wire/probe.h"
 
 enum {
-    TELLS = 6,                   /* of a message that is not acknowledged */
+    SENDS_MAX = 6,               /* of a message that is not acknowledged */
     PATIENCE = 4,                /* of these until blind attempts begin: path.c */
     LISTS_PER_SECOND = 10,       /* of a peer: more are not looked at */
     PINGS_PER_SECOND = 100,      /* of a connection: a peer names the places */
@@ -42,8 +42,8 @@ struct sw_qreach {
     uint8_t key[PROBE_KEY];
     uint32_t seq;   /* of our list */
     uint32_t acked; /* by the peer */
-    uint8_t tells;
-    uint64_t tell_ns; /* UINT64_MAX: nothing to tell */
+    uint8_t sends;
+    uint64_t send_ns; /* UINT64_MAX: nothing to report */
     struct sw_qbucket lists;
     struct sw_qbucket pings;
     struct sw_qbucket strangers; /* pongs to where no place is known */
@@ -125,25 +125,25 @@ static void tell(struct sw_qreach *r)
 }
 
 /* A new number makes the peer probe, too. */
-static void tell_anew(struct sw_qreach *r)
+static void send_anew(struct sw_qreach *r)
 {
     r->seq++;
-    r->tells = 0;
-    r->tell_ns = now_ns(r);
+    r->sends = 0;
+    r->send_ns = now_ns(r);
 }
 
-static void tell_if_due(struct sw_qreach *r)
+static void send_if_due(struct sw_qreach *r)
 {
     uint64_t now = now_ns(r);
 
-    if (now < r->tell_ns)
+    if (now < r->send_ns)
         return;
-    if (r->acked == r->seq || r->tells >= TELLS) {
-        r->tell_ns = UINT64_MAX;
+    if (r->acked == r->seq || r->sends >= SENDS_MAX) {
+        r->send_ns = UINT64_MAX;
         return;
     }
-    r->tell_ns = now + (TELL_NS << r->tells);
-    r->tells++;
+    r->send_ns = now + (TELL_NS << r->sends);
+    r->sends++;
     tell(r);
 }
 
@@ -284,7 +284,7 @@ static uint64_t over_ns(const struct sw_qreach *r)
 }
 
 /* Logged once a connection, for operators who wonder why traffic stays on the relay. */
-static void say_failed(struct sw_qreach *r)
+static void log_failed(struct sw_qreach *r)
 {
     char id[SW_NODEID_SHORT];
 
@@ -309,7 +309,7 @@ static void next_round_if_due(struct sw_qreach *r)
         return;
     if (r->rounds < UINT8_MAX)
         r->rounds++;
-    tell_anew(r);
+    send_anew(r);
     begin_round(r);
 }
 
@@ -342,7 +342,7 @@ static void look_if_due(struct sw_qreach *r)
 
 static uint64_t next_due(const struct sw_qreach *r)
 {
-    uint64_t due = r->tell_ns;
+    uint64_t due = r->send_ns;
 
     for (size_t i = 0; i < r->places.n; i++)
         due = sw_min(due, r->places.at[i].next_ns);
@@ -360,10 +360,10 @@ static void step(struct sw_qreach *r)
 
     if (!r->c->nc || r->c->end.closing)
         return;
-    say_failed(r);
+    log_failed(r);
     next_round_if_due(r);
     look_if_due(r);
-    tell_if_due(r);
+    send_if_due(r);
     if (r->peer.seq)
         ping_if_due(r);
     due = next_due(r);
@@ -381,7 +381,7 @@ static void reach_new(struct sw_qconn *c)
 
     r->c = c;
     c->reach = r;
-    r->tell_ns = UINT64_MAX;
+    r->send_ns = UINT64_MAX;
     sw_rand_bytes(r->key, sizeof(r->key));
     do
         sw_rand_bytes(r->tag, sizeof(r->tag));
@@ -406,7 +406,7 @@ void sw_qreach_start(struct sw_qconn *c)
     if (c->reach || !c->dialled || c->q->cfg.no_probes || sw_qconn_datagram_max(c) < REACH_MAX)
         return;
     reach_new(c);
-    tell_anew(c->reach);
+    send_anew(c->reach);
     step(c->reach);
 }
 
@@ -414,13 +414,13 @@ void sw_qreach_restart(struct sw_qconn *c)
 {
     struct sw_qreach *r = c->reach;
 
-    if (!r || (!r->peer.seq && r->tells >= TELLS))
+    if (!r || (!r->peer.seq && r->sends >= SENDS_MAX))
         return;
     r->rounds = 0;
     r->round_ns = now_ns(r) + round_after_s[0] * SW_NS_PER_S;
     for (size_t i = 0; i < r->places.n; i++)
         r->places.at[i].rtt_ns = 0; /* what answered before may be as dead as the rest */
-    tell_anew(r);
+    send_anew(r);
     begin_round(r);
     step(r);
 }
@@ -463,9 +463,9 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
     }
     if (m.want)
         tell(r);
-    if (r->acked != r->seq && r->tell_ns == UINT64_MAX) {
-        r->tells = 0;
-        r->tell_ns = now_ns(r) + TELL_NS;
+    if (r->acked != r->seq && r->send_ns == UINT64_MAX) {
+        r->sends = 0;
+        r->send_ns = now_ns(r) + TELL_NS;
     }
     step(r);
     return true;
@@ -475,7 +475,7 @@ bool sw_qreach_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
 
 bool sw_qreach_pending(const struct sw_qconn *c)
 {
-    return c->reach && !c->reach->peer.seq && c->reach->tells < PATIENCE;
+    return c->reach && !c->reach->peer.seq && c->reach->sends < PATIENCE;
 }
 
 bool sw_qreach_known(const struct sw_qconn *c)
@@ -495,7 +495,7 @@ bool sw_qreach_best(struct sw_qconn *c, const struct sw_qroute *now, bool urgent
                     struct sw_qroute *ret)
 {
     struct sw_qplaces_now at = {
-        .on = now, .urgent = urgent, .heard_ns = c->heard_at_ns, .now_ns = sw_quic_now(c->q)};
+        .on = now, .urgent = urgent, .heard_ns = c->heard.at_ns, .now_ns = sw_quic_now(c->q)};
     const struct sw_qroute *best = c->reach ? sw_qplaces_best(&c->reach->places, &at) : NULL;
 
     if (best)

@@ -21,7 +21,7 @@ static bool owes_answer(const struct sw_qconn *c)
 {
     ngtcp2_conn_stat st;
 
-    if (!c->shake.told || sw_quic_now(c->q) - c->heard_at_ns < SW_NS_PER_S)
+    if (!c->shake.told || sw_quic_now(c->q) - c->heard.at_ns < SW_NS_PER_S)
         return false;
     ngtcp2_conn_get_conn_stat(c->nc, &st);
     return st.pto_count > 0;
@@ -59,7 +59,7 @@ void sw_qsilence_end(struct sw_qconn *c)
  */
 static uint64_t ask_due(const struct sw_qconn *c)
 {
-    return c->shake.told && c->streams.n > 0 && !c->probe.relays_asked ? c->heard_at_ns + ASK_NS
+    return c->shake.told && c->streams.n > 0 && !c->probe.relays_asked ? c->heard.at_ns + ASK_NS
                                                                        : UINT64_MAX;
 }
 
@@ -75,7 +75,7 @@ static void ask_relays(struct sw_qconn *c)
 /* When the probe is repeated, or the peer given up. */
 static uint64_t repeat_due(const struct sw_qconn *c)
 {
-    uint64_t gone = c->heard_at_ns + GONE_NS;
+    uint64_t gone = c->heard.at_ns + GONE_NS;
 
     /* A relay of ours that is down explains the silence. */
     if (!owes_answer(c) || sw_qpath_relay_down(c))
@@ -97,7 +97,7 @@ void sw_qsilence_check(struct sw_qconn *c)
     ask_relays(c);
     if (repeat_due(c) > now)
         return;
-    if (now >= c->heard_at_ns + GONE_NS) {
+    if (now >= c->heard.at_ns + GONE_NS) {
         sw_qconn_fail(c, SW_QCLOSE_IDLE, 0, "the peer does not answer");
         return;
     }

@@ -46,9 +46,9 @@ struct qad_conn {
     struct sw_list link; /* s->conns */
     struct sw_list cids;
     int sock;
-    bool counted;      /* as half open */
-    bool told;         /* established */
-    uint32_t told_seq; /* report that was counted */
+    bool counted;          /* as half open */
+    bool reported;         /* established */
+    uint32_t reported_seq; /* report that was counted */
 };
 
 struct sock {
@@ -76,7 +76,7 @@ struct sw_qad_server {
     uint8_t *rx;            /* owned: SW_DGRAM_BATCH buffers */
 };
 
-static void tell(const struct sw_qad_server *s, enum sw_qad_event e, const char *why)
+static void report(const struct sw_qad_server *s, enum sw_qad_event e, const char *why)
 {
     if (s->cfg.event)
         s->cfg.event(s->cfg.arg, e, why);
@@ -157,22 +157,22 @@ static void on_news(struct sw_qadc *c)
     struct qad_conn *q = conn_of(c);
     struct sw_qad_server *s = q->s;
 
-    if (c->established && !q->told) {
-        q->told = true;
+    if (c->established && !q->reported) {
+        q->reported = true;
         s->n_half -= q->counted;
         q->counted = false;
-        tell(s, SW_QAD_ESTABLISHED, "");
+        report(s, SW_QAD_ESTABLISHED, "");
     }
-    if (c->seq != q->told_seq) {
-        q->told_seq = c->seq;
-        tell(s, SW_QAD_REPORTED, "");
+    if (c->seq != q->reported_seq) {
+        q->reported_seq = c->seq;
+        report(s, SW_QAD_REPORTED, "");
     }
     if (!c->ended)
         return;
     if (c->failed)
-        tell(s, SW_QAD_FAILED, c->why);
-    if (q->told)
-        tell(s, SW_QAD_CLOSED, c->why);
+        report(s, SW_QAD_FAILED, c->why);
+    if (q->reported)
+        report(s, SW_QAD_CLOSED, c->why);
     conn_free(q);
 }
 
@@ -248,7 +248,7 @@ static void refuse(struct sw_qad_server *s, const struct in *in, const ngtcp2_pk
 {
     uint8_t buf[QAD_PACKET];
 
-    tell(s, SW_QAD_REFUSED, why);
+    report(s, SW_QAD_REFUSED, why);
     if (may_answer(s))
         answer(s, in, buf,
                ngtcp2_crypto_write_connection_close(buf, sizeof(buf), hd->version, &hd->scid,
@@ -272,7 +272,7 @@ static void send_retry(struct sw_qad_server *s, const struct in *in, const ngtcp
                                            sw_loop_now(s->loop));
     if (n < 0)
         return;
-    tell(s, SW_QAD_RETRIED, "");
+    report(s, SW_QAD_RETRIED, "");
     answer(s, in, buf,
            ngtcp2_crypto_write_retry(buf, sizeof(buf), hd->version, &hd->scid, &scid, &hd->dcid,
                                      token, (size_t)n));
@@ -305,9 +305,9 @@ static void accept_conn(struct sw_qad_server *s, const struct in *in,
     s->n_conns++;
     q->counted = true;
     s->n_half++;
-    tell(s, SW_QAD_INCOMING, "");
+    report(s, SW_QAD_INCOMING, "");
     if (sw_qadc_accept(&q->c, first, s->cred, &err) != SW_OK) {
-        tell(s, SW_QAD_FAILED, err.msg);
+        report(s, SW_QAD_FAILED, err.msg);
         conn_free(q);
         return;
     }

@@ -24,8 +24,13 @@ static uint32_t ror(uint32_t x, unsigned n)
     return x >> n | x << (32 - n);
 }
 
-static void mix(uint32_t s[16], size_t a, size_t b, size_t c, size_t d, uint32_t x, uint32_t y)
+/* Mixes a column of the 4 x 4 words, or with shift 1 the diagonal that begins there. */
+static void mix(uint32_t s[16], size_t a, size_t shift, uint32_t x, uint32_t y)
 {
+    size_t b = 4 + (a + shift) % 4;
+    size_t c = 8 + (a + 2 * shift) % 4;
+    size_t d = 12 + (a + 3 * shift) % 4;
+
     s[a] += s[b] + x;
     s[d] = ror(s[d] ^ s[a], 16);
     s[c] += s[d];
@@ -44,10 +49,9 @@ static void rounds(uint32_t s[16], uint32_t m[16])
         uint32_t next[16];
 
         for (size_t i = 0; i < 4; i++)
-            mix(s, i, 4 + i, 8 + i, 12 + i, m[2 * i], m[2 * i + 1]);
+            mix(s, i, 0, m[2 * i], m[2 * i + 1]);
         for (size_t i = 0; i < 4; i++)
-            mix(s, i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4, m[8 + 2 * i],
-                m[9 + 2 * i]);
+            mix(s, i, 1, m[8 + 2 * i], m[9 + 2 * i]);
         for (unsigned i = 0; i < 16; i++)
             next[i] = m[order[i]];
         memcpy(m, next, sizeof(next));

@@ -178,12 +178,12 @@ void rc_upgraded(struct sw_relay_client *c)
  */
 static void refuse_challenge(struct sw_relay_client *c)
 {
-    if (!c->challenge_told)
+    if (!c->challenge_logged)
         sw_log_warn("relay",
                     "'%s': challenge refused, another relay could use the answer; the relay does "
                     "not accept the proof that is bound to TLS",
                     c->url.authority);
-    c->challenge_told = true;
+    c->challenge_logged = true;
     if (c->ops->refused)
         c->ops->refused(c->arg, SW_RELAY_REFUSED_CHALLENGE);
     rc_lost(c, "challenge over TLS refused");
@@ -222,7 +222,7 @@ static void denied(struct sw_relay_client *c, const struct sw_relay_frame *f)
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_EDENIED, "relay refused us: %.*s", (int)sw_min(f->n, 100), f->p);
-    /* Logged once per run of refusals: attempts go on. */
+    /* Logged once per run of refusals: attempts continue. */
     if (c->attempts == 0)
         sw_log_warn("relay", "'%s': %s", c->url.authority, err.msg);
     rc_lost(c, err.msg);

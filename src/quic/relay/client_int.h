@@ -29,13 +29,13 @@ struct sw_relay_client {
     const struct sw_relay_client_ops *ops;
     void *arg;
     struct sw_relay_url url;
-    char *token;         /* NULL: none, or withheld */
-    bool sign_over_tls;  /* see sw_relay_client_config */
-    bool challenge_told; /* the refusal of a challenge was logged */
+    char *token;           /* NULL: none, or withheld */
+    bool sign_over_tls;    /* see sw_relay_client_config */
+    bool challenge_logged; /* the refusal of a challenge was logged */
     struct sw_tls_cred *cred;
     uint16_t qad_port; /* from the upgrade's response; 0: absent or invalid */
     bool qad_pinned;
-    bool qad_told; /* the upgrade's response had the field */
+    bool qad_offered; /* the upgrade's response had the field */
     uint8_t qad_pin[SW_QAD_PIN];
     uint64_t connect_timeout_ns;
 

@@ -140,14 +140,14 @@ static void take_qad(struct sw_relay_client *c, const struct sw_slice *field)
 
     c->qad_port = 0;
     c->qad_pinned = false;
-    c->qad_told = field != NULL;
+    c->qad_offered = field != NULL;
     if (field && sw_qad_get_field(*field, &c->qad_port, c->qad_pin, &c->qad_pinned, &err) != SW_OK)
         sw_log_warn("relay", "'%s': %s, no address discovery", c->url.authority, err.msg);
 }
 
 bool sw_relay_client_qad(const struct sw_relay_client *c, struct sw_relay_qad *ret)
 {
-    uint16_t port = c->qad_told ? c->qad_port : SW_QAD_PORT;
+    uint16_t port = c->qad_offered ? c->qad_port : SW_QAD_PORT;
 
     /* Plain, and nothing vouches for a certificate. */
     if (c->state != RC_UP || port == 0 || (!c->url.tls && !c->qad_pinned))
@@ -272,8 +272,11 @@ static void on_address_timeout(struct sw_timer *t)
 static int connect_to(struct sw_relay_client *c, const struct sw_addr *to, struct sw_err *err)
 {
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
+    struct sw_wsconn_opts o = {.ops = &link_ops,
+                               .dialled = true,
+                               .message_max = SW_RELAY_MESSAGE_MAX,
+                               .stall_ms = STALL_MS};
     struct rc_link *k;
-    struct sw_tls *tls = NULL;
     int fd;
     int rc = sw_sock_connect(to, NULL, &so, &fd, err);
 
@@ -281,16 +284,15 @@ static int connect_to(struct sw_relay_client *c, const struct sw_addr *to, struc
         return rc;
     sw_sock_tune(fd, &so);
     if (c->url.tls) {
-        tls = make_tls(c, err);
-        if (!tls) {
+        o.tls = make_tls(c, err);
+        if (!o.tls) {
             sw_sock_close(fd);
             return err->rc;
         }
     }
     k = SW_NEW(struct rc_link);
     k->client = c;
-    rc = sw_wsconn_init(&k->ws, c->loop, fd, tls, true, SW_RELAY_MESSAGE_MAX, STALL_MS, &link_ops,
-                        err);
+    rc = sw_wsconn_init(&k->ws, c->loop, fd, &o, err);
     if (rc != SW_OK) {
         sw_free(k);
         return rc;

@@ -14,6 +14,7 @@
 #include "base/dirs.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "tls/cert/ca_core.h"
 #include "tls/cert/constraints.h"
@@ -218,7 +219,7 @@ struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
     SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
     SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
     SW_BUF_AUTO cert = {0};
-    SW_BUF_AUTO key = {0};
+    SW_BUF_SECRET key = {0};
     struct sw_ca *ca = NULL;
 
     sw_buf_init(&cert, SW_TLS_PEM_MAX);
@@ -229,8 +230,6 @@ struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
         if (!ca)
             (void)sw_err_prefix(err, "CA in '%s'", dir);
     }
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return ca;
 }
 
@@ -252,7 +251,7 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 {
     SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
     SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
-    SW_BUF_AUTO key = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     struct stat st;
     int rc;
 
@@ -264,8 +263,6 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
     rc = sw_ca_key_pem(ca, &key, err);
     if (rc == SW_OK)
         rc = sw_pemfile_write(key_path, sw_buf_slice(&key), 0600, false, err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     if (rc == SW_OK)
         rc = sw_pemfile_write(cert_path, ca->root_pem, 0644, false, err);
     return rc;
@@ -273,13 +270,11 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 
 /* --- issuing --- */
 
-static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
-                      struct sw_slice id, uint64_t from_s, uint64_t to_s)
+int sw_ca_sign_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, struct sw_slice id,
+                    unsigned usage, uint64_t from_s, uint64_t to_s)
 {
     int rc = gnutls_x509_crt_set_version(crt, 3);
 
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key(crt, key);
     if (rc >= 0)
         rc = sw_ca_set_serial(crt);
     if (rc >= 0)
@@ -287,7 +282,7 @@ static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509
     if (rc >= 0)
         rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
+        rc = gnutls_x509_crt_set_key_usage(crt, usage);
     if (rc >= 0)
         rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
     if (rc >= 0)
@@ -302,19 +297,41 @@ static int build_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_x509
     return rc;
 }
 
-int sw_ca_export_leaf(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, struct sw_buf *ret_chain,
-                      struct sw_buf *ret_key, struct sw_err *err)
+int sw_ca_begin_leaf(gnutls_x509_crt_t *ret_crt, gnutls_x509_privkey_t *ret_key)
+{
+    int rc = gnutls_x509_crt_init(ret_crt);
+
+    if (rc >= 0)
+        rc = sw_ca_new_key(ret_key);
+    return rc >= 0 ? gnutls_x509_crt_set_key(*ret_crt, *ret_key) : rc;
+}
+
+int sw_ca_export(gnutls_x509_crt_t crt, struct sw_buf *ret, struct sw_err *err)
 {
     gnutls_datum_t c = {0};
     int rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &c);
 
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the certificate");
-    rc = sw_buf_append(ret_chain, c.data, c.size);
+    rc = sw_buf_append(ret, c.data, c.size);
     gnutls_free(c.data);
-    if (rc != SW_OK)
-        return sw_err_set(err, SW_ELIMIT, "no room for the certificate");
-    return sw_pkcs8_pem(key, ret_key, err);
+    return rc == SW_OK ? rc : sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+}
+
+int sw_ca_end_leaf(int rc, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
+                   struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err)
+{
+    if (rc < 0)
+        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
+    else
+        rc = sw_ca_export(crt, ret_chain, err);
+    if (rc == SW_OK)
+        rc = sw_pkcs8_pem(key, ret_key, err);
+    if (crt)
+        gnutls_x509_crt_deinit(crt);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return rc;
 }
 
 int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err)
@@ -355,27 +372,18 @@ int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw
         return rc;
     to_s = to_s < sw_x509_not_after(ca->root) ? to_s : sw_x509_not_after(ca->root);
     begin += (int64_t)(now - leaf->backdate_s);
-    rc = gnutls_x509_crt_init(&crt);
+    rc = sw_ca_begin_leaf(&crt, &key);
     if (rc >= 0)
-        rc = sw_ca_new_key(&key);
-    if (rc >= 0)
-        rc = build_leaf(ca, crt, key, leaf->id, (uint64_t)begin, to_s);
-    if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
-    else
-        rc = sw_ca_export_leaf(crt, key, ret_chain, ret_key, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
-    return rc;
+        rc =
+            sw_ca_sign_leaf(ca, crt, leaf->id, GNUTLS_KEY_DIGITAL_SIGNATURE, (uint64_t)begin, to_s);
+    return sw_ca_end_leaf(rc, crt, key, ret_chain, ret_key, err);
 }
 
 struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,
                                      struct sw_slice crl, struct sw_err *err)
 {
     SW_BUF_AUTO chain = {0};
-    SW_BUF_AUTO key = {0};
+    SW_BUF_SECRET key = {0};
     struct sw_tls_cred *cred = NULL;
 
     sw_buf_init(&chain, SW_TLS_PEM_MAX);
@@ -386,8 +394,6 @@ struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_
                                                          .roots = ca->root_pem,
                                                          .crl = crl},
                                err);
-    if (key.p)
-        explicit_bzero(key.p, key.cap);
     return cred;
 }
 

@@ -36,9 +36,23 @@ int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err);
 struct sw_ca_leaf;
 /* May the CA sign this? SW_OK, SW_EINVAL or SW_EDENIED. */
 int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err);
-/* Appends both as PEM. SW_OK or an error of ours. */
-int sw_ca_export_leaf(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
-                      struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);
+/*
+ * A certificate for a new key, to be filled, signed and given to sw_ca_end_leaf, also after a
+ * failure. Both are NULL before.
+ */
+int sw_ca_begin_leaf(struct gnutls_x509_crt_int **ret_crt,
+                     struct gnutls_x509_privkey_int **ret_key);
+/* Appends it as PEM. SW_OK or an error of ours. */
+int sw_ca_export(struct gnutls_x509_crt_int *crt, struct sw_buf *ret, struct sw_err *err);
+/* Fills and signs that of a workload, whose key is set. */
+int sw_ca_sign_leaf(const struct sw_ca *ca, struct gnutls_x509_crt_int *crt, struct sw_slice id,
+                    unsigned usage, uint64_t from_s, uint64_t to_s);
+/*
+ * Appends both as PEM, unless rc, the result of GnuTLS so far, is an error; frees both. SW_OK or an
+ * error of ours.
+ */
+int sw_ca_end_leaf(int rc, struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
+                   struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);
 /*
  * The public key of a request (PEM) that proves to have the private one; the caller deinits it.
  * SW_OK or SW_EINVAL.

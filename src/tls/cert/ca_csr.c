@@ -68,38 +68,7 @@ int sw_ca_read_csr(struct sw_slice csr, gnutls_pubkey_t *ret, struct sw_err *err
     return rc;
 }
 
-static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, gnutls_pubkey_t key,
-                 const struct sw_ca_leaf *leaf, uint64_t to_s)
-{
-    int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
-    uint64_t from_s = (uint64_t)((int64_t)(sw_wall_ns() / SW_NS_PER_S) + begin);
-    int rc = gnutls_x509_crt_set_version(crt, 3);
-
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_pubkey(crt, key);
-    if (rc >= 0)
-        rc = sw_ca_set_serial(crt);
-    if (rc >= 0)
-        rc = sw_ca_set_times(crt, from_s, to_s);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE |
-                                                    GNUTLS_KEY_KEY_ENCIPHERMENT);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
-    if (rc >= 0)
-        rc = sw_ca_set_uri(crt, leaf->id, 1);
-    if (rc >= 0)
-        rc = sw_ca_set_key_ids(crt, ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
-    return rc;
-}
-
-static void tell_serial(gnutls_x509_crt_t crt, char out[65])
+static void copy_serial(gnutls_x509_crt_t crt, char out[65])
 {
     static const char hex[] = "0123456789abcdef";
     uint8_t serial[SERIAL_MAX];
@@ -118,23 +87,23 @@ static void tell_serial(gnutls_x509_crt_t crt, char out[65])
 static int sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, gnutls_pubkey_t key,
                 struct sw_buf *ret_cert, struct sw_ca_signed *ret, struct sw_err *err)
 {
+    int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
+    uint64_t from_s = (uint64_t)((int64_t)(sw_wall_ns() / SW_NS_PER_S) + begin);
     gnutls_x509_crt_t crt = NULL;
-    gnutls_datum_t pem = {0};
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
-        rc = build(ca, crt, key, leaf, ret->not_after_s);
+        rc = gnutls_x509_crt_set_pubkey(crt, key);
     if (rc >= 0)
-        rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
+        rc = sw_ca_sign_leaf(ca, crt, leaf->id,
+                             GNUTLS_KEY_DIGITAL_SIGNATURE | GNUTLS_KEY_KEY_ENCIPHERMENT, from_s,
+                             ret->not_after_s);
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign");
-    else if (sw_buf_append(ret_cert, pem.data, pem.size) != SW_OK)
-        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
     else
-        rc = SW_OK;
+        rc = sw_ca_export(crt, ret_cert, err);
     if (rc == SW_OK)
-        tell_serial(crt, ret->serial);
-    gnutls_free(pem.data);
+        copy_serial(crt, ret->serial);
     if (crt)
         gnutls_x509_crt_deinit(crt);
     return rc;

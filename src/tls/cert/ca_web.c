@@ -119,44 +119,26 @@ int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct 
 
     if (rc != SW_OK)
         return rc;
-    rc = gnutls_x509_crt_init(&crt);
-    if (rc >= 0)
-        rc = sw_ca_new_key(&key);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key(crt, key);
+    rc = sw_ca_begin_leaf(&crt, &key);
     if (rc >= 0)
         rc = build(ca, crt, web);
-    if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot issue the certificate");
-    else
-        rc = sw_ca_export_leaf(crt, key, ret_chain, ret_key, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
-    return rc;
+    return sw_ca_end_leaf(rc, crt, key, ret_chain, ret_key, err);
 }
 
 static int sign_key(const struct sw_ca *ca, const struct sw_ca_web *web, gnutls_pubkey_t key,
                     struct sw_buf *ret_cert, struct sw_err *err)
 {
     gnutls_x509_crt_t crt = NULL;
-    gnutls_datum_t pem = {0};
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
         rc = gnutls_x509_crt_set_pubkey(crt, key);
     if (rc >= 0)
         rc = build(ca, crt, web);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
     if (rc < 0)
         rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign the certificate");
-    else if (sw_buf_append(ret_cert, pem.data, pem.size) != SW_OK)
-        rc = sw_err_set(err, SW_ELIMIT, "no room for the certificate");
     else
-        rc = SW_OK;
-    gnutls_free(pem.data);
+        rc = sw_ca_export(crt, ret_cert, err);
     if (crt)
         gnutls_x509_crt_deinit(crt);
     return rc;

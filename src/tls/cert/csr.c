@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/cert/csr.h"
 
-#include <string.h>
-
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
 #include "tls/cert/ca_core.h"
 #include "tls/cert/spiffe.h"
 #include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/pkcs8.h"
 
 static int build(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_slice identity)
 {
@@ -37,20 +36,6 @@ static int export_request(gnutls_x509_crq_t crq, struct sw_buf *ret_csr)
     if (rc >= 0 && sw_buf_append(ret_csr, pem.data, pem.size) != SW_OK)
         rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
     gnutls_free(der.data);
-    gnutls_free(pem.data);
-    return rc;
-}
-
-static int export_key(gnutls_x509_privkey_t key, struct sw_buf *ret_key)
-{
-    gnutls_datum_t pem = {0};
-    int rc =
-        gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &pem);
-
-    if (rc >= 0 && sw_buf_append(ret_key, pem.data, pem.size) != SW_OK)
-        rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
-    if (pem.data)
-        explicit_bzero(pem.data, pem.size);
     gnutls_free(pem.data);
     return rc;
 }
@@ -88,11 +73,10 @@ int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr, struct sw_buf *
     rc = sw_ca_new_key(&key);
     if (rc >= 0)
         rc = request(key, identity, ret_csr);
-    if (rc >= 0)
-        rc = export_key(key, ret_key);
+    rc = rc < 0 ? result(rc, err) : sw_pkcs8_pem(key, ret_key, err);
     if (key)
         gnutls_x509_privkey_deinit(key);
-    return result(rc, err);
+    return rc;
 }
 
 int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem, struct sw_buf *ret_csr,

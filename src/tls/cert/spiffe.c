@@ -82,7 +82,7 @@ int sw_spiffe_parse(struct sw_slice uri, struct sw_spiffe *ret, struct sw_err *e
     if (rc != SW_OK)
         return rc;
     if (rest.p)
-        return sw_err_at(err, SW_EINVAL, at - 1, "identity goes on after the service account");
+        return sw_err_at(err, SW_EINVAL, at - 1, "identity has a part behind the service account");
     *ret = id;
     return SW_OK;
 }

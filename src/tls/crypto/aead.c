@@ -57,6 +57,7 @@ static bool vector_passes(const struct sw_aead_ops *ops, enum sw_aead_alg alg,
     uint8_t plain[VECTOR_LEN];
     uint8_t sealed[VECTOR_LEN + SW_AEAD_TAG];
     uint8_t broken[VECTOR_LEN + SW_AEAD_TAG];
+    const struct sw_aead_input in = {nonce, aad, sizeof(aad), plain, sizeof(plain)};
     struct sw_aead_sched s;
     bool ok;
 
@@ -67,12 +68,12 @@ static bool vector_passes(const struct sw_aead_ops *ops, enum sw_aead_alg alg,
     for (size_t i = 0; i < sizeof(plain); i++)
         plain[i] = (uint8_t)(7 * i);
     sw_aead_expand_with(ops, alg, key, &s);
-    ops->seal(&s, nonce, aad, sizeof(aad), plain, sizeof(plain), sealed);
+    ops->seal(&s, &in, sealed);
     ok = memcmp(sealed + VECTOR_LEN, tag, SW_AEAD_TAG) == 0;
     memcpy(broken, sealed, sizeof(broken));
     broken[VECTOR_LEN - 1] ^= 1;
-    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), broken, sizeof(broken), broken) != 0;
-    ok = ok && ops->open(&s, nonce, aad, sizeof(aad), sealed, sizeof(sealed), sealed) == 0;
+    ok = ok && sw_aead_open(&s, nonce, aad, sizeof(aad), broken, sizeof(broken)) != 0;
+    ok = ok && sw_aead_open(&s, nonce, aad, sizeof(aad), sealed, sizeof(sealed)) == 0;
     ok = ok && memcmp(sealed, plain, sizeof(plain)) == 0;
     sw_aead_wipe(&s);
     return ok;
@@ -225,26 +226,26 @@ void sw_aead_wipe(struct sw_aead_sched *s)
     explicit_bzero(s, sizeof(*s));
 }
 
-void sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                  const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+void sw_aead_seal(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
-    s->ops->seal(s, nonce, aad, aad_len, in, n, out);
+    s->ops->seal(s, in, out);
 }
 
 int sw_aead_open(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
                  const uint8_t *aad, size_t aad_len, uint8_t *buf, size_t n)
 {
-    if (n < SW_AEAD_TAG || s->ops->open(s, nonce, aad, aad_len, buf, n, buf) != 0) {
+    const struct sw_aead_input in = {nonce, aad, aad_len, buf, n};
+
+    if (sw_aead_open_to(s, &in, buf) != 0) {
         memset(buf, 0, n);
         return -1;
     }
     return 0;
 }
 
-int sw_aead_open_to(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                    const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+int sw_aead_open_to(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
-    return n < SW_AEAD_TAG ? -1 : s->ops->open(s, nonce, aad, aad_len, in, n, out);
+    return in->n < SW_AEAD_TAG ? -1 : s->ops->open(s, in, out);
 }
 
 bool sw_aead_block_expand(const uint8_t key[SW_AEAD_BLOCK], struct sw_aead_block *ret_block)

@@ -65,12 +65,20 @@ void sw_aead_expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sch
 /* Overwrites and releases; no effect on a zeroed or wiped one. */
 void sw_aead_wipe(struct sw_aead_sched *s);
 
+/* What is sealed or opened. Everything is borrowed. */
+struct sw_aead_input {
+    const uint8_t *nonce; /* SW_AEAD_NONCE bytes */
+    const uint8_t *aad;
+    size_t aad_len;
+    const uint8_t *p; /* plaintext, or ciphertext and tag */
+    size_t n;
+};
+
 /*
- * Encrypts in[0..n) and writes n + 16 bytes to out. in and out are equal or do not overlap.
+ * Encrypts in->p[0..n) and writes n + 16 bytes to out. in->p and out are equal or do not overlap.
  * n up to 2^30.
  */
-void sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                  const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n, uint8_t *out);
+void sw_aead_seal(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out);
 
 /*
  * Decrypts buf[0..n), tag included, in place: n - 16 bytes of plaintext remain in front.
@@ -80,11 +88,10 @@ SW_NODISCARD int sw_aead_open(const struct sw_aead_sched *s, const uint8_t nonce
                               const uint8_t *aad, size_t aad_len, uint8_t *buf, size_t n);
 
 /*
- * As sw_aead_open, from in[0..n) to out[0..n - 16), which do not overlap; in is only read.
+ * As sw_aead_open, from in->p[0..n) to out[0..n - 16), which do not overlap; in->p is only read.
  * Returns 0, or -1 when the tag is wrong or n < 16; then out[0..n - 16) is overwritten with zeros.
  */
-SW_NODISCARD int sw_aead_open_to(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                                 const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
+SW_NODISCARD int sw_aead_open_to(const struct sw_aead_sched *s, const struct sw_aead_input *in,
                                  uint8_t *out);
 
 /* An AES-128 key for single blocks. Secret: overwrite it. Opaque. */
@@ -107,11 +114,9 @@ struct sw_aead_ops {
     const char *name;
     void (*expand)(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sched *s);
     void (*wipe)(struct sw_aead_sched *s);
-    void (*seal)(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                 size_t aad_len, const uint8_t *in, size_t n, uint8_t *out);
-    /* in and out are equal or do not overlap; n is at least 16. */
-    int (*open)(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                size_t aad_len, const uint8_t *in, size_t n, uint8_t *out);
+    void (*seal)(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out);
+    /* in->p and out are equal or do not overlap; n is at least 16. */
+    int (*open)(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out);
     /* Both or neither. */
     void (*block_expand)(const uint8_t *key, uint8_t *state);
     void (*block)(const uint8_t *state, const uint8_t *in, uint8_t *out);

@@ -8,6 +8,8 @@
 
 #include "tls/crypto/aead_int.h"
 
+enum { AAD_MAX = 64 };
+
 static gnutls_cipher_algorithm_t cipher_of(enum sw_aead_alg alg)
 {
     switch (alg) {
@@ -50,51 +52,52 @@ static void wipe(struct sw_aead_sched *s)
     gnutls_aead_cipher_deinit(handle_of(s));
 }
 
-static void seal(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                 size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+/* A vector is not const, the additional data may be. */
+static giovec_t copy_aad(const struct sw_aead_input *in, uint8_t copy[AAD_MAX])
+{
+    assert(in->aad_len <= AAD_MAX);
+    if (in->aad_len)
+        memcpy(copy, in->aad, in->aad_len);
+    return (giovec_t){.iov_base = copy, .iov_len = in->aad_len};
+}
+
+static void seal(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
     int rc;
 
-    if (in != out || n == 0) {
-        size_t out_len = n + SW_AEAD_TAG;
+    if (in->p != out || in->n == 0) {
+        size_t out_len = in->n + SW_AEAD_TAG;
 
-        rc = gnutls_aead_cipher_encrypt(handle_of(s), nonce, SW_AEAD_NONCE, aad, aad_len,
-                                        SW_AEAD_TAG, in, n, out, &out_len);
-        assert(rc == 0 && out_len == n + SW_AEAD_TAG);
+        rc = gnutls_aead_cipher_encrypt(handle_of(s), in->nonce, SW_AEAD_NONCE, in->aad,
+                                        in->aad_len, SW_AEAD_TAG, in->p, in->n, out, &out_len);
+        assert(rc == 0 && out_len == in->n + SW_AEAD_TAG);
     } else {
         size_t tag_len = SW_AEAD_TAG;
-        uint8_t aad_copy[64];
-        giovec_t a = {.iov_base = aad_copy, .iov_len = aad_len};
-        giovec_t v = {.iov_base = out, .iov_len = n};
+        uint8_t aad_copy[AAD_MAX];
+        giovec_t a = copy_aad(in, aad_copy);
+        giovec_t v = {.iov_base = out, .iov_len = in->n};
 
-        assert(aad_len <= sizeof(aad_copy));
-        if (aad_len)
-            memcpy(aad_copy, aad, aad_len);
-        rc = gnutls_aead_cipher_encryptv2(handle_of(s), nonce, SW_AEAD_NONCE, &a, aad_len ? 1 : 0,
-                                          &v, 1, out + n, &tag_len);
+        rc = gnutls_aead_cipher_encryptv2(handle_of(s), in->nonce, SW_AEAD_NONCE, &a,
+                                          a.iov_len ? 1 : 0, &v, 1, out + in->n, &tag_len);
         assert(rc == 0 && tag_len == SW_AEAD_TAG);
     }
 }
 
 /* GnuTLS decrypts vectors in place only. */
-static int open_to(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                   size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+static int open_to(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
-    size_t len = n - SW_AEAD_TAG;
+    size_t len = in->n - SW_AEAD_TAG;
     uint8_t tag[SW_AEAD_TAG];
-    uint8_t aad_copy[64];
-    giovec_t a = {.iov_base = aad_copy, .iov_len = aad_len};
+    uint8_t aad_copy[AAD_MAX];
+    giovec_t a = copy_aad(in, aad_copy);
     giovec_t v = {.iov_base = out, .iov_len = len};
     int rc;
 
-    assert(aad_len <= sizeof(aad_copy));
-    if (aad_len)
-        memcpy(aad_copy, aad, aad_len);
-    memcpy(tag, in + len, SW_AEAD_TAG);
-    if (in != out && len)
-        memcpy(out, in, len);
-    rc = gnutls_aead_cipher_decryptv2(handle_of(s), nonce, SW_AEAD_NONCE, &a, aad_len ? 1 : 0, &v,
-                                      len ? 1 : 0, tag, SW_AEAD_TAG);
+    memcpy(tag, in->p + len, SW_AEAD_TAG);
+    if (in->p != out && len)
+        memcpy(out, in->p, len);
+    rc = gnutls_aead_cipher_decryptv2(handle_of(s), in->nonce, SW_AEAD_NONCE, &a, a.iov_len ? 1 : 0,
+                                      &v, len ? 1 : 0, tag, SW_AEAD_TAG);
     if (rc != 0) {
         explicit_bzero(out, len);
         return -1;

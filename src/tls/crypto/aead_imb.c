@@ -68,21 +68,22 @@ static void wipe(struct sw_aead_sched *s)
     (void)s; /* the caller overwrites it; nothing else is held */
 }
 
-static void seal(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                 size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+static void seal(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
+    size_t n = in->n;
+
     if (s->alg == SW_AEAD_CHACHA20_POLY1305) {
         struct chacha20_poly1305_context_data ctx;
 
-        fn.chacha_init(s->state, &ctx, nonce, aad, aad_len);
+        fn.chacha_init(s->state, &ctx, in->nonce, in->aad, in->aad_len);
         if (n > 0)
-            fn.chacha_enc(s->state, &ctx, out, in, n);
+            fn.chacha_enc(s->state, &ctx, out, in->p, n);
         fn.chacha_final(&ctx, out + n, SW_AEAD_TAG);
     } else {
         struct gcm_context_data ctx;
 
-        fn.enc[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, out, in, n,
-                           nonce, aad, aad_len, out + n, SW_AEAD_TAG);
+        fn.enc[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, out, in->p, n,
+                           in->nonce, in->aad, in->aad_len, out + n, SW_AEAD_TAG);
     }
 }
 
@@ -101,26 +102,25 @@ static int tags_differ(const uint8_t *a, const uint8_t *b)
     return diff != 0;
 }
 
-static int open_to(const struct sw_aead_sched *s, const uint8_t *nonce, const uint8_t *aad,
-                   size_t aad_len, const uint8_t *in, size_t n, uint8_t *out)
+static int open_to(const struct sw_aead_sched *s, const struct sw_aead_input *in, uint8_t *out)
 {
-    size_t len = n - SW_AEAD_TAG;
+    size_t len = in->n - SW_AEAD_TAG;
     uint8_t tag[SW_AEAD_TAG];
 
     if (s->alg == SW_AEAD_CHACHA20_POLY1305) {
         struct chacha20_poly1305_context_data ctx;
 
-        fn.chacha_init(s->state, &ctx, nonce, aad, aad_len);
+        fn.chacha_init(s->state, &ctx, in->nonce, in->aad, in->aad_len);
         if (len > 0)
-            fn.chacha_dec(s->state, &ctx, out, in, len);
+            fn.chacha_dec(s->state, &ctx, out, in->p, len);
         fn.chacha_final(&ctx, tag, SW_AEAD_TAG);
     } else {
         struct gcm_context_data ctx;
 
-        fn.dec[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, out, in, len,
-                           nonce, aad, aad_len, tag, SW_AEAD_TAG);
+        fn.dec[size_of(s)]((const struct gcm_key_data *)(const void *)s->state, &ctx, out, in->p,
+                           len, in->nonce, in->aad, in->aad_len, tag, SW_AEAD_TAG);
     }
-    if (tags_differ(tag, in + len)) {
+    if (tags_differ(tag, in->p + len)) {
         explicit_bzero(out, len);
         return -1;
     }

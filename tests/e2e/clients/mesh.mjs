@@ -4,12 +4,17 @@
 //   {"do": "sign", "csr", "ttl", "identity", "token", "cluster"} -> {"code", "text", "chain"};
 //     "raw": these bytes (hex digits) as the request instead; "zeros": that many bytes of 0
 //   {"do": "twice", "csr", "token"}: a call with two requests -> {"code", "text"}
+//   {"do": "crowd", "calls"}: that many calls at once, without a request, on several connections; those that end in
+//     another way than for being too many are made again -> {"code", "text"} of the first that was
 //   {"do": "stream", "id", "metadata", "token", "types", "hold"} -> {"code", "text"} or {"open": [types answered]};
 //     "hold": the stream stays open and a line {"ended": code, "text"} follows when it ends
 //   {"do": "talk", "id", "metadata", "token", "world", "turns": [{"type", "subscribe", "unsubscribe", "initial", "nack",
 //     "quiet"}]}: one stream ("world": state of the world), each turn a request that answers for the response before
-//     ("nack": refuses it with this text) and waits for one ("quiet": for none within a
-//     while) -> {"turns": [{"type", "resources": {name: version}, "aliases", "removed", "count"} or null], "ended"}
+//     ("nack": refuses it with this text; "raw", "zeros": as above) and waits for one ("quiet": for none within a
+//     while) -> {"turns": [{"type", "resources": {name: version}, "aliases", "removed", "count", "names"} or null],
+//     "ended"}; "count" and "names" are those of the state of the world
+//   {"do": "follow", "id", "metadata", "token", "type"}: a client that opens stream after stream, says what it holds,
+//     and goes on until it is killed -> {"resources", "removed", "have"} for each response, {"ended"} for each stream
 import { readFileSync } from 'node:fs';
 import * as grpc from '@grpc/grpc-js';
 
@@ -24,8 +29,9 @@ const Client = grpc.makeGenericClientConstructor({
   world: method('/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources', true),
 }, 'Mesh');
 const read = (f) => (f ? readFileSync(f) : undefined);
-const client = new Client(address, grpc.credentials.createSsl(readFileSync(roots), read(key), read(chain)),
-  { 'grpc.ssl_target_name_override': 'istiod.istio-system.svc', 'grpc.default_authority': 'istiod.istio-system.svc' });
+const connect = (options) => new Client(address, grpc.credentials.createSsl(readFileSync(roots), read(key), read(chain)),
+  { 'grpc.ssl_target_name_override': 'istiod.istio-system.svc', 'grpc.default_authority': 'istiod.istio-system.svc', ...options });
+const client = connect({});
 
 const varint = (n) => {
   const out = [];
@@ -50,9 +56,16 @@ const fields = (b) => { // length-delimited fields by number
   return out;
 };
 
+const nameOf = (type, f) => { // of a resource that comes without its name
+  const one = (f) => (n) => String(f[n]?.[0] ?? '');
+  if (!type.endsWith('.Address')) return `${one(f)(2)}/${one(f)(1)}`;
+  return f[1] ? one(fields(f[1][0]))(20) : `${one(fields(f[2][0]))(2)}/${one(fields(f[2][0]))(3)}`;
+};
+
 const told = (r, world) => { // a response, by the schema of either protocol
   const f = fields(r);
-  if (world) return { type: String(f[4][0]), nonce: f[5][0], version: f[1]?.[0], count: (f[2] ?? []).length };
+  if (world) return { type: String(f[4][0]), nonce: f[5][0], version: f[1]?.[0], count: (f[2] ?? []).length,
+    names: (f[2] ?? []).map((any) => nameOf(String(f[4][0]), fields(fields(any)[2][0]))) };
   const resources = {}, aliases = {};
   for (const one of (f[2] ?? []).map(fields)) {
     resources[String(one[3][0])] = String(one[1]?.[0] ?? '');
@@ -92,6 +105,26 @@ const steps = {
     call.write(bytes(1, step.csr));
     call.write(bytes(1, step.csr));
     call.end();
+  }),
+  crowd: (step) => new Promise((resolve) => {
+    const clients = Array.from({ length: Math.ceil(step.calls / 100) }, () => connect({ 'grpc.use_local_subchannel_pool': 1 }));
+    const calls = [];
+    let full;
+    const open = (i) => {
+      const call = clients[i % clients.length].twice(metadata(step));
+      calls[i] = call;
+      call.on('error', () => {});
+      call.on('data', () => {});
+      call.on('status', (s) => {
+        if (full) return;
+        if (s.code !== grpc.status.RESOURCE_EXHAUSTED) { setTimeout(open, 10, i); return; }
+        full = true;
+        calls.forEach((c) => c.cancel());
+        clients.forEach((c) => c.close());
+        resolve({ code: s.code, text: s.details });
+      });
+    };
+    for (let i = 0; i < step.calls; i++) open(i);
   }),
   stream: (step) => new Promise((resolve) => {
     const call = client.stream(metadata(step));
@@ -134,7 +167,8 @@ steps.talk = async (step) => {
   const last = {};
   let node = Buffer.concat([bytes(1, step.id), bytes(3, struct(step.metadata ?? {}))]);
   for (const turn of step.turns) {
-    call.write(request(turn, node, last[turn.type], step.world));
+    call.write(turn.zeros ? Buffer.alloc(turn.zeros) : turn.raw ? Buffer.from(turn.raw, 'hex')
+      : request(turn, node, last[turn.type], step.world));
     node = undefined;
     const got = await next(turn.quiet);
     if (got) last[got.type] = got;
@@ -143,6 +177,30 @@ steps.talk = async (step) => {
   if (!ended) call.cancel();
   return { turns, ended };
 };
+
+steps.follow = (step) => new Promise(() => {
+  const node = Buffer.concat([bytes(1, step.id), bytes(3, struct(step.metadata ?? {}))]);
+  const have = {};
+  const open = () => {
+    const call = client.stream(metadata(step));
+    let served = false;
+    call.on('error', () => {});
+    call.on('data', (r) => {
+      const { type, nonce, resources, removed } = told(r);
+      served = true;
+      Object.assign(have, resources);
+      removed.forEach((name) => delete have[name]);
+      call.write(request({ type }, undefined, { nonce }));
+      console.log(JSON.stringify({ resources: Object.keys(resources), removed, have: Object.keys(have) }));
+    });
+    call.on('status', (s) => {
+      if (served) console.log(JSON.stringify({ ended: s.code }));
+      setTimeout(open, 200);
+    });
+    call.write(request({ type: step.type, initial: have }, node));
+  };
+  open();
+});
 
 // Piece by piece: readFileSync(0) failed on a long input with Node.js 18.
 const input = [];

@@ -164,12 +164,21 @@ static void next_verb(struct driver *d)
         (void)sw_kube_do(d->client, &patch, on_reply, d);
         break;
     case 8: /* FieldManagerConflict: b is the driver's */
-        (void)sw_kube_apply(d->client, &cms, parse(&a, NAMED("},\"data\":{\"b\":\"3\"}}")), NULL,
-                            "other", false, on_reply, d);
+        (void)sw_kube_apply(
+            d->client,
+            &(struct sw_kube_apply){.gvr = &cms,
+                                    .obj = parse(&a, NAMED("},\"data\":{\"b\":\"3\"}}")),
+                                    .manager = "other"},
+            on_reply, d);
         break;
     case 9:
-        (void)sw_kube_apply(d->client, &cms, parse(&a, NAMED("},\"data\":{\"b\":\"3\"}}")), NULL,
-                            "other", true, on_reply, d);
+        (void)sw_kube_apply(
+            d->client,
+            &(struct sw_kube_apply){.gvr = &cms,
+                                    .obj = parse(&a, NAMED("},\"data\":{\"b\":\"3\"}}")),
+                                    .manager = "other",
+                                    .force = true},
+            on_reply, d);
         break;
     case 10:
         (void)sw_kube_do(d->client,
@@ -181,11 +190,23 @@ static void next_verb(struct driver *d)
                          on_reply, d);
         break;
     case 11: /* a precondition that fails */
-        (void)sw_kube_delete(d->client, &cms, ns, name, "Background", SW_SLICE_LIT("nobody"),
-                             on_reply, d);
+        (void)sw_kube_do(d->client,
+                         &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                               .gvr = &cms,
+                                               .ns = ns,
+                                               .name = name,
+                                               .propagation = "Background",
+                                               .if_uid = SW_SLICE_LIT("nobody")},
+                         on_reply, d);
         break;
     case 12:
-        (void)sw_kube_delete(d->client, &cms, ns, name, "Background", sw_slice("", 0), on_reply, d);
+        (void)sw_kube_do(d->client,
+                         &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                               .gvr = &cms,
+                                               .ns = ns,
+                                               .name = name,
+                                               .propagation = "Background"},
+                         on_reply, d);
         break;
     case 13: /* NotFound */
         (void)sw_kube_get(d->client, &cms, ns, name, on_reply, d);
@@ -235,13 +256,12 @@ static int run_lease(struct driver *d, char **argv, int n, struct sw_err *err)
 static int run_trust(struct driver *d, char **argv, struct sw_err *err)
 {
     struct sw_slice pem = {0};
-    struct sw_trust_opts o = {.threaded = true, .lease_ns = SW_SLICE_LIT("kube-system")};
+    struct sw_trust_opts o = {.threaded = true,
+                              .election = sw_control_election("kube-system", argv[1], argv[2])};
 
     if (sw_file_read(argv[0], 1 << 20, &pem, err) != SW_OK)
         return SW_EINVAL;
     o.pem = pem;
-    o.lease_name = sw_slice_str(argv[1]);
-    o.identity = sw_slice_str(argv[2]);
     d->trust = sw_trust_new(d->client, &o, err);
     sw_free((void *)(uintptr_t)pem.p);
     if (!d->trust)
@@ -255,8 +275,8 @@ static void on_about(void *arg, struct sw_kube_reply *r)
     struct driver *d = arg;
 
     for (; r->object && d->left; d->left--)
-        sw_recorder_event(d->recorder, r->object, "v1", "ConfigMap", SW_EVENT_NORMAL, "Tested",
-                          "it works");
+        sw_recorder_event(d->recorder, &(struct sw_event_about){r->object, "v1", "ConfigMap"},
+                          SW_EVENT_NORMAL, "Tested", "it works");
 }
 
 static void run_event(struct driver *d, char **argv)

@@ -8,6 +8,7 @@
  *
  *     dial ID ALPN ADDR[,ADDR...]|- [RELAY]   connects; closes what was dialled before
  *     echo BYTES                              sends them on a stream and checks what comes back
+ *     flow | got | end                        the same without an end, until it is said; so far
  *     datagram BYTES                          the same in one datagram
  *     more ADDR                               a further address of the dialled peer
  *     network                                 the network changed
@@ -45,6 +46,7 @@ static struct {
     struct sw_rawkey *key;
     struct sw_quic *q;
     struct sw_qconn *dialled;
+    struct transfer *flow; /* that has no end yet */
     struct sw_watch in;
     char line[16384];
     size_t line_n;
@@ -186,6 +188,8 @@ static void on_transfer_closed(struct sw_qstream *s, bool lost)
         (unsigned long long)t->got, t->fin && !t->bad && t->got == t->sent ? "true" : "false",
         lost ? "true" : "false", (unsigned long long)((sw_now_ns() - t->began_ns) / SW_NS_PER_MS),
         path_name(sw_qstream_conn(s)));
+    if (g.flow == t)
+        g.flow = NULL;
     sw_free(t);
 }
 
@@ -376,7 +380,7 @@ static void do_dial(struct sw_slice rest)
         oops("dial", err.msg);
 }
 
-static void do_echo(uint64_t n)
+static struct transfer *do_echo(uint64_t n)
 {
     struct transfer *t = SW_NEW(struct transfer);
 
@@ -385,9 +389,23 @@ static void do_echo(uint64_t n)
     if (!g.dialled || sw_qstream_open(g.dialled, &transfer_ops, t, &t->s) != SW_OK) {
         oops("echo", "no stream");
         sw_free(t);
-        return;
+        return NULL;
     }
     pump(t);
+    return t;
+}
+
+static void flow_got(void)
+{
+    printf("{\"event\":\"got\",\"bytes\":%llu}\n", (unsigned long long)(g.flow ? g.flow->got : 0));
+}
+
+static void flow_end(void)
+{
+    if (!g.flow)
+        return;
+    g.flow->left = 0;
+    pump(g.flow);
 }
 
 static void do_datagram(uint64_t n)
@@ -427,8 +445,9 @@ static void set_candidates(void)
     struct sw_ip local[32];
     struct sw_addr_list l;
 
-    sw_addr_list_build(&l, NULL, 0, bound, sw_quic_bound(g.q, bound), local,
-                       sw_addrs_local(local, SW_ARRAY_LEN(local)));
+    sw_addr_list_build(&(struct sw_addr_sources){NULL, 0, bound, sw_quic_bound(g.q, bound), local,
+                                                 sw_addrs_local(local, SW_ARRAY_LEN(local))},
+                       &l);
     sw_quic_set_candidates(g.q, l.a, l.n);
 }
 
@@ -475,7 +494,13 @@ static void command(struct sw_slice line)
     if (sw_slice_eq_str(verb, "dial"))
         do_dial(rest);
     else if (sw_slice_eq_str(verb, "echo"))
-        do_echo(n);
+        (void)do_echo(n);
+    else if (sw_slice_eq_str(verb, "flow"))
+        g.flow = do_echo(UINT64_MAX);
+    else if (sw_slice_eq_str(verb, "got"))
+        flow_got();
+    else if (sw_slice_eq_str(verb, "end"))
+        flow_end();
     else if (sw_slice_eq_str(verb, "datagram"))
         do_datagram(n);
     else if (sw_slice_eq_str(verb, "stats"))

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import uuid
 
@@ -30,7 +31,9 @@ class Sandbox(netns.Pod):
         self.container = f"c-{name}"
         self.uid = None
         netns.plugged(self)
-        node.ip("neigh flush dev pods", "-6 neigh flush dev pods")  # an earlier sandbox may have had the address
+        # An earlier sandbox may have had the address. Its entry alone: sandboxes are made at the same time, and a flush
+        # fails when another one has taken an entry away.
+        node.ip(f"neigh flush to {self.ip4} dev pods", f"-6 neigh flush to {self.ip6} dev pods")
 
     def rules(self):
         return "istio-ambient-nat" in self.run("nft", "list", "tables")
@@ -91,20 +94,29 @@ class Rig:
 
     def pod(self, name, host, namespace="shop", ready=False, labels=None, **spec):
         """A pod's sandbox and its object; 'ready' gives it an address in its status, as a kubelet does later."""
-        box = Sandbox(self, self.node, name, host)
-        self.sandboxes.append(box)
-        box.ns = namespace
-        box.path_api = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},
-                "spec": {"nodeName": self.node.name, "serviceAccountName": name,
-                         "containers": [{"name": "app", "image": "app"}], **spec}}
-        a = self.api.post(f"/api/v1/namespaces/{namespace}/pods", body)
-        assert a.status == 201, a
-        box.uid = a.json["metadata"]["uid"]
+        box = self.sandbox(name, host, namespace)
+        self.create(self.manifest(box, labels, **spec))
+        box.uid = self.api.get(box.path_api).json["metadata"]["uid"]
         self.known(box)
         if ready:
             self.running(box)
         return box
+
+    def sandbox(self, name, host, namespace="shop"):
+        box = Sandbox(self, self.node, name, host)
+        self.sandboxes.append(box)
+        box.ns = namespace
+        box.path_api = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        return box
+
+    def manifest(self, box, labels=None, **spec):
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": box.name, "namespace": box.ns, "labels": labels or {}},
+                "spec": {"nodeName": self.node.name, "serviceAccountName": box.name,
+                         "containers": [{"name": "app", "image": "app"}], **spec}}
+
+    def create(self, pod):
+        a = self.api.post(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+        assert a.status == 201, a
 
     def known(self, box):
         """Puts the pod into the configuration of nodes that have no control plane."""
@@ -117,12 +129,21 @@ class Rig:
             "podIP": box.ip4, "podIPs": [{"ip": box.ip4}, {"ip": box.ip6}]}})
         assert a.status == 200, a
 
+    def removed(self, box):
+        """The runtime removes the sandbox; its name and address are free again."""
+        box.delete()
+        self.sandboxes.remove(box)
+
     def annotation(self, box):
         return self.api.get(box.path_api).json["metadata"].get("annotations", {}).get(ANNOTATION)
 
     def events(self, box):
-        items = self.api.get(f"/api/v1/namespaces/{box.ns}/events").json["items"]
-        return [(e["reason"], e["message"]) for e in items if e["involvedObject"]["name"] == box.name]
+        return self.events_of(box.ns, box.name)
+
+    def events_of(self, ns, name):
+        """(reason, message) of the events of a pod that need not be there."""
+        items = self.api.get(f"/api/v1/namespaces/{ns}/events").json["items"]
+        return [(e["reason"], e["message"]) for e in items if e["involvedObject"]["name"] == name]
 
     def show_process(self, box, pid=None):
         """A process of the pod in the agent's /proc."""
@@ -178,6 +199,22 @@ class Rig:
         out, err = p.communicate(timeout=guard(GUARD * 4))
         assert not _SANITIZER.search(err), err
         return p.returncode, json.loads(out) if out.strip() else None
+
+    def post(self, path, body):
+        """A request to the agent as the plugin makes it; the socket, unread."""
+        text = json.dumps(body).encode()
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(str(self.plugin_sock))
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text)
+        return s
+
+    def answers(self):
+        """Whether the agent takes requests."""
+        try:
+            self.post("/status", {}).close()
+        except OSError:
+            return False
+        return True
 
     def add(self, box, **kw):
         status, out = self.call("ADD", box, **kw)

@@ -15,15 +15,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "deploy/kubernetes"
 CHART = ROOT / "deploy/helm/spanwire"
 NAMESPACE = "spanwire-system"
-NO_HELM = "NO HELM ON THIS MACHINE (Debian 12 has none; tools/interop helm builds it): the chart is not rendered"
+NO_HELM = "NO HELM ON THIS MACHINE (Debian 12 has none; tools/fetch-helm says why it cannot be had): the chart is not rendered"
 
 
 @functools.lru_cache(None)
 def find_helm():
-    """$HELM, one on PATH, or what tools/interop built; None: there is none."""
+    """$HELM, one on PATH, what tools/setup fetched, or what tools/interop built; None: there is none."""
     build = os.environ.get("SPANWIRE_BUILD", ROOT / "build")
     built = [os.path.join(build, "interop", name) for name in ("helm/helm4", "helm/helm3", "kubernetes/helm")]
-    for path in (os.environ.get("HELM"), shutil.which("helm"), *built):
+    for path in (os.environ.get("HELM"), shutil.which("helm"), str(ROOT / "tests/e2e/helm/helm"), *built):
         if path and os.access(path, os.X_OK):
             return path
     return None
@@ -62,13 +62,23 @@ def component_flags(*components):
     return [x for c in components for x in ("--set", values[c])]
 
 
+def without_hooks(obj):
+    """The object of the chart without what makes it a hook of Helm."""
+    notes = {k: v for k, v in obj["metadata"].get("annotations", {}).items() if not k.startswith("helm.sh/")}
+    meta = {k: v for k, v in obj["metadata"].items() if k != "annotations"}
+    return {**obj, "metadata": {**meta, **({"annotations": notes} if notes else {})}}
+
+
 def run_helm(*argv, helm=None, env=None):
     return subprocess.run([helm or need_helm(), *argv], capture_output=True, text=True, check=False, env=env)
 
 
-def rendered(*flags, helm=None):
-    """The objects of the chart."""
-    done = run_helm("template", "spanwire", str(CHART), "--namespace", NAMESPACE, *flags, helm=helm)
+def rendered(*flags, helm=None, api=None):
+    """The objects of the chart; with an API as Helm itself makes them, with its hooks."""
+    asked, env = [], None
+    if api:
+        asked, env = ["--dry-run=server"], {"PATH": os.environ["PATH"], "HOME": str(api.dir), "KUBECONFIG": str(api.kubeconfig)}
+    done = run_helm("template", "spanwire", str(CHART), "--namespace", NAMESPACE, *asked, *flags, helm=helm, env=env)
     assert done.returncode == 0, done.stderr
     return parse(done.stdout)
 

@@ -225,7 +225,7 @@ class Stream:
 
     def begin(self, stream):
         """A stream of the connection; a node that resets one opens the next on the same connection."""
-        self.stream, self.queue, self.buffer = stream, b"", b""
+        self.stream, self.queue, self.buffer = stream, bytearray(), b""
         self.sent = {}      # type -> {name: value}
         self.wanted = {}    # type -> None for everything, else a set of names
         self.answers, self.responses = [], 0
@@ -235,8 +235,8 @@ class Stream:
             room = min(self.h2.local_flow_control_window(self.stream), self.h2.max_outbound_frame_size)
             if room <= 0:
                 break
-            self.h2.send_data(self.stream, self.queue[:room])
-            self.queue = self.queue[room:]
+            self.h2.send_data(self.stream, bytes(self.queue[:room]))
+            del self.queue[:room]
         self.sock.sendall(self.h2.data_to_send())
 
     def send(self, data):
@@ -244,15 +244,15 @@ class Stream:
         self.flush()
 
     def respond(self, kind, added, removed):
-        out = field(1, "test")
+        out = [field(1, "test")]
         for name in added:
             r = self.server.resources[kind][name]
             body = field(1, self.server.version(r)) + message(2, field(1, kind) + field(2, r.value)) + field(3, name)
-            out += message(2, body + b"".join(field(4, a) for a in r.aliases))
+            out.append(message(2, body + b"".join(field(4, a) for a in r.aliases)))
         nonce = f"n{next(self.server.nonces)}"
-        out += field(4, kind) + field(5, nonce) + b"".join(field(6, n) for n in removed)
+        out += [field(4, kind), field(5, nonce), *(field(6, n) for n in removed)]
         self.responses += 1
-        self.send(out)
+        self.send(b"".join(out))
         return nonce
 
     def visible(self, kind):

@@ -12,7 +12,11 @@ Kinds of routers:
     symmetric   the same, with another port for every destination
 IPv6 is never mapped; all but 'open' let in only answers.
 """
+import socket
+import struct
+
 from .netns import NetNs, _quiet
+from .wait import guard
 
 KINDS = ("open", "restricted", "symmetric")
 RELAY, MIRROR, RELAY6 = "198.51.100.2", "198.51.100.3", "2001:db8:1::2"
@@ -93,3 +97,17 @@ class World:
         self.here.ip(*(f"link del {link}" for link in self.links), "link del world")
         for ns in self.all.values():
             ns.delete()
+
+
+def forget_flows(ns):
+    """What 'conntrack -F' does: NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE without a tuple."""
+    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as s:
+        s.settimeout(guard(5))
+        s.send(struct.pack("=IHHIIBBH", 20, 0x102, 5, 1, 0, socket.AF_INET, 0, 0))
+        answer = s.recv(4096)
+        assert struct.unpack_from("=Hxxxxxxxxxxi", answer, 4)[1] == 0, answer
+
+
+def renumber(ns, old, new):
+    ns.ip(f"addr del {old}/24 dev eth0", f"addr add {new}/24 dev eth0")
+    forget_flows(ns)

@@ -74,20 +74,20 @@ class IrohDevice(Peer):
 
 
 class Sidecar(Process):
-    def __init__(self, binary, directory, *flags, listen=None, kubeconfig=None):
+    def __init__(self, binary, directory, *flags, listen=None, kubeconfig=None, ns=None, bind="127.0.0.1:0"):
         directory.mkdir(parents=True, exist_ok=True)
         self.path = str(directory / "s.sock")
         self.stats = ("127.0.0.1", free_port())
         self.ready = ("127.0.0.1", free_port())
         argv = [binary, "sidecar", "--listen", listen or self.path, "--key-file", str(directory / "key"),
-                "--bind", "127.0.0.1:0", "--admin-addr", f"127.0.0.1:{free_port()}",
+                "--bind", bind, "--admin-addr", f"127.0.0.1:{free_port()}",
                 "--stats-addr", f"127.0.0.1:{self.stats[1]}", "--ready-addr", f"127.0.0.1:{self.ready[1]}",
                 "--log-level", "debug", *flags]
         if kubeconfig:
             argv += ["--kubeconfig", str(kubeconfig)]
         log = directory / "log"
         self.mark = log.stat().st_size if log.exists() else 0  # of runs before
-        super().__init__(_Here(), argv, log)
+        super().__init__(ns or _Here(), argv, log)
 
     def log(self):
         return super().log()[self.mark:]

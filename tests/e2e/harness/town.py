@@ -21,7 +21,7 @@ import threading
 from .netns import NetNs, _quiet, new_bridge
 from .node import Process, _SANITIZER
 from .sidecar import UdpEcho
-from .wait import until
+from .wait import guard, until
 
 EDGE, VISITOR, ROUTER = "203.0.113.10", "203.0.113.20", "203.0.113.30"
 HOMES = {"home1": "192.168.7.2", "home2": "192.168.7.3"}
@@ -87,11 +87,12 @@ class Town:
 class Edge(Process):
     """'spanwire up' on the edge machine."""
 
-    def __init__(self, binary, ns, where, *flags):
+    def __init__(self, binary, ns, where, *flags, address=EDGE):
         self.ns, self.data = ns, pathlib.Path(where) / "edge"
+        self.address = f"[{address}]" if ":" in address else address
         super().__init__(ns, [
-            binary, "up", "--data", str(self.data), "--listen", f"{EDGE}:{API}", "--address", EDGE,
-            "--relay-listen", f"{EDGE}:{RELAY}", "--target-domain", "town.example",
+            binary, "up", "--data", str(self.data), "--listen", f"{self.address}:{API}", "--address", address,
+            "--relay-listen", f"{self.address}:{RELAY}", "--target-domain", "town.example",
             "--log-level", "info", *flags], pathlib.Path(where) / "up.log")
         until(self._up, 30, "spanwire up")
 
@@ -102,6 +103,15 @@ class Edge(Process):
     @property
     def kubeconfig(self):
         return self.data / "admin.kubeconfig"
+
+    def api(self, *argv):
+        """A request to the API with curl: its options, then the path."""
+        with self.ns.entered():
+            return subprocess.run(
+                ["curl", "-sS", "-g", "--cacert", str(self.data / "pki/root.crt"), "-H",
+                 f"Authorization: Bearer {(self.data / 'pki/admin.token').read_text().strip()}",
+                 *argv[:-1], f"https://{self.address}:{API}{argv[-1]}"],
+                capture_output=True, text=True, check=True, timeout=guard(20)).stdout
 
     def role_log(self, role):
         return (self.data / "log" / f"{role}.log").read_text(encoding="utf-8", errors="replace")
@@ -138,7 +148,7 @@ class Device(Process):
         super().__init__(ns, [
             binary, "expose", str(target), "--name", name, "--hostname", hostname,
             "--data", str(self.data), "--kubeconfig", str(edge.kubeconfig),
-            "--relay", f"http://{EDGE}:{RELAY}/", *flags],
+            "--relay", f"http://{edge.address}:{RELAY}/", *flags],
             pathlib.Path(where) / f"device-{name}.log")
 
     def stop(self, expect=0):

@@ -105,6 +105,31 @@ def refused(ns, addr, payload=b"hello", timeout=GUARD):
         return True
 
 
+class Wire:
+    """What passes an interface of a namespace from now on."""
+
+    def __init__(self, ns, dev):
+        self.sock = ns.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # all protocols
+        self.sock.bind((dev, 0))
+        self.sock.setblocking(False)
+
+    def seen(self):
+        """The TCP ports over IPv4, and the bytes of all frames. What was sent for an answer that came is in them."""
+        ports, frames = set(), bytearray()
+        while True:
+            try:
+                frame = self.sock.recv(65535)
+            except BlockingIOError:
+                return ports, frames
+            frames += frame
+            if frame[12:14] == b"\x08\x00" and frame[23] == 6:
+                ports.add(int.from_bytes(frame[36:38], "big"))
+                ports.add(int.from_bytes(frame[34:36], "big"))
+
+    def close(self):
+        self.sock.close()
+
+
 class Server:
     """Base of the servers: a listening socket, a thread, and what was seen."""
 

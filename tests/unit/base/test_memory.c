@@ -239,11 +239,83 @@ static void mem_helpers(void **state)
     sw_free(f);
 }
 
+static void fill_tight(struct sw_arena *a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t *number = sw_arena_alloc(a, i % 3 * 8 + 1);
+        struct sw_slice text = sw_arena_slice(a, sw_slice("abcdefgh", i % 9));
+
+        assert_int_equal((uintptr_t)number % 8, 0);
+        assert_int_equal(*number, 0);
+        *number = UINT64_MAX;
+        assert_memory_equal(text.p, "abcdefgh", i % 9);
+        assert_int_equal(text.p[i % 9], 0);
+        assert_int_equal(sw_arena_printf(a, "%zu", i % 7)[0], '0' + i % 7);
+    }
+}
+
+static void texts_of_a_tight_arena_have_no_gaps(void **state)
+{
+    struct sw_arena draft = {.tight = true};
+    _Alignas(8) char block[16384];
+
+    (void)state;
+    for (size_t n = 0; n < 200; n += 7) {
+        size_t used;
+        struct sw_arena over;
+
+        fill_tight(&draft, n);
+        used = sw_arena_used(&draft);
+        memset(block, 0, used);
+        over = sw_arena_over(block, used);
+        fill_tight(&over, n);
+        assert_null(over.chunk);
+        if (n == 14) /* in one chunk: numbers of 8, 16 and 24 bytes, texts and a NUL each */
+            assert_int_equal(used, 216 + 60 + 28);
+        sw_arena_reset(&draft, 4096);
+        assert_true(draft.tight);
+        assert_int_equal(sw_arena_used(&draft), 0);
+    }
+    sw_arena_clear(&draft);
+    assert_true(draft.tight);
+}
+
+/* What one arena needed is enough for the same allocations over a block, wherever they end. */
+static void arena_over_a_block_takes_what_a_draft_used(void **state)
+{
+    static const size_t sizes[] = {1, 0, 16, 17, 900, 5000, 3, 40};
+    struct sw_arena draft = {0};
+    struct sw_arena over;
+    _Alignas(16) char block[8192] = "";
+
+    (void)state;
+    assert_int_equal(sw_arena_used(&draft), 0);
+    for (size_t round = 0; round < 2; round++) {
+        size_t used;
+
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+            (void)sw_arena_alloc(&draft, sizes[i]);
+        used = sw_arena_used(&draft);
+        assert_in_range(used, 16 + 16 + 32 + 912 + 5008 + 16 + 48, sizeof(block));
+        over = sw_arena_over(block, used);
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            char *p = sw_arena_alloc(&over, sizes[i]);
+
+            assert_true(p >= block && p + sizes[i] <= block + used);
+        }
+        assert_null(over.chunk);
+        sw_arena_reset(&draft, 1 << 16); /* the second round has one chunk */
+    }
+    sw_arena_clear(&draft);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_memory_is_zeroed_aligned_and_apart),
         cmocka_unit_test(arena_copies_text),
+        cmocka_unit_test(texts_of_a_tight_arena_have_no_gaps),
+        cmocka_unit_test(arena_over_a_block_takes_what_a_draft_used),
         cmocka_unit_test(buf_appends_and_consumes),
         cmocka_unit_test(buf_never_passes_its_maximum),
         cmocka_unit_test(buf_behaves_like_a_queue),

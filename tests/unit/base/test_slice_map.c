@@ -148,6 +148,27 @@ static void utf8_is_strict(void **state)
     }
 }
 
+static void utf8_is_strict_at_any_place(void **state)
+{
+    char text[40];
+
+    (void)state;
+    for (size_t n = 0; n <= sizeof(text); n++) {
+        memset(text, 'a', sizeof(text));
+        assert_true(sw_utf8_valid(sw_slice(text, n)));
+        for (size_t i = 0; i < n; i++) {
+            text[i] = (char)0xc3;
+            assert_false(sw_utf8_valid(sw_slice(text, n)));
+            if (i + 1 < n) {
+                text[i + 1] = (char)0xa9;
+                assert_true(sw_utf8_valid(sw_slice(text, n)));
+                text[i + 1] = 'a';
+            }
+            text[i] = 'a';
+        }
+    }
+}
+
 /* Computed with another implementation of SipHash-1-3: key 00 01 .. 0f, message 00 01 .. n-1. */
 static const struct {
     size_t n;
@@ -164,6 +185,20 @@ static const struct {
     {16, UINT64_C(0xcc4fdd1a7d908b66)}, {17, UINT64_C(0x9cf2689063dbd80c)},
 };
 
+/* The same, 128 bits. */
+static const struct {
+    size_t n;
+    uint64_t hash[2];
+} sip_128[] = {
+    {0, {UINT64_C(0xbea58827b2bc7ee7), UINT64_C(0x013030dd6adb62fd)}},
+    {1, {UINT64_C(0xa8edd36004376ffc), UINT64_C(0x63f02f2bcc73055e)}},
+    {7, {UINT64_C(0xc3e0aaf223b98410), UINT64_C(0x77ab4808c82e2fa6)}},
+    {8, {UINT64_C(0xb4dae3d5e1fe12aa), UINT64_C(0x99c7f935ab164f72)}},
+    {15, {UINT64_C(0x6c52bdb205557ec1), UINT64_C(0x09017e1eeccd2129)}},
+    {16, {UINT64_C(0xeb8e511557d9a8d0), UINT64_C(0x93179e3df8b013b5)}},
+    {17, {UINT64_C(0x8d66bb3ff9264123), UINT64_C(0xecf7bdfee8125197)}},
+};
+
 static void siphash_matches_vectors(void **state)
 {
     unsigned char msg[300];
@@ -174,6 +209,14 @@ static void siphash_matches_vectors(void **state)
         assert_int_equal(
             sw_siphash13(UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908), msg, sip[i].n),
             sip[i].hash);
+    for (size_t i = 0; i < SW_ARRAY_LEN(sip_128); i++) {
+        uint64_t got[2];
+
+        sw_siphash13_128(UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908), msg,
+                         sip_128[i].n, got);
+        assert_int_equal(got[0], sip_128[i].hash[0]);
+        assert_int_equal(got[1], sip_128[i].hash[1]);
+    }
     assert_int_equal(sw_siphash13(0, 0, "the quick brown fox", 19), UINT64_C(0x5a17575ad3449cba));
     assert_int_equal(sw_siphash13(1, 2, msg, sizeof(msg)), UINT64_C(0x7d15a48ab68c1f2d));
     assert_int_equal(sw_hash("abc", 3), sw_hash("abc", 3));
@@ -221,6 +264,29 @@ static void map_agrees_with_a_table(void **state)
     }
     assert_int_equal(live, 0);
     assert_int_equal(m.n, 0);
+    sw_map_done(&m);
+}
+
+static void map_keeps_what_it_has_when_room_is_made(void **state)
+{
+    static char keys[1000][8];
+    struct sw_map m = {0};
+    struct sw_map_slot *slots;
+
+    (void)state;
+    (void)sw_map_put(&m, SW_SLICE_LIT("x"), keys);
+    sw_map_reserve(&m, SW_ARRAY_LEN(keys));
+    assert_ptr_equal(sw_map_get(&m, SW_SLICE_LIT("x")), keys);
+    slots = m.slots;
+    for (size_t i = 1; i < SW_ARRAY_LEN(keys); i++) {
+        (void)snprintf(keys[i], sizeof(keys[i]), "%zu", i);
+        (void)sw_map_put(&m, sw_slice_str(keys[i]), keys[i]);
+    }
+    assert_ptr_equal(m.slots, slots); /* it was enough */
+    sw_map_reserve(&m, 10);
+    assert_ptr_equal(m.slots, slots);
+    assert_int_equal(m.n, SW_ARRAY_LEN(keys));
+    assert_ptr_equal(sw_map_get(&m, SW_SLICE_LIT("999")), keys[999]);
     sw_map_done(&m);
 }
 
@@ -307,6 +373,39 @@ static void owners_take_turns(void **state)
     (void)state;
 }
 
+struct named {
+    int id;
+    struct sw_slice ns;
+    struct sw_slice name;
+};
+
+static void arrays_sort_by_members(void **state)
+{
+    struct named v[] = {{1, SW_SLICE_LIT("b"), SW_SLICE_LIT("x")},
+                        {2, SW_SLICE_LIT("a"), SW_SLICE_LIT("y")},
+                        {3, SW_SLICE_LIT("a"), SW_SLICE_LIT("x")},
+                        {4, SW_SLICE_LIT(""), SW_SLICE_LIT("z")}};
+    const struct named *p[] = {&v[0], &v[1], &v[2], &v[3]};
+    const char *texts[] = {"b", "", "ab"};
+    static const int by_both[] = {4, 3, 2, 1};
+    static const int by_ns[] = {4, 2, 3, 1};
+    static const int by_name[] = {3, 1, 2, 4};
+
+    SW_SORT_POINTERS_BY2(p, SW_ARRAY_LEN(p), ns, name);
+    for (size_t i = 0; i < SW_ARRAY_LEN(p); i++)
+        assert_int_equal(p[i]->id, by_both[i]);
+    SW_SORT_BY(v, SW_ARRAY_LEN(v), ns); /* equal ones keep their order */
+    for (size_t i = 0; i < SW_ARRAY_LEN(v); i++)
+        assert_int_equal(v[i].id, by_ns[i]);
+    SW_SORT_BY2(v, SW_ARRAY_LEN(v), name, ns);
+    for (size_t i = 0; i < SW_ARRAY_LEN(v); i++)
+        assert_int_equal(v[i].id, by_name[i]);
+    sw_text_sort(texts, SW_ARRAY_LEN(texts));
+    assert_string_equal(texts[1], "ab");
+    sw_sort_by(NULL, 0, 8, &(struct sw_sort_order){0});
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,11 +413,14 @@ int main(void)
         cmocka_unit_test(slices_cut_and_search),
         cmocka_unit_test(numbers_are_decimal_and_bounded),
         cmocka_unit_test(utf8_is_strict),
+        cmocka_unit_test(utf8_is_strict_at_any_place),
         cmocka_unit_test(siphash_matches_vectors),
         cmocka_unit_test(map_agrees_with_a_table),
+        cmocka_unit_test(map_keeps_what_it_has_when_room_is_made),
         cmocka_unit_test(map_takes_the_empty_key),
         cmocka_unit_test(random_numbers_spread),
         cmocka_unit_test(lower_bounds),
+        cmocka_unit_test(arrays_sort_by_members),
         cmocka_unit_test(owners_take_turns),
     };
 

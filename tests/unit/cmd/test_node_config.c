@@ -91,7 +91,6 @@ static void test_defaults_are_the_references(void **state)
     assert_string_equal(sw_addr_text(&c.admin.ready_addr, text), "[::]:15021");
     assert_int_equal(c.listen.ip.family, 0);
     assert_true(c.cpu.workers >= 1);
-    assert_int_equal(c.unread.n, 0);
 }
 
 static void test_dedicated_mode(void **state)
@@ -301,7 +300,6 @@ static void test_the_agents_socket(void **state)
     assert_int_equal(read_args("--pod a/b/c=/run/netns/x"), SW_OK);
     assert_true(c.crypto.tls12);
     assert_string_equal(c.serve.agent_socket, "/run/x.sock");
-    assert_int_equal(c.unread.n, 0);
     assert_int_equal(read_args("--mode dedicated --workload a/b/c"), SW_OK);
     assert_null(c.serve.agent_socket);
 }

@@ -212,19 +212,19 @@ static void test_addresses_go_public_first_and_are_bounded(void **state)
     struct sw_addr_list l;
 
     (void)state;
-    sw_addr_list_build(&l, given, 2, any, 2, local, SW_ARRAY_LEN(local));
+    sw_addr_list_build(&(struct sw_addr_sources){given, 2, any, 2, local, SW_ARRAY_LEN(local)}, &l);
     expect(&l, (const char *[]){"198.51.100.1:4000", "198.51.100.2:99", "203.0.113.9:4000",
                                 "[2001:db8::5]:4001", "192.168.1.4:4000", "[fd00::2]:4001", NULL});
-    sw_addr_list_build(&l, NULL, 0, &one, 1, local, SW_ARRAY_LEN(local));
+    sw_addr_list_build(&(struct sw_addr_sources){NULL, 0, &one, 1, local, SW_ARRAY_LEN(local)}, &l);
     expect(&l, (const char *[]){"127.0.0.1:5000", NULL});
-    sw_addr_list_build(&l, NULL, 0, any, 2, local, 1);
+    sw_addr_list_build(&(struct sw_addr_sources){NULL, 0, any, 2, local, 1}, &l);
     expect(&l, (const char *[]){"127.0.0.1:4000", NULL});
     for (size_t i = 0; i < SW_ARRAY_LEN(many); i++) {
         many[i] = ip("10.0.0.1");
         many[i].b[3] = (uint8_t)i;
     }
     many[39] = ip("203.0.113.1");
-    sw_addr_list_build(&l, NULL, 0, any, 2, many, SW_ARRAY_LEN(many));
+    sw_addr_list_build(&(struct sw_addr_sources){NULL, 0, any, 2, many, SW_ARRAY_LEN(many)}, &l);
     assert_int_equal(l.n, SW_QUIC_ADDRS_MAX);
     assert_true(sw_ip_eq(&l.a[0].ip, &many[39]));
 }

@@ -94,7 +94,7 @@ static void test_paths_are_written_when_they_are_news(void **state)
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("203.0.113.9:4433"), &d.paths[0].address, NULL),
                      SW_OK);
     assert_null(sw_details_patch(&a, &d, obj, NOW));
-    d.tell_paths = true;
+    d.write_paths = true;
     patch = sw_details_patch(&a, &d, obj, NOW);
     assert_null(sw_json_walk(patch, "connectionDetails", "publicKey", NULL));
     path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 0);
@@ -103,6 +103,65 @@ static void test_paths_are_written_when_they_are_news(void **state)
     path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 1);
     assert_true(sw_json_str_eq(sw_json_find(path, "type"), "Relay"));
     assert_null(sw_json_find(path, "address"));
+    assert_null(sw_json_find(path, "note"));
+    d.paths[0].note = d.paths[1].note = "both NATs are symmetric";
+    patch = sw_details_patch(&a, &d, obj, NOW);
+    path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 0);
+    assert_null(sw_json_find(path, "note"));
+    path = sw_json_at(sw_json_walk(patch, "connectionDetails", "paths", NULL), 1);
+    assert_true(sw_json_str_eq(sw_json_find(path, "note"), "both NATs are symmetric"));
+}
+
+static void test_a_path_changes_with_its_round_trip_and_its_note(void **state)
+{
+    static const struct {
+        uint64_t was_us;
+        uint64_t now_us;
+        const char *was;
+        const char *now;
+        bool changed;
+    } cases[] = {
+        {30000, 30000, NULL, "", false},    {30000, 59999, NULL, "", true},
+        {30000, 50000, NULL, "", false},    {30000, 50001, NULL, "", true},
+        {30000, 14999, NULL, "", true},     {30000, 15001, NULL, "", false},
+        {100000, 79000, NULL, "", true},    {100000, 119000, NULL, "", false},
+        {5000, 9999, NULL, "", false},      {5000, 10000, NULL, "", true},
+        {200, 900, NULL, "", false},        {200, 1200, NULL, "", true},
+        {0, 1000, NULL, "", true},          {30000, 30000, "", "why", true},
+        {30000, 30000, "why", "", true},    {30000, 30000, "why", "why", false},
+        {30000, 30000, "why", "who", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct sw_details_path p = {.rtt_us = cases[i].was_us, .note = cases[i].was};
+
+        assert_int_equal(sw_details_path_changed(&p, cases[i].now_us, cases[i].now),
+                         cases[i].changed);
+    }
+}
+
+static bool is_even(void *arg, const struct sw_nodeid *gateway)
+{
+    (*(size_t *)arg)++;
+    return gateway->b[0] % 2 == 0;
+}
+
+static void test_paths_of_gateways_that_are_gone_are_dropped(void **state)
+{
+    struct sw_details_path paths[5] = {0};
+    size_t asked = 0;
+
+    (void)state;
+    for (uint8_t i = 0; i < 5; i++) {
+        paths[i].gateway.b[0] = i;
+        paths[i].rtt_us = i;
+    }
+    assert_int_equal(sw_details_paths_keep(paths, 5, is_even, &asked), 3);
+    assert_int_equal(asked, 5);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(paths[i].rtt_us, 2 * i);
+    assert_int_equal(sw_details_paths_keep(paths, 0, is_even, &asked), 0);
 }
 
 static void test_a_relay_that_went_is_taken_out(void **state)
@@ -245,6 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_status_is_patched_only_when_it_differs),
         cmocka_unit_test(test_paths_are_written_when_they_are_news),
+        cmocka_unit_test(test_a_path_changes_with_its_round_trip_and_its_note),
+        cmocka_unit_test(test_paths_of_gateways_that_are_gone_are_dropped),
         cmocka_unit_test(test_a_relay_that_went_is_taken_out),
         cmocka_unit_test(test_a_capability_keeps_the_time_of_its_change),
         cmocka_unit_test(test_new_connectors_and_choices),

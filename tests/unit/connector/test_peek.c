@@ -13,7 +13,7 @@
 #include "connector/inspect/peek.h"
 
 /* Everything told, as text: "GET a.example /x 200 5 ok;". */
-static void on_told(void *arg, const struct sw_peek_exchange *x)
+static void on_observed(void *arg, const struct sw_peek_exchange *x)
 {
     assert_int_equal(sw_buf_printf(arg, "%.*s %.*s %.*s %d %llu %s;", SW_SLICE_ARG(x->method),
                                    SW_SLICE_ARG(x->host), SW_SLICE_ARG(x->path), x->status,
@@ -29,7 +29,7 @@ static char *watch(const char *up, const char *down, size_t piece)
     size_t n;
 
     sw_buf_init(&out, 1 << 20);
-    p = sw_peek_new(on_told, &out, NULL);
+    p = sw_peek_new(on_observed, &out, NULL);
     n = strlen(up);
     for (size_t i = 0; i < n; i += piece)
         sw_peek_bytes(p, false, up + i, sw_min(piece, n - i), 1000);
@@ -69,6 +69,35 @@ static const struct {
     {"\x16\x03\x01\x02", "\x16\x03\x03", ""},
     {"SSH-2.0-OpenSSH\r\n", "SSH-2.0-x\r\n", ""},
 };
+
+static void test_http2_is_recognised_however_the_bytes_are_cut(void **state)
+{
+    static const struct {
+        const char *up;
+        bool http2;
+    } from[] = {
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", true},
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x01\x02 more", true},
+        {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", false},
+        {"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", false},
+        {"GET /PRI HTTP/1.1\r\nHost: a\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(from); i++) {
+        for (size_t piece = 1; piece < 40; piece += 3) {
+            SW_BUF_AUTO out = {.max = 1 << 20};
+            struct sw_peek *p = sw_peek_new(on_observed, &out, NULL);
+
+            for (size_t k = 0; k < strlen(from[i].up); k += piece)
+                sw_peek_bytes(p, false, from[i].up + k, sw_min(piece, strlen(from[i].up) - k),
+                              1000);
+            sw_peek_bytes(p, true, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24, 1000);
+            assert_int_equal(sw_peek_http2(p), from[i].http2);
+            sw_peek_free(p);
+        }
+    }
+}
 
 static void test_exchanges_are_told_however_the_bytes_are_cut(void **state)
 {
@@ -117,18 +146,18 @@ static void test_heads_and_queues_are_bounded(void **state)
     (void)state;
     memset(junk, 'a', sizeof(junk));
     sw_buf_init(&out, 1 << 20);
-    p = sw_peek_new(on_told, &out, NULL);
+    p = sw_peek_new(on_observed, &out, NULL);
     sw_peek_bytes(p, false, "GET /", 5, 1);
     for (int i = 0; i < 1000; i++)
         sw_peek_bytes(p, false, junk, sizeof(junk), 1);
     sw_peek_end(p, 2);
-    assert_int_equal(sw_peek_told(p), 0);
+    assert_int_equal(sw_peek_reported(p), 0);
     sw_peek_free(p);
-    p = sw_peek_new(on_told, &out, NULL);
+    p = sw_peek_new(on_observed, &out, NULL);
     for (int i = 0; i < 1000; i++)
         sw_peek_bytes(p, false, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27, 1);
     sw_peek_end(p, 2);
-    assert_true(sw_peek_told(p) <= SW_PEEK_QUEUE);
+    assert_true(sw_peek_reported(p) <= SW_PEEK_QUEUE);
     sw_peek_free(p);
     sw_buf_done(&out);
 }
@@ -160,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchanges_are_told_however_the_bytes_are_cut),
+        cmocka_unit_test(test_http2_is_recognised_however_the_bytes_are_cut),
         cmocka_unit_test(test_an_answer_to_nothing_ends_the_looking),
         cmocka_unit_test(test_long_headers_are_seen),
         cmocka_unit_test(test_heads_and_queues_are_bounded),

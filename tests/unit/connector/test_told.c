@@ -33,7 +33,7 @@ static void test_plain_only_on_machines_we_trust(void **state)
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         struct sw_err err = {0};
 
-        if (sw_told_relay_ok(sw_slice_str(cases[i].url), sw_slice_str(cases[i].api), &err) !=
+        if (sw_published_relay_ok(sw_slice_str(cases[i].url), sw_slice_str(cases[i].api), &err) !=
             cases[i].ok)
             fail_msg("'%s' with API '%s'", cases[i].url, cases[i].api);
         assert_true(cases[i].ok || err.msg[0]);

@@ -91,9 +91,9 @@ static struct sw_control *control(struct world *w, bool threaded, const char *le
                                       .publish = on_publish,
                                       .arg = w,
                                       .threaded = threaded,
-                                      .lease_ns = SW_SLICE_LIT("kube-system"),
-                                      .lease_name = sw_slice_str(lease),
-                                      .identity = sw_slice_str(identity)};
+                                      .election = {.ns = SW_SLICE_LIT("kube-system"),
+                                                   .name = sw_slice_str(lease),
+                                                   .identity = sw_slice_str(identity)}};
     struct sw_control *c = sw_control_new(w->m.b.client, &o, NULL);
 
     assert_non_null(c);

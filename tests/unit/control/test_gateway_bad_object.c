@@ -441,7 +441,7 @@ static struct sw_kube_obj *spoil_object(struct sw_arena *a, const struct sw_kube
  * Not of what routes name: what that is worth to them may change with every word in it. A grant
  * that says less permits more. A claim says whose a name is, and only we write it.
  */
-static bool harmless(size_t kind, enum way way)
+static bool ignored_failures(size_t kind, enum way way)
 {
     return kind != SW_MODEL_CONNECTOR && kind != SW_MODEL_ADVERTISEMENT &&
            kind != SW_MODEL_BACKENDSLICE && kind != SW_MODEL_HOSTCLAIM && kind != SW_MODEL_CLAIM &&
@@ -473,7 +473,7 @@ static void spoil_everywhere(struct rig *r, const char *path, const struct place
 
             put(r, p, bad);
             with_bad = run(r, &a);
-            if (harmless(p->kind[0], way) && !names_are_held(path))
+            if (ignored_failures(p->kind[0], way) && !names_are_held(path))
                 compare(path, bad, good, without, &with_bad);
             lines_done(&with_bad);
             check_resources(r, bad);

@@ -336,8 +336,7 @@ static void each_manifest(const char *base, const char *path)
     rig->conf.port_offset = 0;
     assert_true(rig_load_text(rig, S(two_gateways)));
     assert_true(rig_load(rig, base));
-    if (!rig_load(rig, path))
-        return; /* has placeholders of another tool */
+    assert_true(rig_load(rig, path)); /* names the file when not: every one of the suite loads */
     first = rig_run(rig, NULL);
     rig_shuffle(rig, 7);
     again = rig_run(rig, NULL);
@@ -382,7 +381,7 @@ static void conformance_manifests_build_and_settle(void **state)
         n++;
     }
     (void)closedir(d);
-    assert_true(n > 100);
+    assert_true(n > 100); /* all of them were built */
 }
 
 /* ---- scale ---- */

@@ -170,10 +170,10 @@ static const struct {
     {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v'}]}", "virtual_hosts[0].domains",
      "empty"},
     {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v','domains':['a.b','A.b']}]}",
-     "virtual_hosts[0].domains[1]", "another place"},
+     "virtual_hosts[0].domains[1]", "duplicate domain"},
     {SW_TYPE_ROUTE,
      "{'name':'x','virtual_hosts':[{'name':'v','domains':['*']},{'name':'w','domains':['*']}]}",
-     "virtual_hosts[1].domains[0]", "another place"},
+     "virtual_hosts[1].domains[0]", "duplicate domain"},
     {SW_TYPE_ROUTE, "{'name':'x','virtual_hosts':[{'name':'v','domains':['a*b']}]}",
      "virtual_hosts[0].domains[0]", TAKEN "not a domain"},
     {SW_TYPE_ROUTE, VHOST("{" TO_C "}"), "virtual_hosts[0].routes[0].match", "missing"},
@@ -236,7 +236,7 @@ static const struct {
     {SW_TYPE_ROUTE,
      ROUTE("'prefix':'/'",
            "'route':{'cluster':'c','retry_policy':{'retry_back_off':{'base_interval':'0s'}}}"),
-     "virtual_hosts[0].routes[0].route.retry_policy.retry_back_off.base_interval", "above zero"},
+     "virtual_hosts[0].routes[0].route.retry_policy.retry_back_off.base_interval", "above 0"},
     {SW_TYPE_ROUTE,
      ROUTE("'prefix':'/'",
            "'route':{'cluster':'c','request_mirror_policies':[{'cluster':'m','runtime_fraction':"
@@ -246,8 +246,7 @@ static const struct {
      TAKEN "above 100"},
     /* clusters */
     {SW_TYPE_CLUSTER, "{'name':'x','connect_timeout':'1s'," EDS "}", NULL, NULL},
-    {SW_TYPE_CLUSTER, "{'name':'x','connect_timeout':'0s'," EDS "}", "connect_timeout",
-     "above zero"},
+    {SW_TYPE_CLUSTER, "{'name':'x','connect_timeout':'0s'," EDS "}", "connect_timeout", "above 0"},
     {SW_TYPE_CLUSTER, "{'name':'x','type':'EDS'}", "eds_cluster_config", "missing"},
     {SW_TYPE_CLUSTER, "{'name':'x','type':'STATIC'}", "load_assignment", TAKEN "missing"},
     {SW_TYPE_CLUSTER,
@@ -256,7 +255,7 @@ static const struct {
      "}]}}",
      "", "not an IP"},
     {SW_TYPE_CLUSTER, "{'name':'x'," EDS ",'health_checks':[{'tcp_health_check':{}}]}",
-     "health_checks[0].timeout", "above zero"},
+     "health_checks[0].timeout", "is missing"},
     {SW_TYPE_CLUSTER,
      "{'name':'x'," EDS ",'transport_socket':{'name':'i','typed_config':{'@type':"
      "'type.googleapis.com/envoy.extensions.transport_sockets.internal_upstream.v3."
@@ -270,7 +269,7 @@ static const struct {
     /* endpoints */
     {SW_TYPE_ENDPOINT, "{'cluster_name':'x'}", NULL, NULL},
     {SW_TYPE_ENDPOINT, "{'cluster_name':'x','endpoints':[{'load_balancing_weight':0}]}",
-     "endpoints[0].load_balancing_weight", "at least 1"},
+     "endpoints[0].load_balancing_weight", "above 0"},
     {SW_TYPE_ENDPOINT,
      "{'cluster_name':'x','endpoints':[{'load_balancing_weight':4294967295},"
      "{'load_balancing_weight':1}]}",
@@ -351,7 +350,7 @@ static const struct {
      "virtual_hosts[0].routes[0].route.upgrade_configs", "twice"},
     {SW_TYPE_ROUTE,
      ROUTE("'prefix':'/'", "'route':{'cluster':'c','cluster_not_found_response_code':9}"),
-     "virtual_hosts[0].routes[0].route.cluster_not_found_response_code", "not defined"},
+     "virtual_hosts[0].routes[0].route.cluster_not_found_response_code", "not in 0..2"},
     {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'redirect':{'prefix_rewrite':'a\\nb'}"),
      "virtual_hosts[0].routes[0].redirect.prefix_rewrite", "CR"},
     {SW_TYPE_ROUTE, ROUTE("'prefix':'/','runtime_fraction':{}", TO_C),
@@ -448,7 +447,7 @@ static void a_wide_route_before_a_narrow_one_is_a_warning(void **state)
     SW_ARENA_AUTO a = {0};
     struct sw_model_resource r = {.type = SW_TYPE_ROUTE, .name = SW_SLICE_LIT("x")};
     struct expect e = {.field = "virtual_hosts[0].routes[1]",
-                       .text = "nothing reaches",
+                       .text = "unreachable: shadowed",
                        .severity = SW_XDS_WARNING};
 
     (void)state;

@@ -48,15 +48,17 @@ static inline int gw_put(struct sw_gw_store *s, enum sw_gw_type t, const char *n
 {
     SW_ARENA_AUTO a = {0};
     struct sw_gw_resource r = {.name = sw_slice_str(name), .bytes = gw_encode(&a, t, json)};
+    struct sw_gw_delta d = {.type = t, .changed = &r, .n_changed = 1};
 
-    return sw_gw_store_update(s, t, &r, 1, NULL, 0, err);
+    return sw_gw_store_update(s, &d, err);
 }
 
 static inline void gw_remove(struct sw_gw_store *s, enum sw_gw_type t, const char *name)
 {
     struct sw_slice n = sw_slice_str(name);
+    struct sw_gw_delta d = {.type = t, .removed = &n, .n_removed = 1};
 
-    assert_int_equal(sw_gw_store_update(s, t, NULL, 0, &n, 1, NULL), SW_OK);
+    assert_int_equal(sw_gw_store_update(s, &d, NULL), SW_OK);
 }
 
 static inline struct sw_gw_config *gw_flush(struct sw_gw_store *s)

@@ -448,7 +448,7 @@ static void cancelled_calls_say_nothing(void **state)
     sw_http_client_free(w->client);
     w->client = NULL;
     assert_int_equal(w->done, 1);
-    assert_int_equal(w->rc, SW_ECLOSED);
+    assert_int_equal(w->rc, SW_ECANCELED);
 }
 
 static void refused_connections(void **state)

@@ -101,6 +101,7 @@ struct world {
     size_t server_done;
     enum sw_grpc_status server_status;
     bool pause_server;
+    uint32_t window; /* of the client */
     bool paused;
     size_t messages;
     size_t bytes;
@@ -206,6 +207,7 @@ static void start(struct world *w)
     w->client = sw_grpc_client_new(w->loop,
                                    &(struct sw_grpc_client_opts){.host = SW_SLICE_LIT("127.0.0.1"),
                                                                  .port = w->at.port,
+                                                                 .window = w->window,
                                                                  .cred = w->client_cred},
                                    NULL);
     assert_non_null(w->client);
@@ -371,6 +373,28 @@ static void a_reader_that_pauses_stops_the_writer(void **state)
     sw_free(big);
 }
 
+/* A client that reads nothing holds up the server behind its window, whatever that is. */
+static void a_window_is_as_large_as_the_client_says(void **state)
+{
+    struct world *w = *state;
+    char *big = sw_calloc(1, 100000);
+    struct sw_grpc_call *c;
+
+    w->window = 4 << 20;
+    start(w);
+    c = call(w, "/t.T/Echo");
+    sw_grpc_pause(c, true);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(sw_grpc_send(c, sw_slice(big, 100000)), SW_OK);
+    RUN_UNTIL(w, w->server_messages == 20 && sw_grpc_queued(w->open) == 0);
+    assert_int_equal(w->messages, 0);
+    sw_grpc_pause(c, false);
+    RUN_UNTIL(w, w->messages == 20);
+    sw_grpc_cancel(c);
+    RUN_UNTIL(w, w->server_done);
+    sw_free(big);
+}
+
 static void cancelling_in_a_callback_is_safe(void **state)
 {
     struct world *w = *state;
@@ -492,6 +516,67 @@ static void silence_ends_a_connection(void **state)
     sw_grpc_cancel(c);
 }
 
+/* Frames of this type without flags among the bytes that wait; they are read. */
+static size_t frames_of(int fd, uint8_t type)
+{
+    char buf[4096];
+    size_t found = 0;
+    ssize_t n = sw_sock_read(fd, buf, sizeof(buf));
+
+    for (ssize_t at = 0; n > 0 && at + 9 <= n;) {
+        found += (uint8_t)buf[at + 3] == type && buf[at + 4] == 0;
+        at += 9 + ((uint8_t)buf[at + 1] << 8) + (uint8_t)buf[at + 2];
+    }
+    return found;
+}
+
+static void pass(struct world *w, uint64_t s)
+{
+    late += s * SW_NS_PER_S;
+    for (int i = 0; i < 5; i++)
+        sw_loop_turn(w->loop, 1);
+}
+
+/* As when the machine of a control plane is gone: the connection stays open, nothing comes. */
+static void a_silent_server_is_given_up(void **state)
+{
+    const struct sw_slice settings = SW_SLICE_LIT("\0\0\0\4\0\0\0\0\0");
+    const struct sw_addr any = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
+    struct world *w = *state;
+    struct sw_addr at;
+    char waste[4096];
+    int listener;
+    int peer = -1;
+
+    late = 0;
+    sw_loop_set_clock(w->loop, late_clock);
+    assert_int_equal(sw_sock_listen(&any, &(struct sw_sock_opts)SW_SOCK_OPTS_INIT, &listener, NULL),
+                     SW_OK);
+    at = sw_sock_local(listener);
+    w->client = sw_grpc_client_new(
+        w->loop, &(struct sw_grpc_client_opts){.host = SW_SLICE_LIT("127.0.0.1"), .port = at.port},
+        NULL);
+    (void)call(w, "/t.T/Echo");
+    RUN_UNTIL(w, peer >= 0 || sw_sock_accept(listener, &peer, &at, NULL) == SW_OK);
+    assert_int_equal(sw_sock_write(peer, settings.p, settings.n), (ssize_t)settings.n);
+    pass(w, 0);
+    while (sw_sock_read(peer, waste, sizeof(waste)) > 0)
+        pass(w, 0);
+    for (int s = 0; s < 25; s += 5)
+        pass(w, 5);
+    assert_int_equal(frames_of(peer, 6), 0);
+    pass(w, 5);
+    pass(w, 5);
+    assert_int_equal(frames_of(peer, 6), 1); /* PING */
+    assert_int_equal(w->done, 0);
+    pass(w, 5);
+    pass(w, 5);
+    assert_int_equal(w->done, 1);
+    assert_int_equal(w->status, SW_GRPC_UNAVAILABLE);
+    sw_sock_close(peer);
+    sw_sock_close(listener);
+}
+
 static void stopped(void *arg)
 {
     *(bool *)arg = true;
@@ -533,11 +618,13 @@ int main(void)
         LIVE(a_stranger_is_not_believed),
         LIVE(a_message_too_large_ends_the_call),
         LIVE(a_reader_that_pauses_stops_the_writer),
+        LIVE(a_window_is_as_large_as_the_client_says),
         LIVE(cancelling_in_a_callback_is_safe),
         LIVE(deadlines_pass),
         LIVE(nobody_listens),
         LIVE(garbage_ends_a_connection),
         LIVE(silence_ends_a_connection),
+        LIVE(a_silent_server_is_given_up),
         LIVE(a_stopping_server_lets_calls_finish),
     };
 

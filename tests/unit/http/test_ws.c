@@ -271,6 +271,8 @@ static const struct sw_wsconn_ops ops = {on_open, on_bytes, on_message, on_text,
 /* The client's side says it is connecting, which a socket pair is at once. */
 static struct sw_loop *open_pair(struct end *client, struct end *server)
 {
+    struct sw_wsconn_opts o = {
+        .ops = &ops, .dialled = true, .message_max = MAX, .stall_ms = PATIENCE_MS};
     struct sw_err err = {0};
     struct sw_loop *l = sw_loop_new(&err);
     int fds[2];
@@ -278,10 +280,9 @@ static struct sw_loop *open_pair(struct end *client, struct end *server)
     assert_non_null(l);
     assert_int_equal(sw_sock_pair(fds, &err), SW_OK);
     *client = *server = (struct end){0};
-    assert_int_equal(
-        sw_wsconn_init(&client->ws, l, fds[0], NULL, true, MAX, PATIENCE_MS, &ops, &err), SW_OK);
-    assert_int_equal(
-        sw_wsconn_init(&server->ws, l, fds[1], NULL, false, MAX, PATIENCE_MS, &ops, &err), SW_OK);
+    assert_int_equal(sw_wsconn_init(&client->ws, l, fds[0], &o, &err), SW_OK);
+    o.dialled = false;
+    assert_int_equal(sw_wsconn_init(&server->ws, l, fds[1], &o, &err), SW_OK);
     for (int i = 0; i < 3; i++)
         sw_loop_turn(l, 0);
     sw_wsconn_put(&client->ws, "x", 1);

@@ -24,6 +24,8 @@
 
 #define ID "spiffe://td/ns/shop/sa/web"
 
+static const struct sw_ca_leaf leaf_opts = {.id = {ID, sizeof(ID) - 1}, .ttl_s = 600};
+
 struct world {
     char dir[64];
     struct sw_loop *loop;
@@ -100,9 +102,8 @@ static void the_key_counts_and_nothing_else_in_a_request(void **state)
     struct sw_tls_cred *cred;
 
     assert_non_null(a);
-    assert_int_equal(
-        sw_authority_sign(a, SW_SLICE_LIT(ID), 600, sw_buf_slice(&w->csr), &leaf, &done, &err),
-        SW_OK);
+    assert_int_equal(sw_authority_sign(a, &leaf_opts, sw_buf_slice(&w->csr), &leaf, &done, &err),
+                     SW_OK);
     assert_int_equal(strlen(done.serial), 32);
     /* The certificate belongs to the key, chains to the roots and has the identity it was given. */
     cred = sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&leaf),
@@ -119,6 +120,8 @@ static void the_key_counts_and_nothing_else_in_a_request(void **state)
 static void bad_requests_are_refused(void **state)
 {
     struct world *w = *state;
+    const struct sw_ca_leaf foreign = {.id = SW_SLICE_LIT("spiffe://other/ns/a/sa/b"),
+                                       .ttl_s = 600};
     struct sw_authority *a = open_it(w, NULL);
     SW_BUF_AUTO leaf = {.max = 1 << 16};
     struct sw_ca_signed done;
@@ -127,19 +130,16 @@ static void bad_requests_are_refused(void **state)
     char *at;
 
     assert_non_null(a);
-    assert_int_equal(
-        sw_authority_sign(a, SW_SLICE_LIT(ID), 600, SW_SLICE_LIT("x"), &leaf, &done, &err),
-        SW_EINVAL);
+    assert_int_equal(sw_authority_sign(a, &leaf_opts, SW_SLICE_LIT("x"), &leaf, &done, &err),
+                     SW_EINVAL);
     /* A bit of the signature. */
     text = sw_slice_dup(sw_buf_slice(&w->csr));
     at = text + sw_buf_len(&w->csr) - 50;
     *at = *at == 'A' ? 'B' : 'A';
-    assert_int_equal(
-        sw_authority_sign(a, SW_SLICE_LIT(ID), 600, sw_slice_str(text), &leaf, &done, &err),
-        SW_EINVAL);
+    assert_int_equal(sw_authority_sign(a, &leaf_opts, sw_slice_str(text), &leaf, &done, &err),
+                     SW_EINVAL);
     sw_free(text);
-    assert_int_equal(sw_authority_sign(a, SW_SLICE_LIT("spiffe://other/ns/a/sa/b"), 600,
-                                       sw_buf_slice(&w->csr), &leaf, &done, &err),
+    assert_int_equal(sw_authority_sign(a, &foreign, sw_buf_slice(&w->csr), &leaf, &done, &err),
                      SW_EDENIED);
     assert_int_equal(sw_buf_len(&leaf), 0);
     sw_authority_free(a);
@@ -200,9 +200,8 @@ static void a_root_that_was_announced_is_used_and_the_old_one_forgotten(void **s
     struct sw_tls_cred *cred;
 
     assert_non_null(a);
-    assert_int_equal(
-        sw_authority_sign(a, SW_SLICE_LIT(ID), 600, sw_buf_slice(&w->csr), &leaf, &done, NULL),
-        SW_OK);
+    assert_int_equal(sw_authority_sign(a, &leaf_opts, sw_buf_slice(&w->csr), &leaf, &done, NULL),
+                     SW_OK);
     assert_int_equal(sw_ca_key_pem(next, &key, NULL), SW_OK);
     write_file(w, "next.key", sw_buf_slice(&key));
     write_file(w, "next.crt", sw_ca_root_pem(next));

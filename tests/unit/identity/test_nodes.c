@@ -100,9 +100,9 @@ static void nobody_is_refused_before_all_pods_were_read(void **state)
     struct sw_err err = {0};
 
     (void)state;
-    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EAGAIN);
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EPENDING);
     put(pods, "istio-system", "z1", "ztunnel", "n1");
-    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EAGAIN);
+    assert_int_equal(sw_nodes_may_impersonate(n, &who, web, &err), SW_EPENDING);
     /* What does not depend on pods is refused all the same. */
     assert_int_equal(
         sw_nodes_may_impersonate(n, &who, SW_SLICE_LIT("spiffe://x/ns/shop/sa/web"), &err),

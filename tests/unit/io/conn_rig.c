@@ -73,6 +73,8 @@ static size_t on_bytes(struct sw_conn *c, struct sw_slice in)
     e->calls++;
     if (e->other)
         sw_conn_resume_now(&e->other->conn);
+    if (e->hook)
+        e->hook(e);
     if (in.n < e->least)
         return 0;
     assert_int_equal(sw_buf_append(&e->got, in.p, n), SW_OK);
@@ -114,7 +116,7 @@ static void on_free(struct sw_conn *c)
     end_of(c)->frees++;
 }
 
-static const struct sw_conn_ops ops = {
+const struct sw_conn_ops rig_ops = {
     .on_open = on_open,
     .on_ready = on_ready,
     .on_bytes = on_bytes,
@@ -139,15 +141,24 @@ struct sw_filter *tls_of_role(bool server)
     return sw_tls_filter(t);
 }
 
-struct end *end_new(int fd, struct sw_filter *f, bool dialled, uint32_t open_ms)
+struct end *end_open(int fd, struct sw_conn_opts o)
 {
     struct end *e = SW_NEW(struct end);
-    struct sw_conn_opts o = {.ops = &ops, .filter = f, .open_ms = open_ms, .dialled = dialled};
     struct sw_err err = {0};
 
+    o.ops = &rig_ops;
     sw_buf_init(&e->got, 8 << 20);
     assert_int_equal(sw_conn_init(&e->conn, loop, fd, &o, &err), SW_OK);
     return e;
+}
+
+struct end *end_new(int fd, struct sw_filter *f, bool dialled, uint32_t open_ms)
+{
+    return end_open(fd, (struct sw_conn_opts){
+                            .filter = f,
+                            .open_ms = open_ms,
+                            .dialled = dialled,
+                        });
 }
 
 void end_free(struct end *e)

@@ -6,13 +6,14 @@
 #pragma once
 
 #include "base/buf.h"
-#include "io/conn.h"
+#include "io/conn/conn.h"
 
 #include "test.h"
 
 enum { TURNS = 4000, BIG = 1 << 20 };
 
 extern struct sw_loop *loop;
+extern const struct sw_conn_ops rig_ops; /* of every end */
 
 enum callback { NONE, OPEN, BYTES, BATCH, END, DRAINED, FAIL };
 
@@ -29,8 +30,9 @@ struct end {
     enum callback close_in; /* closes the connection in this callback */
     bool linger_in;         /* ... with close_flushed */
     bool pause_in_bytes;
-    bool hold;         /* on_ready says no */
-    struct end *other; /* resumed in on_bytes */
+    bool hold;                   /* on_ready says no */
+    struct end *other;           /* resumed in on_bytes */
+    void (*hook)(struct end *e); /* called in on_bytes */
     unsigned readies, batches;
 };
 
@@ -54,6 +56,8 @@ void settle(void);
 struct sw_filter *tls_of_role(bool server);
 /* Takes fd and f (NULL: plain). open_ms is the deadline of the handshake, 0: none. */
 struct end *end_new(int fd, struct sw_filter *f, bool dialled, uint32_t open_ms);
+/* The same from options, whose callbacks are set here. */
+struct end *end_open(int fd, struct sw_conn_opts o);
 void end_free(struct end *e);
 /* Writes to_send until the connection takes no more. */
 void pump(struct end *e);

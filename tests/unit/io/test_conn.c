@@ -313,7 +313,7 @@ static void test_marks_fall_as_messages_leave(void **state)
 
     (void)state;
     faced(false, &a, &b);
-    a->conn.lazy = true;
+    a->conn.deferred_output = true;
     for (int i = 0; i < 20; i++) {
         uint8_t *to = sw_conn_room(&a->conn, 20000);
 

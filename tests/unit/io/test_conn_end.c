@@ -141,6 +141,32 @@ static void test_linger_waits_for_the_slow(void **state)
     sw_free(text);
 }
 
+/* Both the output that waits and the wait for the peer have the time to linger, and no more. */
+static void test_linger_bounds_the_output(void **state)
+{
+    char *text = pattern(BIG);
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    for (int much = 0; much < 2; much++) {
+        unix_pair(fds);
+        small_buffers(fds[0]);
+        e = end_new(fds[0], NULL, false, 0);
+        settle();
+        sw_conn_put(&e->conn, text, much ? BIG : 3);
+        sw_conn_close_within_linger(&e->conn);
+        pass_ms(SW_CONN_LINGER_MS - 10);
+        assert_int_equal(e->frees, 0);
+        assert_int_equal(sw_conn_unsent(&e->conn) > 0, much);
+        pass_ms(20);
+        assert_int_equal(e->frees, 1);
+        end_free(e);
+        sw_sock_close(fds[1]);
+    }
+    sw_free(text);
+}
+
 static void test_stalled_peer_fails(void **state)
 {
     char *text = pattern(BIG);
@@ -163,6 +189,52 @@ static void test_stalled_peer_fails(void **state)
     pass_ms(20);
     assert_int_equal(e->frees, 1);
     assert_int_equal(e->why.rc, SW_ETIME);
+    end_free(e);
+    sw_sock_close(fds[1]);
+    sw_free(text);
+}
+
+static void put(struct sw_conn *c, struct sw_slice data)
+{
+    sw_conn_put(c, data.p, data.n);
+}
+
+/* What nobody reads is not collected without end; what is below the bound may wait. */
+static void test_unsent_output_is_bounded(void **state)
+{
+    char *text = pattern(BIG);
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    for (int received = 0; received < 2; received++) {
+        void (*add)(struct sw_conn * c, struct sw_slice data) = received ? sw_conn_send : put;
+
+        unix_pair(fds);
+        small_buffers(fds[0]);
+        e = end_new(fds[0], NULL, false, 0);
+        e->conn.out_max = 2 * BIG;
+        settle();
+        add(&e->conn, sw_slice(text, BIG));
+        add(&e->conn, sw_slice(text, BIG));
+        settle();
+        assert_int_equal(e->fails, 0);
+        add(&e->conn, sw_slice(text, BIG));
+        UNTIL(e->frees);
+        assert_int_equal(e->fails, 1);
+        assert_int_equal(e->why.rc, SW_ELIMIT);
+        end_free(e);
+        sw_sock_close(fds[1]);
+    }
+    /* At once, more than the bound, to a socket that takes something. */
+    unix_pair(fds);
+    small_buffers(fds[0]);
+    e = end_new(fds[0], NULL, false, 0);
+    e->conn.out_max = BIG / 2;
+    settle();
+    sw_conn_send(&e->conn, sw_slice(text, BIG));
+    UNTIL(e->frees);
+    assert_int_equal(e->why.rc, SW_ELIMIT);
     end_free(e);
     sw_sock_close(fds[1]);
     sw_free(text);
@@ -332,7 +404,9 @@ int main(void)
         cmocka_unit_test(test_linger_saves_the_answer),
         cmocka_unit_test(test_linger_ends_by_time),
         cmocka_unit_test(test_linger_waits_for_the_slow),
+        cmocka_unit_test(test_linger_bounds_the_output),
         cmocka_unit_test(test_stalled_peer_fails),
+        cmocka_unit_test(test_unsent_output_is_bounded),
         cmocka_unit_test(test_refusal_is_read_though_writing_failed),
         cmocka_unit_test(test_reset_is_told_once),
         cmocka_unit_test(test_close_in_every_callback),

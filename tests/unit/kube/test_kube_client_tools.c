@@ -399,7 +399,7 @@ static void foreign_clocks_do_not_matter(void **state)
     assert_int_equal(w->lost[0], 1);
 }
 
-/* How often it was said that nobody can lead. */
+/* How often it was logged that no leader is possible. */
 static size_t said(int fd)
 {
     static char text[64 * 1024];
@@ -409,7 +409,7 @@ static size_t said(int fd)
     sw_log_flush();
     n = read(fd, text, sizeof(text) - 1);
     text[n > 0 ? n : 0] = 0;
-    for (const char *p = text; (p = strstr(p, "nobody can lead")); p++)
+    for (const char *p = text; (p = strstr(p, "cannot acquire, no leader")); p++)
         found++;
     return found;
 }
@@ -520,7 +520,8 @@ static void say(struct event_world *w, const char *name, const char *reason, con
     struct sw_json *v = NULL;
 
     assert_int_equal(sw_json_parse(&a, sw_slice_str(text), NULL, &v, NULL), SW_OK);
-    sw_recorder_event(w->r, v, NULL, NULL, SW_EVENT_WARNING, reason, "%s", message);
+    sw_recorder_event(w->r, &(struct sw_event_about){.object = v}, SW_EVENT_WARNING, reason, "%s",
+                      message);
     sw_free(text);
     bench_turns(&w->b, 30);
 }

@@ -164,13 +164,20 @@ static void requests_in_words(void **state)
     finish(w);
     assert_string_equal(w->method, "PUT");
     assert_string_equal(w->target, "/base/api/v1/namespaces/n/configmaps/x");
-    (void)sw_kube_apply(w->b.client, &cm, obj, "status", "me", true, on_reply, w);
+    (void)sw_kube_apply(
+        w->b.client,
+        &(struct sw_kube_apply){
+            .gvr = &cm, .obj = obj, .sub = "status", .manager = "me", .force = true},
+        on_reply, w);
     finish(w);
     assert_string_equal(w->method, "PATCH");
     assert_string_equal(w->target,
                         "/base/api/v1/namespaces/n/configmaps/x/status?fieldManager=me&force=true");
     assert_non_null(strstr(w->head, "Content-Type: application/apply-patch+yaml"));
-    (void)sw_kube_patch_status(w->b.client, &route, obj, st, "me", on_reply, w);
+    (void)sw_kube_patch_status(
+        w->b.client,
+        &(struct sw_kube_status_patch){.gvr = &route, .seen = obj, .status = st, .manager = "me"},
+        on_reply, w);
     finish(w);
     assert_string_equal(w->body,
                         "{\"metadata\":{\"resourceVersion\":\"7\"},\"status\":{\"ok\":true}}");
@@ -349,7 +356,7 @@ static void cancelled_calls_say_nothing(void **state)
     sw_kube_client_free(w->b.client);
     w->b.client = NULL;
     assert_int_equal(w->done, 1);
-    assert_int_equal(w->rc, SW_ECLOSED);
+    assert_int_equal(w->rc, SW_ECANCELED);
 }
 
 static void put_file(const char *path, const char *text)

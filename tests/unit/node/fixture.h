@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -26,9 +27,37 @@ static inline struct sw_state *load(const char *yaml)
     struct sw_state *s = NULL;
     struct sw_err err = {0};
 
-    if (sw_localconfig_parse("test", sw_slice_str(yaml), S(""), NULL, NULL, &s, &err) != SW_OK)
+    if (sw_localconfig_parse(&(struct sw_localconfig){.file = "test", .text = sw_slice_str(yaml)},
+                             &s, &err) != SW_OK)
         fail_msg("%s", err.msg);
     return s;
+}
+
+/* Good until eight more were asked for. */
+static inline struct sw_slice keep_text(struct sw_slice s)
+{
+    static char kept[8][300];
+    static unsigned at;
+    char *to = kept[at++ % 8];
+
+    assert_true(s.n <= sizeof(kept[0]));
+    if (s.n)
+        memcpy(to, s.p, s.n);
+    return sw_slice(to, s.n);
+}
+
+static inline struct sw_slice uid_of(const struct sw_workload *w)
+{
+    SW_ARENA_AUTO a = {0};
+
+    return keep_text(sw_workload_uid(w, &a));
+}
+
+static inline struct sw_slice version_of(const struct sw_workload *w)
+{
+    SW_ARENA_AUTO a = {0};
+
+    return keep_text(sw_workload_version(w, &a));
 }
 
 static inline struct sw_ip ip(const char *text)

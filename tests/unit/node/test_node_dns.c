@@ -152,6 +152,15 @@ static void verdicts(void **state)
     msg[2] |= SW_DNS_UPDATE << 3;
     sw_dnsp_respond(&req, out, &r);
     assert_int_equal(r.verdict, SW_DNSP_FORWARD);
+    for (unsigned opcode = 1; opcode < 16; opcode++) {
+        if (opcode == SW_DNS_UPDATE)
+            continue;
+        msg[2] = (uint8_t)(opcode << 3);
+        sw_dnsp_respond(&req, out, &r);
+        assert_int_equal(r.verdict, SW_DNSP_REPLY);
+        assert_int_equal(r.rcode, SW_DNS_NOTIMP);
+        assert_int_equal(out[2], SW_DNS_QR >> 8 | opcode << 3);
+    }
     req.msg.n = SW_DNS_HEADER - 1;
     sw_dnsp_respond(&req, out, &r);
     assert_int_equal(r.verdict, SW_DNSP_DROP);

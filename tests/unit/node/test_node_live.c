@@ -218,7 +218,7 @@ static struct sw_state *made_at_once(const struct world *w)
 
 static void same_workload(const struct sw_workload *x, const struct sw_workload *y)
 {
-    assert_true(sw_slice_eq(sw_workload_uid(x), sw_workload_uid(y)));
+    assert_true(sw_slice_eq(uid_of(x), uid_of(y)));
     assert_int_equal(x->n_ips, y->n_ips);
     assert_int_equal(x->healthy, y->healthy);
     assert_int_equal(x->c->n_services, y->c->n_services);
@@ -231,7 +231,7 @@ static void same_workload(const struct sw_workload *x, const struct sw_workload 
 static bool is_endpoint(const struct sw_service *s, const struct sw_workload *w)
 {
     for (size_t i = 0; i < s->n_endpoints; i++) {
-        if (sw_slice_eq(sw_workload_uid(s->endpoints[i]), sw_workload_uid(w)))
+        if (sw_slice_eq(uid_of(s->endpoints[i]), uid_of(w)))
             return true;
     }
     return false;

@@ -86,7 +86,7 @@ static void every_workload_key(void **state)
     (void)state;
     assert_slice(sw_workload_name(w), "a");
     assert_int_equal(w->n_ips, 3);
-    assert_int_equal(w->ips[1].family, 4); /* mapped addresses become IPv4 */
+    assert_int_equal(sw_workload_ip(w, 1).family, 4); /* mapped addresses become IPv4 */
     assert_slice(c->identity, "spiffe://td/ns/default/sa/sa");
     assert_int_equal(c->protocol, SW_TUNNEL_HBONE);
     assert_true(c->host_network && c->native_tunnel && !w->healthy);
@@ -106,7 +106,7 @@ static void every_workload_key(void **state)
     assert_int_equal(c->app_tunnel_port, 15088);
     assert_int_equal(c->n_policy_keys, 2);
     assert_slice(sw_state_policies_for(s, w).missing, "");
-    assert_int_equal(w->capacity, 7);
+    assert_int_equal(sw_workload_capacity(w), 7);
     assert_false(c->waypoint->by_hostname);
     assert_slice(c->waypoint->network, "net");
     assert_int_equal(c->waypoint->hbone_port, 15008);
@@ -249,7 +249,9 @@ static void refusals_say_where(void **state)
         struct sw_err err = {0};
 
         assert_int_equal(
-            sw_localconfig_parse("f", sw_slice_str(cases[i].yaml), S(""), NULL, NULL, &s, &err),
+            sw_localconfig_parse(
+                &(struct sw_localconfig){.file = "f", .text = sw_slice_str(cases[i].yaml)}, &s,
+                &err),
             SW_EINVAL);
         assert_null(s);
         assert_string_equal(err.msg, cases[i].msg);
@@ -303,8 +305,12 @@ static void unknown_match_keys_fail_closed_and_warn(void **state)
     struct sw_policy_set set;
 
     (void)state;
-    assert_int_equal(
-        sw_localconfig_parse("f", sw_slice_str(yaml), S(""), collect, &said, &loaded, NULL), SW_OK);
+    assert_int_equal(sw_localconfig_parse(&(struct sw_localconfig){.file = "f",
+                                                                   .text = sw_slice_str(yaml),
+                                                                   .warn = collect,
+                                                                   .warn_ctx = &said},
+                                          &loaded, NULL),
+                     SW_OK);
     {
         STATE_AUTO s = loaded;
 
@@ -327,8 +333,12 @@ static void missing_policies_and_odd_names_warn(void **state)
     SW_BUF_AUTO said = {.max = 1024};
 
     (void)state;
-    assert_int_equal(
-        sw_localconfig_parse("f", sw_slice_str(yaml), S(""), collect, &said, &loaded, NULL), SW_OK);
+    assert_int_equal(sw_localconfig_parse(&(struct sw_localconfig){.file = "f",
+                                                                   .text = sw_slice_str(yaml),
+                                                                   .warn = collect,
+                                                                   .warn_ctx = &said},
+                                          &loaded, NULL),
+                     SW_OK);
     (void)sw_state_unref(loaded);
     assert_slice(sw_buf_slice(&said),
                  "f: line 4 column 3: subjectAltName 'x.y' is no SPIFFE name and is ignored\n"

@@ -177,7 +177,7 @@ static void check_inbound(struct rig *r, const char *uid, const char *peer, cons
     SW_AUTO_FREE char *key = NULL;
 
     assert_non_null(q.local);
-    q.conn_dst = q.local->ips[0];
+    q.conn_dst = sw_workload_ip(q.local, 0);
     if (peer)
         assert_int_equal(sw_ip_parse(sw_slice_str(peer), &q.peer, NULL), SW_OK);
     key = sw_lookup_missing_inbound(&r->book, r->s, &q);

@@ -70,10 +70,10 @@ static void empty_fields_have_defaults(void **state)
     assert_slice(w->c->service_account, "default");
     assert_slice(w->at->cluster_id, "Kubernetes");
     assert_slice(w->at->network, "");
-    assert_int_equal(w->capacity, 1);
+    assert_int_equal(sw_workload_capacity(w), 1);
     assert_int_equal(w->c->protocol, SW_TUNNEL_NONE);
     assert_true(w->healthy);
-    assert_slice(sw_workload_version(w), "v7");
+    assert_slice(version_of(w), "v7");
 }
 
 #define W(more) "{\"workload\": {\"uid\": \"x\"" more "}}"
@@ -317,9 +317,9 @@ static void what_is_stored_comes_back(void **state)
     assert_int_equal(sw_mesh_stored_write(again, &second), SW_OK);
     assert_true(sw_slice_eq(sw_buf_slice(&first), sw_buf_slice(&second)));
     w = workload(again, "x");
-    assert_slice(sw_workload_version(w), "v7");
+    assert_slice(version_of(w), "v7");
     assert_slice(sw_workload_hostname(w), "x.y");
-    assert_int_equal(w->capacity, 3);
+    assert_int_equal(sw_workload_capacity(w), 3);
     assert_int_equal(sw_workload_target_port(w, service_at(again, 0), 80), 8080);
     assert_slice(w->c->waypoint->hostname, "wp");
     assert_true(policy_at(again, 0)->dry_run);

@@ -53,7 +53,7 @@ static const char *choices(const struct sw_state *s, const struct sw_route_tried
         sw_route_outbound(s, &env, workload(s, "src"), &a, tried, &r);
         if (r.kind == SW_ROUTE_DROP)
             break;
-        digit = sw_workload_uid(r.workload).p[1];
+        digit = uid_of(r.workload).p[1];
         if (!memchr(out, digit, (size_t)(at - out)))
             *at++ = digit;
     }
@@ -116,8 +116,9 @@ static void strict_without_a_match_is_empty(void **state)
 static void failover_moves_on_when_the_near_ones_were_tried(void **state)
 {
     STATE_AUTO s = world(", loadBalancer: {mode: Failover, routingPreferences: [Region, Zone]}");
-    const struct sw_slice uids[] = {S("e1-near"), S("e2-region"), S("e3-far")};
-    struct sw_route_tried tried = {uids, 1};
+    const struct sw_workload *list[] = {workload(s, "e1-near"), workload(s, "e2-region"),
+                                        workload(s, "e3-far")};
+    struct sw_route_tried tried = {list, 1};
     struct sw_addr a = addr("10.9.0.1:80");
     struct sw_route_outbound r;
     char got[16];
@@ -160,7 +161,7 @@ static void network_first_outweighs_the_rest(void **state)
             "- {name: h, namespace: a, hostname: h, vips: [n/10.9.0.1], ports: {80: 80},\n"
             "   loadBalancer: {mode: Failover, routingPreferences: [Network, Region, Zone]}}\n",
             rows[better], rows[better + 1]));
-        const struct sw_slice first = S("e1");
+        const struct sw_workload *first = workload(s, "e1");
         const struct sw_route_tried tried = {&first, 1};
         struct sw_addr to = addr("10.9.0.1:80");
         struct sw_route_outbound r;
@@ -169,7 +170,7 @@ static void network_first_outweighs_the_rest(void **state)
         sw_route_outbound(s, &env, workload(s, "src"), &to, NULL, &r);
         assert_int_equal(last_bound, 1); /* a single candidate is left at the best rank */
         if (r.kind == SW_ROUTE_TCP)
-            assert_slice(sw_workload_uid(r.workload), "e1");
+            assert_slice(uid_of(r.workload), "e1");
         sw_route_outbound(s, &env, workload(s, "src"), &to, &tried, &r);
         assert_int_not_equal(r.kind, SW_ROUTE_DROP);
     }
@@ -196,7 +197,7 @@ static void capacity_weighs(void **state)
 
         sw_route_outbound(s, &env, workload(s, "src"), &a, NULL, &r);
         assert_int_equal(last_bound, 4);
-        hits[sw_workload_uid(r.workload).p[1] - '0']++;
+        hits[uid_of(r.workload).p[1] - '0']++;
     }
     assert_int_equal(hits[1], 1);
     assert_int_equal(hits[2], 3);
@@ -276,7 +277,7 @@ static void uniform_services_are_chosen_by_index(void **state)
     next_roll = 2;
     sw_route_outbound(s, &env, workload(s, "src"), &a, NULL, &r);
     assert_int_equal(last_bound, 3);
-    assert_slice(sw_workload_uid(r.workload), "e3-far");
+    assert_slice(uid_of(r.workload), "e3-far");
 }
 
 int main(void)

@@ -387,9 +387,9 @@ static void families_follow_the_caller_and_the_service(void **state)
 static void tried_endpoints_are_left_out(void **state)
 {
     STATE_AUTO s = load(mesh);
-    const struct sw_slice uid = S("hbone");
-    const struct sw_slice way = S("wp");
-    const struct sw_route_tried tried = {&uid, 1};
+    const struct sw_workload *first = workload(s, "hbone");
+    const struct sw_workload *way = workload(s, "wp");
+    const struct sw_route_tried tried = {&first, 1};
     const struct sw_route_tried wp_tried = {&way, 1};
     struct sw_addr a = addr("10.96.0.2:80");
     struct sw_route_outbound r;

@@ -231,7 +231,7 @@ static void a_peer_that_does_not_answer_is_given_up(void **state)
     rig_open(&r, &t, 1000);
     /* Most of them have passed. */
     rig_idle(&r, 60);
-    r.a.c->heard_at_ns -= 24 * SW_NS_PER_S + 500 * SW_NS_PER_MS;
+    r.a.c->heard.at_ns -= 24 * SW_NS_PER_S + 500 * SW_NS_PER_MS;
     rig_until(&r, &r.a.closed, 1);
     assert_int_equal(r.a.why.kind, SW_QCLOSE_IDLE);
     rig_stop(&r);
@@ -282,7 +282,7 @@ static void a_stray_packet_moves_nothing(void **state)
     memcpy(p + 1, SW_CONTAINER_OF(r.a.c->cids.next, struct sw_qcid, link)->b, QUIC_CID_LEN);
     sw_quic_packet(r.a.q, &from, 0, p, sizeof(p));
     assert_int_equal(r.a.c->dial->stray_ns, 0);
-    r.a.c->heard_at_ns -=
+    r.a.c->heard.at_ns -=
         2 * SW_NS_PER_S; /* not answering: it is tried, and cannot answer either */
     sw_quic_packet(r.a.q, &from, 0, p, sizeof(p));
     assert_int_not_equal(r.a.c->dial->stray_ns, 0);

@@ -37,24 +37,25 @@ static void put_frame(uint8_t *p, struct new_cid f)
     p[12] = f.seq;
 }
 
-void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
+void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const struct sw_aead_input *in,
                          uint8_t *out)
 {
     static uint8_t copy[SW_DGRAM_MAX];
+    struct sw_aead_input changed = *in;
     uint8_t mark[16];
     uint8_t *at;
 
     memset(mark, 0xa7, sizeof(mark));
-    memcpy(copy, in, n);
-    at = evil.n ? memmem(copy, n, mark, sizeof(mark)) : NULL;
+    memcpy(copy, in->p, in->n);
+    at = evil.n ? memmem(copy, in->n, mark, sizeof(mark)) : NULL;
     if (at) {
         assert_int_equal(at[-HEAD], 0x31);
         for (size_t i = 0; i < evil.n; i++)
             put_frame(at - HEAD + i * NEW_CID, evil.frames[i]);
         evil.n = 0;
     }
-    __real_sw_aead_seal(s, nonce, aad, aad_len, copy, n, out);
+    changed.p = copy;
+    __real_sw_aead_seal(s, &changed, out);
 }
 
 /* a sends these instead of a datagram. m: the middleman on the way, or NULL. */

@@ -53,32 +53,34 @@ static void renumber(uint8_t nonce[SW_AEAD_NONCE], const uint8_t *aad, size_t aa
     head.out[aad_n - 1] = to;
 }
 
-void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const uint8_t nonce[SW_AEAD_NONCE],
-                         const uint8_t *aad, size_t aad_len, const uint8_t *in, size_t n,
+void __wrap_sw_aead_seal(const struct sw_aead_sched *s, const struct sw_aead_input *in,
                          uint8_t *out)
 {
     static uint8_t copy[SW_DGRAM_MAX];
+    struct sw_aead_input changed = *in;
     uint8_t number[SW_AEAD_NONCE];
     uint8_t *at;
 
-    memcpy(copy, in, n);
-    memcpy(number, nonce, sizeof(number));
+    memcpy(copy, in->p, in->n);
+    memcpy(number, in->nonce, sizeof(number));
     if (out >= forge.b->scratch.tx && out < forge.b->scratch.tx + SW_DGRAM_SEND_MAX)
-        forge.of_b = aad[aad_len - 1];
-    at = memmem(copy, n, mark, sizeof(mark));
+        forge.of_b = in->aad[in->aad_len - 1];
+    at = memmem(copy, in->n, mark, sizeof(mark));
     if (at) {
         memset(at - HEAD, 0, HEAD + DATA);
         memcpy(at - HEAD, forge.frames, forge.n);
         if (forge.number)
-            renumber(number, aad, aad_len, forge.number);
+            renumber(number, in->aad, in->aad_len, forge.number);
         forge.sent = true;
     }
     if (forge.hello) {
-        memset(copy, 0, n);
+        memset(copy, 0, in->n);
         memcpy(copy, forge.frames, forge.n);
         forge.hello = false;
     }
-    __real_sw_aead_seal(s, number, aad, aad_len, copy, n, out);
+    changed.nonce = number;
+    changed.p = copy;
+    __real_sw_aead_seal(s, &changed, out);
 }
 
 /* The first two packets of a client change places, and the one that is late acknowledges. */

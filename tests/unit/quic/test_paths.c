@@ -211,7 +211,7 @@ static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
     assert_true(d->anew); /* waits for an ID */
     assert_int_equal(sw_qconn_path(r.a.c), SW_QPATH_DIRECT);
     relay->up = true;
-    r.a.c->heard_at_ns = 0;
+    r.a.c->heard.at_ns = 0;
     sw_qconn_touch(r.a.c);
     rig_while(&r, sw_qconn_path(r.a.c) != SW_QPATH_RELAY);
     assert_int_equal(r.a.closed, 0);
@@ -247,17 +247,17 @@ static void forged_and_copied_packets_do_not_count_as_heard(void **state)
     turns(&m, &r, 20);
     m.closed = true;
     turns(&m, &r, 5);
-    heard = r.a.c->heard_at_ns;
+    heard = r.a.c->heard.at_ns;
     for (int i = 0; i < 20; i++) {
         assert_int_equal(sw_dgram_send(m.front, p, forge(&m, p), &m.a), SW_OK);
         assert_int_equal(sw_dgram_send(m.front, m.last_to_a, m.last_n, &m.a), SW_OK);
         rig_idle(&r, 2);
     }
-    assert_true(r.a.c->heard_at_ns == heard);
+    assert_true(r.a.c->heard.at_ns == heard);
     m.closed = false;
     rig_open(&r, &t, 1000);
     middle_until(&m, &r, &t.closed);
-    assert_true(r.a.c->heard_at_ns > heard);
+    assert_true(r.a.c->heard.at_ns > heard);
     middle_close(&m);
     rig_stop(&r);
 }
@@ -284,7 +284,7 @@ static void a_stray_packet_does_not_lead_to_denied_addresses(void **state)
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.2:0"), &other, NULL), SW_OK);
     assert_int_equal(sw_dgram_bind(&other, &fd, NULL), SW_OK);
     for (int i = 0; i < 2; i++) {
-        r.a.c->heard_at_ns = sw_quic_now(r.a.q) - 2 * SW_NS_PER_S;
+        r.a.c->heard.at_ns = sw_quic_now(r.a.q) - 2 * SW_NS_PER_S;
         r.a.c->dial->stray_ns = 0;
         /* Of another host; then another port of the host it is connected to. */
         assert_int_equal(sw_dgram_send(i == 0 ? fd : m.back, p, forge(&m, p), &to), SW_OK);

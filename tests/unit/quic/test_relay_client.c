@@ -154,6 +154,8 @@ static const struct sw_wsconn_ops server_ops = {
 
 static void on_accept(struct sw_watch *w, unsigned events)
 {
+    const struct sw_wsconn_opts o = {
+        .ops = &server_ops, .message_max = SW_RELAY_MESSAGE_MAX, .stall_ms = 60000};
     struct sw_err err;
     int fd;
 
@@ -162,9 +164,7 @@ static void on_accept(struct sw_watch *w, unsigned events)
     while (sw_sock_accept(rig->relay.fd, &fd, NULL, &err) == SW_OK) {
         rig->relay.accepted++;
         rig->relay.ws = SW_NEW(struct sw_wsconn);
-        assert_int_equal(sw_wsconn_init(rig->relay.ws, rig->loop, fd, NULL, false,
-                                        SW_RELAY_MESSAGE_MAX, 60000, &server_ops, &err),
-                         SW_OK);
+        assert_int_equal(sw_wsconn_init(rig->relay.ws, rig->loop, fd, &o, &err), SW_OK);
     }
 }
 

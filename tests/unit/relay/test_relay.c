@@ -87,10 +87,10 @@ static struct rig *rig_new(const struct sw_relay_config *cfg, size_t n_workers)
     r->cfg.write_timeout_ns = 10 * SW_NS_PER_S;
     r->cfg.establish_ns = 5 * SW_NS_PER_S;
     r->relay.config = &r->cfg;
-    r->relay.loop = sw_loop_new(NULL);
-    r->relay.metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
+    r->relay.process.loop = sw_loop_new(NULL);
+    r->relay.process.metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
     r->relay.workers = r->workers;
-    sw_crew_init(&r->relay.crew, "relay", r->relay.loop);
+    sw_crew_init(&r->relay.process.crew, "relay", r->relay.process.loop);
     for (size_t i = 0; i < n_workers; i++) {
         struct relay_worker *w = &r->workers[i];
 
@@ -111,13 +111,13 @@ static void rig_free(struct rig *r)
             relay_client_kill(SW_CONTAINER_OF(it, struct relay_client, link));
     }
     settle(r);
-    sw_crew_end(&r->relay.crew);
+    sw_crew_end(&r->relay.process.crew);
     for (size_t i = 0; i < r->relay.n_workers; i++)
         relay_worker_stop(&r->workers[i]);
     for (size_t i = 0; i < r->relay.n_workers; i++)
         relay_worker_done(&r->workers[i]);
-    sw_metrics_free(r->relay.metrics);
-    sw_loop_free(r->relay.loop);
+    sw_metrics_free(r->relay.process.metrics);
+    sw_loop_free(r->relay.process.loop);
     sw_free(r);
 }
 
@@ -128,7 +128,8 @@ static unsigned long metric(struct rig *r, const char *series)
     SW_AUTO_FREE char *line = sw_asprintf("\n%s ", series);
     const char *at;
 
-    assert_int_equal(sw_metrics_write(r->relay.metrics, SW_METRICS_PROMETHEUS, &out), SW_OK);
+    assert_int_equal(sw_metrics_write(r->relay.process.metrics, SW_METRICS_PROMETHEUS, &out),
+                     SW_OK);
     assert_int_equal(sw_buf_putc(&out, 0), SW_OK);
     at = strstr(sw_buf_data(&out), line);
     return at ? strtoul(at + strlen(line), NULL, 10) : 0;
@@ -665,6 +666,74 @@ static void a_client_beyond_its_rate_waits(void **state)
     rig_free(r);
 }
 
+/* The bytes of 'n' datagrams from each of two connections of one key, and the time they took. */
+static uint64_t time_of_two(struct rig *r, struct peer *one, struct peer *two, struct peer *to,
+                            int n, const char *text)
+{
+    uint64_t began = now_ns;
+    int got = 0;
+
+    for (int i = 0; i < n; i++) {
+        send_datagram(one, id_of(to), SW_RELAY_SEND, text);
+        send_datagram(two, id_of(to), SW_RELAY_SEND, text);
+    }
+    while (got < 2 * n) {
+        settle(r);
+        while (next(to) == SW_RELAY_RECV)
+            got++;
+        now_ns += 10 * SW_NS_PER_MS;
+        assert_true(now_ns - began < 60 * SW_NS_PER_S);
+    }
+    return now_ns - began;
+}
+
+static void connections_of_one_key_share_its_rate(void **state)
+{
+    static char text[1000];
+    struct rig *r = rig_new(&(struct sw_relay_config){.rate = 10000, .burst = 5000}, 1);
+    struct peer *one = peer_new(r, 0);
+    struct peer *two = peer_connect(r, 0, "", SW_RELAY_V2);
+    struct peer *b = peer_new(r, 0);
+    struct sw_rawkey *own = two->key;
+    uint64_t took;
+
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    two->key = one->key;
+    prove(two, false);
+    expect(two, SW_RELAY_CONFIRMED);
+    /* 31 kB, 5 of them at once and one more per connection before it waits. */
+    took = time_of_two(r, one, two, b, 15, text);
+    assert_in_range(took, 2 * SW_NS_PER_S, 3 * SW_NS_PER_S);
+    /* What it owes is not forgiven when all of its connections end. */
+    now_ns += 10 * SW_NS_PER_S;
+    settle(r);
+    for (int i = 0; i < 5; i++)
+        send_datagram(one, id_of(b), SW_RELAY_SEND, text);
+    for (int i = 0; i < 5; i++)
+        expect(b, SW_RELAY_RECV);
+    two->key = own;
+    peer_free(two);
+    peer_close(one);
+    now_ns += 30 * SW_NS_PER_MS; /* one that waits is not read: its end shows later */
+    expect(b, SW_RELAY_GONE);
+    now_ns += 90 * SW_NS_PER_MS; /* 1 kB, for the proof and less than a datagram */
+    two = peer_connect(r, 0, "", SW_RELAY_V2);
+    own = two->key;
+    two->key = one->key;
+    prove(two, false);
+    expect(two, SW_RELAY_CONFIRMED);
+    send_datagram(two, id_of(b), SW_RELAY_SEND, text);
+    expect(b, SW_RELAY_RECV);
+    expect(two, SW_RELAY_STATUS);
+    assert_int_equal(two->msg[1], SW_RELAY_RATE_LIMITED);
+    two->key = own;
+    peer_free(two);
+    peer_free(one);
+    peer_free(b);
+    rig_free(r);
+}
+
 static void silence_is_asked_about_and_then_ended(void **state)
 {
     struct rig *r = rig_new(&(struct sw_relay_config){0}, 1);
@@ -736,6 +805,7 @@ int main(void)
         cmocka_unit_test(the_newest_connection_of_an_id_gets_its_packets),
         cmocka_unit_test(packets_for_a_full_queue_are_dropped),
         cmocka_unit_test(a_client_beyond_its_rate_waits),
+        cmocka_unit_test(connections_of_one_key_share_its_rate),
         cmocka_unit_test(silence_is_asked_about_and_then_ended),
         cmocka_unit_test(draining_tells_clients_to_go),
     };

@@ -57,6 +57,7 @@ static int set_up(void **state)
                               .ready_at = any_port,
                               .config_dump = dump,
                               .quit = quit,
+                              .quit_arg = w,
                               .extra = extra,
                               .log_filter = "off",
                               .arg = w};
@@ -279,6 +280,7 @@ static void what_matters_needs_the_token(void **state)
                               .ready = w->ready,
                               .config_dump = dump,
                               .quit = quit,
+                              .quit_arg = w,
                               .extra = extra,
                               .log_filter = "off",
                               .arg = w};

@@ -386,7 +386,7 @@ def test_intermediate_of_ours_is_sent():
 def test_purpose():
     judged("noeku", True)
     judged("noeku", True, role="server")
-    judged("clientonly", False, "is not meant for this use", "bad certificate")
+    judged("clientonly", False, "key usage does not allow this use", "bad certificate")
     judged("clientonly", True, role="server")
 
 

@@ -70,7 +70,7 @@ static void check_vectors(const struct sw_aead_ops *ops)
         (void)unhex(vectors[i].nonce, nonce);
         assert_int_equal(unhex(vectors[i].sealed, want), n + SW_AEAD_TAG);
         sw_aead_expand_with(ops, vectors[i].alg, key, &s);
-        sw_aead_seal(&s, nonce, aad, n_aad, plain, n, got);
+        sw_aead_seal(&s, &(struct sw_aead_input){nonce, aad, n_aad, plain, n}, got);
         assert_memory_equal(got, want, n + SW_AEAD_TAG);
         assert_int_equal(sw_aead_open(&s, nonce, aad, n_aad, got, n + SW_AEAD_TAG), 0);
         assert_memory_equal(got, plain, n);
@@ -118,16 +118,22 @@ static void back_ends_agree(void **state)
         sw_rand_bytes(plain, MAX_LEN);
         sw_aead_expand_with(a, alg, key, &s);
         sw_aead_expand_with(b, alg, key, &t);
-        sw_aead_seal(&s, nonce, aad, n_aad, plain, n, one);
+        sw_aead_seal(&s, &(struct sw_aead_input){nonce, aad, n_aad, plain, n}, one);
         memcpy(two, plain, n);
-        sw_aead_seal(&t, nonce, aad, n_aad, two, n, two); /* in place */
+        sw_aead_seal(&t, &(struct sw_aead_input){nonce, aad, n_aad, two, n}, two); /* in place */
         assert_memory_equal(one, two, n + SW_AEAD_TAG);
         memset(three, 0xee, n + 1);
-        assert_int_equal(sw_aead_open_to(&s, nonce, aad, n_aad, two, n + SW_AEAD_TAG, three), 0);
+        assert_int_equal(
+            sw_aead_open_to(&s, &(struct sw_aead_input){nonce, aad, n_aad, two, n + SW_AEAD_TAG},
+                            three),
+            0);
         assert_memory_equal(three, plain, n);
         assert_int_equal(three[n], 0xee);
         memset(three, 0xee, n + 1);
-        assert_int_equal(sw_aead_open_to(&t, nonce, aad, n_aad, two, n + SW_AEAD_TAG, three), 0);
+        assert_int_equal(
+            sw_aead_open_to(&t, &(struct sw_aead_input){nonce, aad, n_aad, two, n + SW_AEAD_TAG},
+                            three),
+            0);
         assert_memory_equal(three, plain, n);
         assert_int_equal(three[n], 0xee);
         assert_memory_equal(one, two, n + SW_AEAD_TAG); /* only read */
@@ -135,8 +141,9 @@ static void back_ends_agree(void **state)
         assert_int_equal(sw_aead_open(&t, nonce, aad, n_aad, one, n + SW_AEAD_TAG), 0);
         assert_memory_equal(one, plain, n);
         assert_memory_equal(two, plain, n);
-        sw_aead_seal(&s, nonce, aad, n_aad, two, n, two); /* in place, the other one */
-        sw_aead_seal(&t, nonce, aad, n_aad, one, n, one);
+        sw_aead_seal(&s, &(struct sw_aead_input){nonce, aad, n_aad, two, n},
+                     two); /* in place, the other one */
+        sw_aead_seal(&t, &(struct sw_aead_input){nonce, aad, n_aad, one, n}, one);
         assert_memory_equal(one, two, n + SW_AEAD_TAG);
         sw_aead_wipe(&s);
         sw_aead_wipe(&t);
@@ -164,7 +171,7 @@ static void single_blocks_agree_with_gnutls(void **state)
         sw_rand_bytes(in, sizeof(in));
         if (!sw_aead_block_expand(key, &b)) {
             print_message("# %s computes no single blocks\n", sw_aead_name());
-            return;
+            skip();
         }
         assert_int_equal(gnutls_cipher_init(&h, GNUTLS_CIPHER_AES_128_CBC, &k, &v), 0);
         assert_int_equal(gnutls_cipher_encrypt2(h, in, sizeof(in), want, sizeof(want)), 0);
@@ -189,7 +196,7 @@ static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
     sw_aead_expand_with(ops, alg, key, &s);
     for (size_t at = 0; at < 48 + 17; at++) {
         memset(buf, 7, sizeof(buf));
-        sw_aead_seal(&s, nonce, aad, 5, buf, 32, buf);
+        sw_aead_seal(&s, &(struct sw_aead_input){nonce, aad, 5, buf, 32}, buf);
         if (at < 48)
             buf[at] ^= 0x80;
         else if (at < 60)
@@ -197,7 +204,8 @@ static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
         else
             aad[at - 60] ^= 1;
         memset(out, 0xee, sizeof(out));
-        assert_int_equal(sw_aead_open_to(&s, nonce, aad, 5, buf, 48, out), -1);
+        assert_int_equal(sw_aead_open_to(&s, &(struct sw_aead_input){nonce, aad, 5, buf, 48}, out),
+                         -1);
         assert_memory_equal(out, zero, 32);
         assert_int_equal(out[32], 0xee);
         assert_int_equal(sw_aead_open(&s, nonce, aad, 5, buf, 48), -1);
@@ -207,7 +215,8 @@ static void check_forgery(const struct sw_aead_ops *ops, enum sw_aead_alg alg)
     }
     for (size_t n = 0; n < SW_AEAD_TAG; n++) {
         assert_int_equal(sw_aead_open(&s, nonce, aad, 5, buf, n), -1);
-        assert_int_equal(sw_aead_open_to(&s, nonce, aad, 5, buf, n, out), -1);
+        assert_int_equal(sw_aead_open_to(&s, &(struct sw_aead_input){nonce, aad, 5, buf, n}, out),
+                         -1);
     }
     sw_aead_wipe(&s);
 }

@@ -394,7 +394,7 @@ static void nobody_expected(void **state)
 
     f->cp.n_expect = 0;
     connect_pair(f, 1 << 20);
-    check_refused(f, false, SW_EDENIED, "expected 'nobody'", 42);
+    check_refused(f, false, SW_EDENIED, "expected no identity", 42);
 }
 
 static void anybody_on_request(void **state)

@@ -10,6 +10,7 @@
 
 #include "base/base64.h"
 #include "tls/cert/ca.h"
+#include "tls/cert/csr.h"
 #include "tls/crypto/jws.h"
 
 #include "test.h"
@@ -114,6 +115,21 @@ static void keys_of_certificates_and_tokens_have_a_fixed_length(void **state)
     sw_ca_free(ca);
 }
 
+/* The key of a machine that joins, and of every workload of a node. */
+static void keys_of_requests_have_a_fixed_length(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KEYS; i++) {
+        SW_BUF_AUTO csr = {.max = 1 << 16};
+        SW_BUF_AUTO key = {.max = 1 << 16};
+        struct sw_err err;
+
+        assert_int_equal(
+            sw_csr_new(SW_SLICE_LIT("spiffe://td.example/ns/a/sa/b"), &csr, &key, &err), SW_OK);
+        check_strict(sw_buf_slice(&key), 32);
+    }
+}
+
 static void root_keys_have_a_fixed_length(void **state)
 {
     (void)state;
@@ -198,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_of_certificates_and_tokens_have_a_fixed_length),
+        cmocka_unit_test(keys_of_requests_have_a_fixed_length),
         cmocka_unit_test(root_keys_have_a_fixed_length),
         cmocka_unit_test(every_kind_reads_back),
         cmocka_unit_test(a_small_buffer_is_refused),

@@ -210,7 +210,8 @@ static inline void pair_serve(struct pair *p, int fd)
     struct sw_tls_params sp = {.server = true, .cred = p->creds.server, .alpn = "h2"};
     struct sw_err err = {0};
 
-    p->server = sw_session_new(p->loop, fd, true, &sp, &p->config, &server_ops, p, &err);
+    p->server = sw_session_new(p->loop, fd,
+                               &(struct sw_session_setup){&sp, &p->config, &server_ops, p}, &err);
     assert_non_null(p->server);
 }
 
@@ -221,7 +222,8 @@ static inline void pair_connect(struct pair *p, int fd)
         .cred = p->creds.client, .alpn = "h2", .expect = &expected, .n_expect = 1};
     struct sw_err err = {0};
 
-    p->client = sw_session_new(p->loop, fd, false, &cp, &p->cconfig, &client_ops, p, &err);
+    p->client = sw_session_new(p->loop, fd,
+                               &(struct sw_session_setup){&cp, &p->cconfig, &client_ops, p}, &err);
     assert_non_null(p->client);
 }
 

@@ -48,9 +48,9 @@ static inline struct sw_loop *rig_loop(void)
 
 static inline void rig_loop_done(struct sw_loop *l)
 {
+    sw_scratch_done();
     sw_loop_free(l);
     sw_pipe_pool_done();
-    sw_scratch_done();
 }
 
 /* Turns the loop until cond holds; fails the test when it never does. */

@@ -22,7 +22,13 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     t->sys_errno = rc == SW_OK ? 0 : err->sys_errno;
 }
 
-static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
+static void start(struct try *t, struct sw_loop *l, const struct sw_addr *to, uint64_t timeout_ns)
+{
+    static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
+    const struct sw_dial_target target = {.to = to, .opts = &opts, .timeout_ns = timeout_ns};
+
+    sw_dial_start(&t->dial, l, &target, on_dialled);
+}
 
 static void a_listener_is_reached(void **state)
 {
@@ -34,7 +40,7 @@ static void a_listener_is_reached(void **state)
     int far;
 
     (void)state;
-    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &at, SW_NS_PER_S);
     assert_int_equal(t.calls, 0);
     RUN_UNTIL(l, t.calls);
     assert_int_equal(t.rc, SW_OK);
@@ -63,7 +69,7 @@ static void a_listener_that_speaks_first_is_heard(void **state)
     int far;
 
     (void)state;
-    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &at, SW_NS_PER_S);
     far = tcp_accept(listener);
     put(far, "x");
     RUN_UNTIL(l, t.calls);
@@ -84,7 +90,7 @@ static void a_closed_port_is_refused(void **state)
 
     (void)state;
     sw_sock_close(tcp_listener(&at));
-    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &at, SW_NS_PER_S);
     assert_int_equal(t.calls, 0);
     RUN_UNTIL(l, t.calls);
     assert_int_equal(t.rc, SW_ESYS);
@@ -107,7 +113,7 @@ static void silence_runs_into_the_deadline(void **state)
     assert_int_equal(sw_sock_listen(&at, &one, &listener, NULL), SW_OK);
     at = sw_sock_local(listener);
     for (int i = 0; i < 8; i++)
-        sw_dial_start(&t[i].dial, l, &at, NULL, &opts, 10 * SW_NS_PER_S, on_dialled);
+        start(&t[i], l, &at, 10 * SW_NS_PER_S);
     rig_settle(l);
     rig_advance(l, 9 * SW_NS_PER_S);
     for (int i = 0; i < 8; i++)
@@ -132,7 +138,7 @@ static void a_cancelled_dial_never_calls(void **state)
     (void)state;
     sw_dial_cancel(&t.dial); /* zeroed */
     sw_sock_close(tcp_listener(&at));
-    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &at, SW_NS_PER_S);
     sw_dial_cancel(&t.dial);
     sw_dial_cancel(&t.dial);
     rig_advance(l, 5 * SW_NS_PER_S);
@@ -154,7 +160,7 @@ static void running_out_of_descriptors_is_reported_from_the_loop(void **state)
     low = old;
     low.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    sw_dial_start(&t.dial, l, &at, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &at, SW_NS_PER_S);
     assert_int_equal(t.calls, 0);
     RUN_UNTIL(l, t.calls);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
@@ -169,7 +175,7 @@ static void no_address_is_an_error_not_a_crash(void **state)
     struct try t = {0};
 
     (void)state;
-    sw_dial_start(&t.dial, l, &(struct sw_addr){0}, NULL, &opts, SW_NS_PER_S, on_dialled);
+    start(&t, l, &(struct sw_addr){0}, SW_NS_PER_S);
     RUN_UNTIL(l, t.calls);
     assert_int_equal(t.rc, SW_EINVAL);
     rig_loop_done(l);

@@ -2,6 +2,8 @@
 /* A client with a valid certificate and bad manners: its frames are written by hand. */
 #include "pair.h"
 
+#include "io/conn/conn.h"
+
 enum { DATA = 0, HEADERS = 1, RST = 3, SETTINGS = 4, PING = 6, GOAWAY = 7, WINDOW_UPDATE = 8 };
 enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4 };
 
@@ -516,7 +518,9 @@ static void a_peer_that_never_closes_is_not_waited_for(void **state)
     raw_frame(&r, GOAWAY, 0, 0, bye, sizeof(bye));
     assert_true(raw_next(&r, GOAWAY, &body, &id));
     assert_int_equal(r.p->server_closed, 0);
-    rig_advance(r.p->loop, SW_NS_PER_S);
+    rig_advance(r.p->loop, SW_CONN_LINGER_MS * SW_NS_PER_MS - SW_NS_PER_MS);
+    assert_int_equal(r.p->server_closed, 0);
+    rig_advance(r.p->loop, 2 * SW_NS_PER_MS);
     assert_int_equal(r.p->server_closed, 1);
     assert_int_equal(r.p->server_rc, SW_OK);
     raw_done(&r);

@@ -121,8 +121,9 @@ static void on_accept(struct sw_watch *w, unsigned events)
             f->hung[f->n_hung++] = fd;
             f->accepted++;
         } else {
-            f->servers[f->accepted++] =
-                sw_session_new(f->loop, fd, true, &sp, &f->server_config, &server_ops, f, NULL);
+            f->servers[f->accepted++] = sw_session_new(
+                f->loop, fd, &(struct sw_session_setup){&sp, &f->server_config, &server_ops, f},
+                NULL);
         }
     }
 }

@@ -33,6 +33,8 @@ static void on_done(struct sw_pump *p, int rc)
     f->rc = rc;
 }
 
+static const struct sw_pump_ops pump_ops = {.on_moved = on_moved, .on_done = on_done};
+
 struct dialling {
     struct sw_dial dial;
     int rc;
@@ -44,10 +46,17 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     SW_CONTAINER_OF(d, struct dialling, dial)->rc = rc;
 }
 
+static void dial(struct dialling *d, struct sw_loop *l, const struct sw_addr *to)
+{
+    static const struct sw_sock_opts opts = SW_SOCK_OPTS_INIT;
+    const struct sw_dial_target target = {.to = to, .opts = &opts, .timeout_ns = SW_NS_PER_S};
+
+    sw_dial_start(&d->dial, l, &target, on_dialled);
+}
+
 /* A pump between two TCP connections whose other ends are f->a and f->b. */
 static void begin(struct fix *f)
 {
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     struct dialling d = {.rc = SW_EAGAIN};
     struct sw_dialled dialled;
     struct sw_err err = {0};
@@ -56,7 +65,7 @@ static void begin(struct fix *f)
     int in[2];
 
     f->loop = rig_loop();
-    sw_dial_start(&d.dial, f->loop, &at, NULL, &o, SW_NS_PER_S, on_dialled);
+    dial(&d, f->loop, &at);
     RUN_UNTIL(f->loop, d.rc != SW_EAGAIN);
     assert_int_equal(d.rc, SW_OK);
     f->b = tcp_accept(listener);
@@ -64,8 +73,7 @@ static void begin(struct fix *f)
     tcp_pair(in);
     f->a = in[0];
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(sw_pump_start(&f->pump, f->loop, in[1], &dialled, on_moved, on_done, &err),
-                     SW_OK);
+    assert_int_equal(sw_pump_start(&f->pump, f->loop, in[1], &dialled, &pump_ops, &err), SW_OK);
 }
 
 static void end(struct fix *f)
@@ -138,7 +146,6 @@ static void a_reset_becomes_a_reset(void **state)
 /* The reset was there before the pump: its first read eats the error. */
 static void a_reset_before_the_start_is_not_a_clean_end(void **state)
 {
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     struct fix f = {.a = -1};
     struct dialling d = {.rc = SW_EAGAIN};
     struct sw_dialled dialled;
@@ -148,7 +155,7 @@ static void a_reset_before_the_start_is_not_a_clean_end(void **state)
 
     (void)state;
     f.loop = rig_loop();
-    sw_dial_start(&d.dial, f.loop, &at, NULL, &o, SW_NS_PER_S, on_dialled);
+    dial(&d, f.loop, &at);
     RUN_UNTIL(f.loop, d.rc == SW_OK);
     f.b = tcp_accept(listener);
     tcp_pair(in);
@@ -156,8 +163,7 @@ static void a_reset_before_the_start_is_not_a_clean_end(void **state)
     sw_sock_close(in[0]);
     rig_wait_in(in[1]);
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
-                     SW_OK);
+    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, &pump_ops, NULL), SW_OK);
     assert_int_equal(f.done, 0);
     RUN_UNTIL(f.loop, f.done);
     assert_int_equal(f.rc, SW_ECLOSED);
@@ -326,7 +332,6 @@ static void stopping_inside_moved_is_the_end(void **state)
 /* Bytes and the end of them were there before the pump was made. */
 static void what_came_before_the_start_is_passed_on(void **state)
 {
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     struct fix f = {0};
     struct dialling d = {.rc = SW_EAGAIN};
     struct sw_dialled dialled;
@@ -336,7 +341,7 @@ static void what_came_before_the_start_is_passed_on(void **state)
 
     (void)state;
     f.loop = rig_loop();
-    sw_dial_start(&d.dial, f.loop, &at, NULL, &o, SW_NS_PER_S, on_dialled);
+    dial(&d, f.loop, &at);
     f.b = tcp_accept(listener);
     put(f.b, "banner");
     sw_sock_shutdown_write(f.b);
@@ -348,8 +353,7 @@ static void what_came_before_the_start_is_passed_on(void **state)
     sw_sock_shutdown_write(f.a);
     rig_wait_in(in[1]);
     sw_dial_take(&d.dial, &dialled);
-    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, on_moved, on_done, NULL),
-                     SW_OK);
+    assert_int_equal(sw_pump_start(&f.pump, f.loop, in[1], &dialled, &pump_ops, NULL), SW_OK);
     expect(f.loop, f.a, "banner");
     expect(f.loop, f.b, "hello");
     RUN_UNTIL(f.loop, f.done);

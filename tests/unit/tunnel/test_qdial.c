@@ -253,6 +253,76 @@ static void a_full_connection_gets_a_second(void **state)
     qrig_free(r);
 }
 
+/*
+ * The time that a call waits for a stream begins when the connection stands, whenever the call
+ * came; neither the dial's time nor a second connection's adds to it.
+ */
+static void the_wait_for_a_stream_is_bounded(void **state)
+{
+    (void)state;
+    for (size_t conns = 1; conns <= 2; conns++) {
+        struct qrig *r = qrig_new();
+        struct call *c[3];
+
+        r->fake.max_streams = 1;
+        r->dc.max_conns_of_node = conns;
+        r->dc.lookup_timeout_ns = 60 * SW_NS_PER_S;
+        r->dc.wait_ns = 4 * SW_NS_PER_S;
+        qrig_start(r);
+        c[0] = simple(r, 1);
+        c[1] = simple(r, 1);
+        RUN_UNTIL(r->loop, c[0]->status);
+        r->fake.mode = FAKE_DIAL_SILENT;
+        rig_advance(r->loop, 2 * SW_NS_PER_S);
+        assert_int_equal(r->fake.dials, conns);
+        c[2] = simple(r, 1);
+        rig_settle(r->loop);
+        rig_advance(r->loop, 1900 * SW_NS_PER_MS);
+        assert_int_equal(c[1]->ended, 0);
+        rig_advance(r->loop, 200 * SW_NS_PER_MS);
+        assert_int_equal(c[1]->ended, 1);
+        assert_int_equal(c[1]->fail, SW_QFAIL_STREAM);
+        assert_int_equal(c[0]->ended, 0);
+        assert_int_equal(c[2]->ended, 0); /* it came 2 s later */
+        done(r, c, 3);
+    }
+}
+
+/* A wait for a stream is part of the time to answer, and no sign that the node is gone. */
+static void the_wait_for_a_stream_counts_as_time_to_answer(void **state)
+{
+    static const struct {
+        uint64_t wait_s;
+        size_t dials; /* with a call after it */
+    } cases[] = {{10, 2}, {14, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct qrig *r = qrig_new();
+        struct call *c[3];
+
+        r->fake.max_streams = 1;
+        r->dc.max_conns_of_node = 1;
+        r->sc.head_timeout_ns = 1000 * SW_NS_PER_S;
+        qrig_start(r);
+        c[0] = running(r, 1);
+        c[1] = call_text(r, 1, "CONNECT a:1 HTTP/1.1\r\nhost: a");
+        rig_settle(r->loop);
+        rig_advance(r->loop, cases[i].wait_s * SW_NS_PER_S);
+        assert_int_equal(c[1]->writables, 0);
+        call_free(c[0]);
+        RUN_UNTIL(r->loop, c[1]->writables);
+        rig_advance(r->loop, (15 - cases[i].wait_s) * SW_NS_PER_S - 100 * SW_NS_PER_MS);
+        assert_int_equal(c[1]->ended, 0);
+        rig_advance(r->loop, 200 * SW_NS_PER_MS);
+        assert_int_equal(c[1]->ended, 1);
+        assert_int_equal(c[1]->fail, SW_QFAIL_ANSWER_TIMEOUT);
+        c[2] = answered(r, 1);
+        assert_int_equal(r->fake.dials, cases[i].dials);
+        done(r, c + 1, 2);
+    }
+}
+
 /* Nobody waits any more when there is room again: it is idle like any other. */
 static void a_connection_that_was_full_is_closed_when_idle(void **state)
 {
@@ -632,6 +702,8 @@ int main(void)
         cmocka_unit_test(calls_wait_for_streams),
         cmocka_unit_test(a_dead_connection_is_replaced_once),
         cmocka_unit_test(a_full_connection_gets_a_second),
+        cmocka_unit_test(the_wait_for_a_stream_is_bounded),
+        cmocka_unit_test(the_wait_for_a_stream_counts_as_time_to_answer),
         cmocka_unit_test(a_connection_that_was_full_is_closed_when_idle),
         cmocka_unit_test(a_silent_connection_is_replaced),
         cmocka_unit_test(a_connection_that_is_heard_again_is_used),

@@ -387,8 +387,9 @@ static void an_unexpected_identity_is_refused(void **state)
     (void)state;
     unix_pair(fds);
     pair_serve(p, fds[1]);
-    p->client =
-        sw_session_new(p->loop, fds[0], false, &cp, &p->cconfig, &client_ops, p, &p->client_err);
+    p->client = sw_session_new(p->loop, fds[0],
+                               &(struct sw_session_setup){&cp, &p->cconfig, &client_ops, p},
+                               &p->client_err);
     RUN_UNTIL(p->loop, p->client_closed && p->server_closed);
     assert_int_equal(p->client_rc, SW_EDENIED);
     assert_false(p->client_handshaken);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends of a TLS connection without HTTP/2: taken from sessions, first heads, then bytes. */
 #include "rig.h"
+
+#include "io/conn/conn.h"
 #include "tunnel/tconn.h"
 
 struct end {
@@ -145,10 +147,10 @@ static void start(struct fix *f, const char *client_alpn)
     int fds[2];
 
     tcp_pair(fds);
-    f->server.session =
-        sw_session_new(f->loop, fds[1], true, &sp, &config, &session_ops, &f->server, &err);
-    f->client.session =
-        sw_session_new(f->loop, fds[0], false, &cp, &config, &session_ops, &f->client, &err);
+    f->server.session = sw_session_new(
+        f->loop, fds[1], &(struct sw_session_setup){&sp, &config, &session_ops, &f->server}, &err);
+    f->client.session = sw_session_new(
+        f->loop, fds[0], &(struct sw_session_setup){&cp, &config, &session_ops, &f->client}, &err);
     assert_non_null(f->server.session);
     assert_non_null(f->client.session);
 }
@@ -405,7 +407,9 @@ static void a_peer_that_does_not_end_is_not_waited_for(void **state)
     sw_tconn_finish(f->server.c);
     rig_settle(f->loop);
     assert_int_equal(f->server.done, 0);
-    rig_advance(f->loop, 2 * SW_NS_PER_S);
+    rig_advance(f->loop, SW_CONN_LINGER_MS * SW_NS_PER_MS - SW_NS_PER_MS);
+    assert_int_equal(f->server.done, 0);
+    rig_advance(f->loop, SW_NS_PER_MS);
     assert_int_equal(f->server.done, 1);
     fix_free(f);
 }

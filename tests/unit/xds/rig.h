@@ -67,6 +67,7 @@ struct world {
     const char *view; /* what clients may have of the cache; NULL: nothing */
     struct sw_xds_server_opts opts;
     struct sw_xds_server *server;
+    uint16_t port; /* of the server */
     struct sw_grpc_client *client;
     struct sw_grpc_call *call;
     bool delta;
@@ -322,6 +323,15 @@ static inline void commit(struct world *w, const char *const *sets)
 }
 #define COMMIT(w, ...) commit((w), (const char *const[]){__VA_ARGS__, NULL})
 
+static inline void new_client(struct world *w)
+{
+    w->client = sw_grpc_client_new(w->loop,
+                                   &(struct sw_grpc_client_opts){.host = SW_SLICE_LIT("127.0.0.1"),
+                                                                 .port = w->port,
+                                                                 .max_message = 64 << 20},
+                                   NULL);
+}
+
 static inline void start(struct world *w)
 {
     struct sw_addr any = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
@@ -330,11 +340,8 @@ static inline void start(struct world *w)
     w->opts.cache = w->cache;
     w->server = sw_xds_server_new(w->loop, &w->opts, NULL);
     assert_int_equal(sw_xds_server_listen(w->server, &any, &at, NULL), SW_OK);
-    w->client = sw_grpc_client_new(w->loop,
-                                   &(struct sw_grpc_client_opts){.host = SW_SLICE_LIT("127.0.0.1"),
-                                                                 .port = at.port,
-                                                                 .max_message = 64 << 20},
-                                   NULL);
+    w->port = at.port;
+    new_client(w);
 }
 
 static inline void connect_to(struct world *w, const char *path)
@@ -357,6 +364,23 @@ static inline void connect_delta(struct world *w)
 static inline void connect_sotw(struct world *w)
 {
     connect_to(w, ADS "StreamAggregatedResources");
+}
+
+/* Another client of the same server, by a connection of its own; to be left again. */
+static inline void join(struct world *w, struct world *other)
+{
+    if (!w->server)
+        start(w);
+    *other =
+        (struct world){.loop = w->loop, .cache = w->cache, .server = w->server, .port = w->port};
+    new_client(other);
+}
+
+static inline void leave(struct world *other)
+{
+    if (other->call)
+        sw_grpc_cancel(other->call);
+    sw_grpc_client_free(other->client);
 }
 
 static inline int set_up(void **state)

@@ -2,7 +2,36 @@
 /* Large types: all of it or on demand, who comes back, what refers to what. */
 #include "rig.h"
 
+#include "xds/server_int.h"
 #include "xds/table.h"
+
+/* What is encoded, and what goes into responses. */
+static struct {
+    int encoded;
+    const char *put[64];
+    size_t n_put;
+} seen;
+
+struct sw_xds_res *__real_sw_xds_res_new(struct sw_slice type, struct sw_slice name,
+                                         struct sw_slice value, const struct sw_xds_extra *x);
+struct sw_xds_res *__wrap_sw_xds_res_new(struct sw_slice type, struct sw_slice name,
+                                         struct sw_slice value, const struct sw_xds_extra *x);
+void __real_xds_msg_put(struct xds_msg *r, struct sw_slice resource);
+void __wrap_xds_msg_put(struct xds_msg *r, struct sw_slice resource);
+
+struct sw_xds_res *__wrap_sw_xds_res_new(struct sw_slice type, struct sw_slice name,
+                                         struct sw_slice value, const struct sw_xds_extra *x)
+{
+    seen.encoded++;
+    return __real_sw_xds_res_new(type, name, value, x);
+}
+
+void __wrap_xds_msg_put(struct xds_msg *r, struct sw_slice resource)
+{
+    if (seen.n_put < SW_ARRAY_LEN(seen.put))
+        seen.put[seen.n_put++] = resource.p;
+    __real_xds_msg_put(r, resource);
+}
 
 /* A workload: one alias, a node and a service, each of which may be NULL. */
 static void set_full(struct sw_xds_txn *t, const char *name, const char *value, const char *alias,
@@ -45,6 +74,8 @@ static int set_up_mesh(void **state)
     struct world *w;
     int rc = set_up(state);
 
+    memset(&seen, 0, sizeof(seen));
+
     w = *state;
     sw_xds_cache_offer(w->cache, SW_TYPE_ADDRESS);
     sw_xds_cache_offer(w->cache, SW_TYPE_AUTHORIZATION);
@@ -70,6 +101,49 @@ static void a_wildcard_gets_all_and_then_what_changes(void **state)
     expect(w, "ADR +a=1");
     expect_nothing(w);
     assert_true(sw_xds_server_synced(w->server));
+}
+
+/* However many streams there are, and whatever their kind: all copy from the same bytes. */
+static void a_resource_is_encoded_once_for_all_streams(void **state)
+{
+    enum { STREAMS = 6, ROUNDS = 4 };
+    struct world *w = *state;
+    struct world *all = sw_calloc(STREAMS, sizeof(*all));
+
+    workload(w, "a", "0", "n/1", "x", NULL);
+    workload(w, "b", "0", "n/2", "y", NULL);
+    for (int i = 0; i < STREAMS; i++) {
+        join(w, &all[i]);
+        connect_delta(&all[i]);
+        if (i < STREAMS / 2) {
+            subscribe(&all[i], "ADR", NULL);
+            expect(&all[i], "ADR +a=0 +b=0");
+        } else {
+            ask(&all[i], "ADR", "a", "*", NULL, NULL, NULL);
+            expect(&all[i], "ADR +a=0 @n/1");
+        }
+    }
+    assert_int_equal(seen.encoded, 2);
+    seen.encoded = 0;
+    for (int k = 1; k <= ROUNDS; k++) {
+        char value[2] = {(char)('0' + k), 0};
+        char line[32];
+
+        seen.n_put = 0;
+        workload(w, "a", value, "n/1", "x", NULL);
+        for (int i = 0; i < STREAMS; i++) {
+            (void)snprintf(line, sizeof(line), "ADR +a=%s%s", value,
+                           i < STREAMS / 2 ? "" : " @n/1");
+            expect(&all[i], line);
+        }
+        assert_int_equal(seen.encoded, k);
+        assert_int_equal(seen.n_put, STREAMS);
+        for (int i = 1; i < STREAMS; i++)
+            assert_ptr_equal(seen.put[i], seen.put[0]);
+    }
+    for (int i = 0; i < STREAMS; i++)
+        leave(&all[i]);
+    sw_free(all);
 }
 
 static void the_clients_own_node_comes_first(void **state)
@@ -590,6 +664,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MESH(a_wildcard_gets_all_and_then_what_changes),
+        MESH(a_resource_is_encoded_once_for_all_streams),
         MESH(the_clients_own_node_comes_first),
         MESH(an_empty_type_is_answered),
         MESH(changes_while_an_answer_is_due_go_out_together),

@@ -35,6 +35,52 @@ static void a_slow_client_costs_little(void **state)
     sw_free(big);
 }
 
+/* One node reads nothing while resources larger than its buffers change: another gets each. */
+static void a_slow_node_never_delays_the_others(void **state)
+{
+    struct world *w = *state;
+    struct world *good = SW_NEW(struct world);
+    char *big = sw_calloc(1, 3 << 20);
+    char line[64];
+
+    memset(big, 'x', 3 << 20);
+    COMMIT(w, "ADR a=0");
+    connect_delta(w);
+    subscribe(w, "ADR", NULL);
+    expect(w, "ADR +a=0");
+    join(w, good);
+    connect_delta(good);
+    subscribe(good, "ADR", NULL);
+    expect(good, "ADR +a=0");
+    turns(w, 5);
+    sw_grpc_pause(w->call, true);
+    for (int i = 0; i < 12; i++) {
+        struct sw_xds_txn *t = sw_xds_txn_new();
+
+        big[0] = (char)('a' + i);
+        assert_int_equal(
+            sw_xds_txn_set(t, url_of("ADR"), SW_SLICE_LIT("a"), sw_slice(big, 3 << 20), NULL),
+            SW_OK);
+        (void)sw_xds_cache_commit(w->cache, t);
+        (void)snprintf(line, sizeof(line), "ADR +a=%.24s", big);
+        expect(good, line);
+    }
+    assert_int_equal(good->responses, 13);
+    assert_int_equal(w->n_lines, 0);
+    COMMIT(w, "ADR! a=end");
+    expect(good, "ADR +a=end");
+    w->responses = 0;
+    sw_grpc_pause(w->call, false);
+    for (int i = 0; i < 5000 && w->n_lines == 0; i++)
+        sw_loop_turn(w->loop, 10);
+    answer(w, NULL); /* the change that was under way when it stopped reading */
+    expect(w, "ADR +a=end");
+    assert_int_equal(w->responses, 2);
+    leave(good);
+    sw_free(good);
+    sw_free(big);
+}
+
 static void streams_are_bounded(void **state)
 {
     struct world *w = *state;
@@ -103,7 +149,7 @@ static int allow_as_told(void *arg, const struct sw_xds_client_id *id, struct sw
 static void a_client_waits_while_it_is_judged(void **state)
 {
     struct world *w = *state;
-    int rc = SW_EAGAIN;
+    int rc = SW_EPENDING;
 
     w->opts.allow = allow_as_told;
     w->opts.arg = &rc;
@@ -126,7 +172,7 @@ static void a_client_waits_while_it_is_judged(void **state)
 static void a_client_that_waited_may_be_refused(void **state)
 {
     struct world *w = *state;
-    int rc = SW_EAGAIN;
+    int rc = SW_EPENDING;
 
     w->opts.allow = allow_as_told;
     w->opts.arg = &rc;
@@ -255,7 +301,7 @@ static int by_right(void *arg, const struct sw_xds_client_id *id, char ret[SW_XD
     if (!w->view)
         return sw_err_set(err, SW_ENOENT, "nothing for you");
     if (strcmp(w->view, "later") == 0)
-        return SW_EAGAIN;
+        return SW_EPENDING;
     (void)snprintf(ret, SW_XDS_VIEW_MAX, "%s", w->view);
     return SW_OK;
 }
@@ -323,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LIVE(a_slow_client_costs_little),
+        LIVE(a_slow_node_never_delays_the_others),
         LIVE(streams_are_bounded),
         LIVE(strangers_are_refused),
         LIVE(a_client_waits_while_it_is_judged),

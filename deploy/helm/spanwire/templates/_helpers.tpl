@@ -49,6 +49,13 @@ subjects:
 - {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .all.Release.Namespace }}}
 {{- end }}
 
+{{/* Annotations of what 'helm uninstall' runs first: the order. */}}
+{{- define "spanwire.uninstall" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{- define "spanwire.account" -}}
 apiVersion: v1
 kind: ServiceAccount

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "base/search.h"
 #include "control/gateway/build/build_int.h"
 #include "control/linkname.h"
 
@@ -86,17 +87,24 @@ struct sw_model_cluster *intern_cluster(struct builder *b, struct sw_slice endpo
 
 /* ---- Services ---- */
 
-static const struct sw_json *find_port(const struct sw_json *ports, uint16_t number,
-                                       struct sw_slice name, const char *transport, bool *ret_other)
+/* Which port of a Service is meant: by number, or by name when that is 0. */
+struct port_ref {
+    uint16_t number;
+    struct sw_slice name;
+    const char *transport;
+};
+
+static const struct sw_json *find_port(const struct sw_json *ports, const struct port_ref *want,
+                                       bool *ret_other)
 {
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
-        bool hit = number ? js_int(p, "port", UINT16_MAX, 0) == number
-                          : sw_slice_eq(js_or(p, "name", ""), name);
+        bool hit = want->number ? js_int(p, "port", UINT16_MAX, 0) == want->number
+                                : sw_slice_eq(js_or(p, "name", ""), want->name);
 
         if (!hit)
             continue;
-        if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), transport))
+        if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), want->transport))
             return p;
         *ret_other = true;
     }
@@ -104,8 +112,7 @@ static const struct sw_json *find_port(const struct sw_json *ports, uint16_t num
 }
 
 static struct verdict find_service_port(struct builder *b, struct sw_slice ns, struct sw_slice name,
-                                        uint16_t number, struct sw_slice port_name,
-                                        const char *transport, struct svc_port *ret)
+                                        const struct port_ref *want, struct svc_port *ret)
 {
     const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_SERVICE, ns, name);
     const struct sw_json *spec = o ? sw_json_find(o->json, "spec") : NULL;
@@ -122,12 +129,12 @@ static struct verdict find_service_port(struct builder *b, struct sw_slice ns, s
             gw_printf(b, "Service '%.*s/%.*s' is an ExternalName, which is not served",
                       SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
                 .p};
-    p = find_port(sw_json_find(spec, "ports"), number, port_name, transport, &other);
+    p = find_port(sw_json_find(spec, "ports"), want, &other);
     if (!p)
         return (struct verdict){other ? "UnsupportedProtocol" : "BackendNotFound",
                                 gw_printf(b, "Service '%.*s/%.*s' has no %s port %u%.*s",
-                                          SW_SLICE_ARG(ns), SW_SLICE_ARG(name), transport, number,
-                                          SW_SLICE_ARG(port_name))
+                                          SW_SLICE_ARG(ns), SW_SLICE_ARG(name), want->transport,
+                                          want->number, SW_SLICE_ARG(want->name))
                                     .p};
     *ret = (struct svc_port){.name = js_or(p, "name", ""),
                              .app_protocol = js_or(p, "appProtocol", ""),
@@ -172,23 +179,14 @@ bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_model_proto *r
     return false;
 }
 
-static bool has_key(const struct sw_slice *p, size_t n, struct sw_slice key)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (sw_slice_eq(p[i], key))
-            return true;
-    }
-    return false;
-}
-
 static void remember_service(struct builder *b, struct route *r, struct sw_slice ns,
                              struct sw_slice name, bool policies)
 {
     struct sw_slice key = gw_printf(b, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
 
-    if (policies && !has_key(r->services.p, r->services.n, key))
+    if (policies && !sw_slice_in(key, r->services.p, r->services.n))
         sw_vec_push(&r->services, key);
-    if (b->cache && !has_key(r->looked_at.p, r->looked_at.n, key))
+    if (b->cache && !sw_slice_in(key, r->looked_at.p, r->looked_at.n))
         sw_vec_push(&r->looked_at, key);
 }
 
@@ -202,11 +200,11 @@ static struct sw_model_cluster *service_backend(struct builder *b, const struct 
     enum sw_model_proto proto;
     bool wants_tls;
     enum route_kind kind = ctx->route->kind;
+    const struct port_ref want = {.number = number, .transport = kind == RK_UDP ? "UDP" : "TCP"};
 
     if (b->cache || b->policy_list.n)
         remember_service(b, ctx->route, ns, name, b->policy_list.n && ctx->use_policies);
-    *ret = find_service_port(b, ns, name, number, sw_slice("", 0), kind == RK_UDP ? "UDP" : "TCP",
-                             &port);
+    *ret = find_service_port(b, ns, name, &want, &port);
     if (ret->reason)
         return NULL;
     if (ctx->use_policies)
@@ -244,7 +242,8 @@ struct sw_model_cluster *service_cluster(struct builder *b, struct sw_slice ns,
     struct sw_model_cluster *c;
 
     if (!number) {
-        *ret = find_service_port(b, ns, name, 0, port_name, "TCP", &port);
+        *ret = find_service_port(b, ns, name,
+                                 &(struct port_ref){.name = port_name, .transport = "TCP"}, &port);
         if (ret->reason)
             return NULL;
         number = port.number;
@@ -260,7 +259,7 @@ typedef struct sw_model_cluster *(*backend_fn)(struct builder *b, const struct b
                                                const struct sw_gateway_ref *ref,
                                                struct verdict *ret);
 
-/* Who resolves references of a kind; NULL: nobody. */
+/* The resolver for references of a kind; NULL: none. */
 static backend_fn foreign_kind(const struct sw_gateway_ref *r)
 {
     static const struct {
@@ -280,7 +279,8 @@ static backend_fn foreign_kind(const struct sw_gateway_ref *r)
     return NULL;
 }
 
-/* Kind before permission before existence: nobody learns what exists elsewhere. */
+/* Kind before permission before existence: a tenant must not learn what exists in other namespaces.
+ */
 struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend_ctx *ctx,
                                          const struct sw_json *ref, struct verdict *ret)
 {
@@ -304,8 +304,7 @@ struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend
                                                       "backend",
                                                       SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
                                                 .p};
-    else if (!ref_granted(b, SW_SLICE_LIT(GW_GROUP), route_kind_names[ctx->route->kind], o->ns,
-                          r.group, r.kind, r.ns, r.name))
+    else if (!ref_granted(b, &(struct ref_from){route_kind_names[ctx->route->kind], o->ns}, &r))
         *ret = (struct verdict){"RefNotPermitted",
                                 gw_printf(b, "no ReferenceGrant in '%.*s' permits %.*s '%.*s'",
                                           SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.kind),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What routes cost the data plane. All tenants of a port share one table, which a gateway takes or
- * refuses as a whole: nobody's object may make it too large. An object beyond its own budget
+ * refuses as a whole: no single object may make it too large. An object beyond its own budget
  * answers with an error instead of its routes. Should a table still not fit, the newest objects of
  * the namespace with the largest share are left out until it does. Both are found out before
  * anything is encoded.
@@ -234,8 +234,8 @@ static void judge_route(struct builder *b, const struct kept *k)
     }
 }
 
-void say_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
-               struct sw_slice text)
+void note_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
+                struct sw_slice text)
 {
     add_note(b, gw_printf(b, "limit/%u/%.*s", (unsigned)kind, SW_SLICE_ARG(o->key)), text);
     if (kind == SW_MODEL_INGRESS)
@@ -307,7 +307,7 @@ static void leave_out(struct builder *b, struct shared *t, struct share *s)
     } else {
         u->ingress->left_out = true;
         if (!u->ingress->too_large)
-            say_limit(b, SW_MODEL_INGRESS, u->obj, TABLE_FULL);
+            note_limit(b, SW_MODEL_INGRESS, u->obj, TABLE_FULL);
     }
 }
 
@@ -420,7 +420,7 @@ static void fit_sockets(struct builder *b)
     sw_vec_done(&all.uses);
 }
 
-/* ---- what objects are told ---- */
+/* ---- conditions of the objects ---- */
 
 /* The status of a route, with what does not fit for the parents it is about. */
 static const struct sw_json *final_status(struct builder *b, const struct kept *k)
@@ -443,7 +443,7 @@ static const struct sw_json *final_status(struct builder *b, const struct kept *
     if (k->route.too_large)
         why = k->route.bad_rule.msg;
     if (why)
-        say_limit(b, route_view_kinds[k->route.kind], k->route.obj, sw_slice_str(why));
+        note_limit(b, route_view_kinds[k->route.kind], k->route.obj, sw_slice_str(why));
     return parents ? route_status(b, &k->route, parents, k->n_parents) : k->status;
 }
 

@@ -72,22 +72,6 @@ static void use_chain(struct used *u, const struct sw_model_chain *c)
 
 /* ---- the model ---- */
 
-static int by_listener(const void *x, const void *y)
-{
-    const struct sw_model_listener *const *p = x;
-    const struct sw_model_listener *const *q = y;
-
-    return sw_slice_cmp((*p)->name, (*q)->name);
-}
-
-static int by_table(const void *x, const void *y)
-{
-    const struct sw_model_table *const *p = x;
-    const struct sw_model_table *const *q = y;
-
-    return sw_slice_cmp((*p)->name, (*q)->name);
-}
-
 static void *copy_list(struct sw_arena *a, const void *p, size_t n)
 {
     void *out = sw_arena_array(a, n + 1, sizeof(void *));
@@ -95,14 +79,6 @@ static void *copy_list(struct sw_arena *a, const void *p, size_t n)
     if (n)
         memcpy(out, p, n * sizeof(void *));
     return out;
-}
-
-static int by_cluster(const void *x, const void *y)
-{
-    const struct sw_model_cluster *const *p = x;
-    const struct sw_model_cluster *const *q = y;
-
-    return sw_slice_cmp((*p)->name, (*q)->name);
 }
 
 /* Names of clusters begin with their endpoints': as a rule these are in order already. */
@@ -143,15 +119,15 @@ static const struct sw_model *assemble(struct builder *b)
     struct used u = {.b = b};
 
     if (b->out_listeners.n)
-        qsort(b->out_listeners.p, b->out_listeners.n, sizeof(void *), by_listener);
+        SW_SORT_POINTERS_BY(b->out_listeners.p, b->out_listeners.n, name);
     if (b->out_tables.n)
-        qsort(b->out_tables.p, b->out_tables.n, sizeof(void *), by_table);
+        SW_SORT_POINTERS_BY(b->out_tables.p, b->out_tables.n, name);
     for (size_t i = 0; i < b->out_listeners.n; i++) {
         for (size_t k = 0; k < b->out_listeners.p[i]->n_chains; k++)
             use_chain(&u, b->out_listeners.p[i]->chains[k]);
     }
     if (u.clusters.n)
-        qsort(u.clusters.p, u.clusters.n, sizeof(void *), by_cluster);
+        SW_SORT_POINTERS_BY(u.clusters.p, u.clusters.n, name);
     m->listeners = copy_list(b->a, b->out_listeners.p, b->out_listeners.n);
     m->n_listeners = b->out_listeners.n;
     m->tables = copy_list(b->a, b->out_tables.p, b->out_tables.n);
@@ -165,15 +141,6 @@ static const struct sw_model *assemble(struct builder *b)
     sw_vec_done(&u.clusters);
     sw_map_done(&u.secrets);
     return m;
-}
-
-static int by_subject(const void *x, const void *y)
-{
-    const struct sw_model_note *p = x;
-    const struct sw_model_note *q = y;
-    int d = sw_slice_cmp(p->subject, q->subject);
-
-    return d ? d : sw_slice_cmp(p->text, q->text);
 }
 
 static int by_object(const void *x, const void *y)
@@ -197,7 +164,7 @@ static void finish(struct builder *b, struct sw_model_result *ret)
         memcpy(statuses, b->statuses.p, b->statuses.n * sizeof(*statuses));
     }
     if (b->notes.n) {
-        qsort(b->notes.p, b->notes.n, sizeof(*b->notes.p), by_subject);
+        SW_SORT_BY2(b->notes.p, b->notes.n, subject, text);
         memcpy(notes, b->notes.p, b->notes.n * sizeof(*notes));
     }
     ret->statuses = statuses;

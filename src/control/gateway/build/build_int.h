@@ -219,7 +219,7 @@ struct policy {
 struct own_cluster {
     struct sw_model_cluster c;
     bool used;              /* by something that is served */
-    const char *offline;    /* a tunnel whose connector is away, and why; NULL: not so */
+    const char *offline;    /* why the tunnel's connector is offline; NULL: it is not */
     struct sw_slice device; /* of a tunnel: its connector's name */
 };
 
@@ -283,7 +283,7 @@ struct builder {
     SW_VEC(const struct kept *) l7; /* HTTPRoutes and GRPCRoutes: their statuses come last */
     SW_VEC(struct sw_model_listener *) out_listeners;
     SW_VEC(struct sw_model_table *) out_tables;
-    const struct sw_planes *planes; /* NULL: nobody asks data planes */
+    const struct sw_planes *planes; /* NULL: data planes are not asked */
     struct sw_map out_names;        /* of out_listeners, while there are planes */
     struct sw_connector_keys keys;
     struct sw_map leases; /* "ns/name" of an Import -> struct sw_link_lease; see imports.c */
@@ -295,7 +295,7 @@ struct builder {
 /* True when group and kind (or their defaults) are these. */
 bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
             const char *group, const char *kind);
-/* Reads {from, selector}; an unreadable selector admits nobody. */
+/* Reads {from, selector}; an unreadable selector admits no namespace. */
 struct ns_rule ns_rule_read(struct builder *b, const struct sw_json *namespaces,
                             enum from otherwise);
 bool ns_rule_admits(const struct builder *b, const struct ns_rule *r, struct sw_slice own,
@@ -307,7 +307,8 @@ struct sw_slice gw_printf(struct builder *b, const char *fmt, ...) SW_PRINTF(2, 
 /* The map's values in the order of their keys, in the arena. */
 void **sorted_values(struct sw_arena *a, const struct sw_map *m);
 void add_note(struct builder *b, struct sw_slice subject, struct sw_slice text);
-/* Objects that refer to a class or a parent that does not exist: nobody writes their status. */
+/* Objects that refer to a class or a parent that does not exist: no controller writes their status.
+ */
 void notice_gateways(struct builder *b);
 void notice_route(struct builder *b, const struct route *r);
 void add_notice(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
@@ -317,8 +318,8 @@ void add_notice(struct builder *b, enum sw_model_kind kind, const struct sw_kube
 
 /*
  * A name of lower-case labels, a star for the first allowed: what the API's definitions let
- * through. Anything else would make the data plane refuse the table it stands in, with everybody
- * else's.
+ * through. Anything else would make the data plane refuse the whole table, routes of other tenants
+ * included.
  */
 bool host_valid(struct sw_slice h);
 /* Section 8 of the API's rules: what listener and route have in common. */
@@ -336,16 +337,16 @@ bool host_is_wide(struct sw_slice host);
 /* Reads what HTTPProxies and Ingresses have claimed. */
 void names_init(struct builder *b);
 /*
- * Who had the host first, in words, when another namespace than the listener's and the route's has
- * claimed it; NULL: nobody. An Ingress's wildcard is a claim on what is below it, too, by those who
- * came later: 'since' is when the one who asks did; empty: now.
+ * The earlier holder of the host, in words, when another namespace than the listener's and the
+ * route's has claimed it; NULL: none. An Ingress's wildcard is a claim on what is below it, too, by
+ * objects that are younger: 'since' is the creation time of the object that asks; empty: now.
  */
 const char *name_claimed(struct builder *b, struct sw_slice host, const struct parent *p,
                          struct sw_slice route_ns, struct sw_slice since);
 /* Says, once, that the object serves nothing under the host. */
 void name_refused(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,
                   struct sw_slice host);
-/* True, and said, for a name that the route brings along and another namespace has claimed. */
+/* True, and a condition, for a name of the route that another namespace has claimed. */
 bool name_refuses_route(struct builder *b, const struct listener *l, const struct route *r,
                         struct sw_slice host);
 /* Once routes are attached: what Gateways serve on the address that Ingresses share with them. */
@@ -377,14 +378,17 @@ void ingress_claim(struct builder *b, struct sw_slice host, const struct sw_kube
 
 void refs_init(struct builder *b);
 void refs_done(struct builder *b);
-bool ref_granted(const struct builder *b, struct sw_slice from_group, const char *from_kind,
-                 struct sw_slice from_ns, struct sw_slice to_group, struct sw_slice to_kind,
-                 struct sw_slice to_ns, struct sw_slice to_name);
-/*
- * A certificate (Secret) that an object of GW_GROUP names. Reason 'bad' or RefNotPermitted when it
- * cannot be used.
- */
-struct verdict resolve_cert(struct builder *b, const char *from_kind, struct sw_slice from_ns,
+
+/* An object of GW_GROUP with references. */
+struct ref_from {
+    const char *kind;
+    struct sw_slice ns;
+};
+/* False: the object is in another namespace, where no ReferenceGrant permits the reference. */
+bool ref_granted(const struct builder *b, const struct ref_from *from,
+                 const struct sw_gateway_ref *to);
+/* A certificate (Secret). Reason 'bad' or RefNotPermitted when it cannot be used. */
+struct verdict resolve_cert(struct builder *b, const struct ref_from *from,
                             const struct sw_json *ref, const char *bad, struct sw_slice *ret_name);
 /* The same without a reference: a Secret by name, for Ingresses. */
 struct verdict cert_by_name(struct builder *b, struct sw_slice ns, struct sw_slice name,
@@ -399,9 +403,9 @@ struct ca_reasons {
  * A bundle of all usable references; false when there is none. *ret_verdict has the first that is
  * not usable.
  */
-bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_ns,
-                 const struct sw_json *refs, const struct ca_reasons *why,
-                 struct sw_slice *ret_name, struct verdict *ret_verdict);
+bool resolve_cas(struct builder *b, const struct ref_from *from, const struct sw_json *refs,
+                 const struct ca_reasons *why, struct sw_slice *ret_name,
+                 struct verdict *ret_verdict);
 /* The certificates of a bundle that was resolved; empty: there is none of this name. */
 struct sw_slice ca_bundle(const struct builder *b, struct sw_slice name);
 
@@ -423,7 +427,7 @@ struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend
 struct sw_model_cluster *intern_cluster(struct builder *b, struct sw_slice endpoints,
                                         enum sw_model_proto proto,
                                         const struct sw_model_backend_tls *tls);
-/* How to speak to a port with this appProtocol; false when it cannot be spoken to. */
+/* How to speak to a port with this appProtocol; false when it is not supported. */
 bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_model_proto *ret, bool *ret_tls);
 /* A Service's port by number, or by name where number is 0; for Ingresses. */
 struct sw_model_cluster *service_cluster(struct builder *b, struct sw_slice ns,
@@ -472,6 +476,8 @@ void build_infrastructure(struct builder *b);
 
 void read_listeners(struct builder *b, struct parent *p);
 void claim_sockets(struct builder *b);
+/* Its hostname, "*" without one. */
+struct sw_slice listener_host(const struct listener *l);
 /* Its place, as its status records it: port, protocol and hostname. */
 const char *listener_place(struct builder *b, const struct listener *l);
 /* The status says that the listener, as it is now, had its place. */
@@ -524,8 +530,8 @@ struct rule_share {
 void rule_filters(struct rule *r, const struct sw_json *filters);
 void rule_backends(struct rule *r);
 /*
- * Whether a rule may write a header of that name: what a data plane refuses would be refused with
- * the routes of everybody else on the port, so the rule is found bad here.
+ * Whether a rule may write a header of that name: a data plane would refuse it together with all
+ * other routes of the port, so the rule is rejected here.
  */
 void rule_header_name(struct rule *r, struct sw_slice name);
 /* Settings of a rule besides filters: timeouts, retry, session. */
@@ -554,15 +560,15 @@ size_t route_size(const struct sw_model_route *r);
 /* Adds the rule's entries from this one on to c's load; false: more than one object may have. */
 bool load_rule(const struct rule *r, struct compiled *c, size_t from);
 bool object_fits(struct load l);
-/* What an object that does not fit is told. */
+/* The condition of an object that does not fit. */
 struct sw_slice object_limits(struct builder *b, struct load l);
 /* An answer for every path instead of an object's routes. */
 struct sw_model_route *error_route(struct builder *b, struct sw_slice name, uint16_t status);
 /* The route's entries become one that answers with an error. */
 void refuse_object(struct builder *b, struct route *r, struct compiled *c);
 /* To the log, and as an Event where the object has no conditions. */
-void say_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
-               struct sw_slice text);
+void note_limit(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *o,
+                struct sw_slice text);
 /* Leaves out what no table has room for; then the statuses of routes are known. */
 void fit_tables(struct builder *b);
 

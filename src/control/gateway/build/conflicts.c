@@ -4,8 +4,7 @@
  * cannot be told apart are all rejected. Between a Gateway and its ListenerSets there is an order
  * (the API's), and the first gets the place. Between Gateways on the same address a place stays
  * with the Gateway that has it: its listener's status, which only we write, records it. So an old
- * Gateway that is changed takes nothing from others. A place nobody has goes to the oldest that
- * asks.
+ * Gateway that is changed takes nothing from others. A free place goes to the oldest that asks.
  */
 #include <stdio.h>
 
@@ -20,7 +19,7 @@ static enum proto family(enum proto p)
     return p == PROTO_TLS ? PROTO_HTTPS : p;
 }
 
-static struct sw_slice host_key(const struct listener *l)
+struct sw_slice listener_host(const struct listener *l)
 {
     return l->host.n ? l->host : SW_SLICE_LIT("*");
 }
@@ -119,7 +118,7 @@ const char *listener_place(struct builder *b, const struct listener *l)
         [PROTO_HTTP] = "HTTP", [PROTO_HTTPS] = "TLS", [PROTO_TLS] = "TLS",
         [PROTO_TCP] = "TCP",   [PROTO_UDP] = "UDP",   [PROTO_UNKNOWN] = "unknown"};
 
-    return gw_printf(b, "%u/%s %.*s", l->port, names[l->proto], SW_SLICE_ARG(host_key(l))).p;
+    return gw_printf(b, "%u/%s %.*s", l->port, names[l->proto], SW_SLICE_ARG(listener_host(l))).p;
 }
 
 bool listener_recorded(struct builder *b, const struct listener *l)
@@ -173,7 +172,7 @@ static struct sw_slice host_place(struct builder *b, size_t addr, const struct l
     return gw_printf(b, "%.*s %.*s",
                      SW_SLICE_ARG(socket_key(buf, sizeof(buf), b->conf->addrs[addr].bind,
                                              l->proto == PROTO_UDP, l->port)),
-                     SW_SLICE_ARG(host_key(l)));
+                     SW_SLICE_ARG(listener_host(l)));
 }
 
 /* The name itself, whatever the port. */
@@ -262,7 +261,7 @@ static void reject_twins(struct parent *p)
         const char *why = NULL;
 
         if (x->proto == PROTO_UNKNOWN || !x->port ||
-            (x->conflict.reason && x->conflict.msg)) /* lost to somebody else before */
+            (x->conflict.reason && x->conflict.msg)) /* lost to another listener before */
             continue;
         for (size_t k = 0; k < p->n_listeners; k++) {
             const struct listener *y = &p->listeners[k];
@@ -353,7 +352,7 @@ static void judge(struct builder *b, struct listener *l)
 
         if (!s || !s->listeners.n)
             continue;
-        winner = sw_map_get(&s->hosts, host_key(l));
+        winner = sw_map_get(&s->hosts, listener_host(l));
         if (s->proto != family(l->proto)) {
             l->conflict.reason = protocol_conflict;
             winner = s->listeners.p[0];
@@ -428,7 +427,8 @@ static void claim(struct builder *b, struct listener *l)
     const struct sw_kube_obj *o = l->parent->obj;
 
     judge_port(b, l);
-    /* One that refuses handshakes still holds its name: nobody else may serve it meanwhile. */
+    /* One that refuses handshakes still holds its name: no other listener may serve it meanwhile.
+     */
     if ((l->accepted.reason && !l->refuse) || g->accepted.reason || !has_room(b, l))
         return;
     g->n_claimed++;
@@ -437,7 +437,7 @@ static void claim(struct builder *b, struct listener *l)
     for (size_t i = 0; i < g->n_addrs; i++) {
         struct socket *s = socket_get(b, g->addrs[i], l->port, l->proto);
 
-        (void)sw_map_put(&s->hosts, host_key(l), l);
+        (void)sw_map_put(&s->hosts, listener_host(l), l);
         sw_vec_push(&s->listeners, l);
         if (has_name(l) && b->gateways.n > 1) {
             struct place *place = SW_ARENA_NEW(b->a, struct place);

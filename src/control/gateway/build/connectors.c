@@ -3,8 +3,8 @@
  * Backends that are no Services: Connectors, reached through a tunnel, and EndpointSlices that
  * stand for one backend of an HTTPProxy (a connector, a name of the outside, an address).
  *
- * A connector that is away leaves its route in place: all of it answers 503 and says so, and where
- * it has only a share of the requests, its share fails for want of an endpoint.
+ * A connector that is offline leaves its route in place: all of it answers 503 with the reason, and
+ * where it has only a share of the requests, its share fails for want of an endpoint.
  */
 #include <ctype.h>
 #include <string.h>
@@ -271,7 +271,7 @@ static bool slice_ca(struct builder *b, const struct sw_kube_obj *o, struct sw_s
     sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "ConfigMap"));
     sw_json_put_str(b->a, ref, "name", name);
     sw_json_push(b->a, refs, ref);
-    return resolve_cas(b, "EndpointSlice", o->ns, refs, &why, ret_name, ret);
+    return resolve_cas(b, &(struct ref_from){"EndpointSlice", o->ns}, refs, &why, ret_name, ret);
 }
 
 void build_slice_cas(struct builder *b)
@@ -337,10 +337,11 @@ struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_c
         return NULL;
     if (!app_proto(js_or(p, "appProtocol", ""), ctx->route->kind, &proto, &wants_tls) ||
         (wants_tls && !tls.sni.n)) {
-        *ret = (struct verdict){"UnsupportedProtocol",
-                                gw_printf(b, "EndpointSlice '%.*s' port %u cannot be spoken to",
-                                          SW_SLICE_ARG(o->key), port)
-                                    .p};
+        *ret =
+            (struct verdict){"UnsupportedProtocol",
+                             gw_printf(b, "EndpointSlice '%.*s' port %u has no supported protocol",
+                                       SW_SLICE_ARG(o->key), port)
+                                 .p};
         return NULL;
     }
     if (!slice_host_ok(b, o, ret))

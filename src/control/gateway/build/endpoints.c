@@ -10,6 +10,7 @@
 #include "control/gateway/build/build_int.h"
 #include "control/linkname.h"
 #include "io/egress.h"
+#include "kube/names.h"
 
 enum { SET_MAX = 65536, DROPPED_MAX = 256 };
 
@@ -43,8 +44,7 @@ static void index_slices(struct ep_builder *b)
             continue;
         s = SW_ARENA_NEW(b->a, struct slices);
         s->obj = o;
-        key = sw_slice_str(
-            sw_arena_printf(b->a, "%.*s/%.*s", SW_SLICE_ARG(o->ns), SW_SLICE_ARG(svc)));
+        key = sw_name_key(b->a, o->ns, svc);
         s->next = sw_map_get(&b->by_service, key);
         (void)sw_map_put(&b->by_service, key, s);
     }
@@ -205,7 +205,7 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
     }
 }
 
-/* The connectors' NodeIDs and what to ask them for; nothing of those that are away. */
+/* The connectors' NodeIDs and what to ask them for; none of those that are offline. */
 static void collect_connector(struct ep_builder *b, struct sw_slice rest, ep_list *out)
 {
     struct sw_slice ns = sw_slice_cut(&rest, '/');

@@ -148,7 +148,8 @@ static size_t least_used(const struct builder *b, const size_t *users)
 
 /*
  * Each Gateway an address of its own while there are any, afterwards they share. First those that
- * ask for one, then those that have one, oldest first: so nobody moves when another comes or goes.
+ * ask for one, then those that have one, oldest first: so a Gateway keeps its address when another
+ * comes or goes.
  */
 static void assign_addresses(struct builder *b)
 {
@@ -191,8 +192,8 @@ static void read_client_cert(struct builder *b, struct gateway *g)
 
     if (!ref)
         return;
-    g->resolved = resolve_cert(b, "Gateway", g->parent.obj->ns, ref, "InvalidClientCertificateRef",
-                               &g->client_cert);
+    g->resolved = resolve_cert(b, &(struct ref_from){"Gateway", g->parent.obj->ns}, ref,
+                               "InvalidClientCertificateRef", &g->client_cert);
 }
 
 static void add_parent(struct builder *b, const char *prefix, struct parent *p)

@@ -2,9 +2,9 @@
 /*
  * Names that routes serve already, between Gateways of different namespaces. A listener with a
  * hostname gets every request for it on its socket, also those that a route on a wider listener of
- * somebody else served until then. So a listener without a record of its own place is refused when
- * a route of another namespace serves its name, by that name or by a wildcard, and when it is a
- * wildcard between such a route's name and the wider listener. What a wide wildcard or no name
+ * another namespace served until then. So a listener without a record of its own place is refused
+ * when a route of another namespace serves its name, by that name or by a wildcard, and when it is
+ * a wildcard between such a route's name and the wider listener. What a wide wildcard or no name
  * covers is not held by it: only the names that are routed there.
  *
  * The record is the status of the route, which only we write: a Gateway of ours has accepted it.
@@ -18,17 +18,6 @@ struct held {
     struct sw_slice route_ns;
     struct held *next; /* of the same name */
 };
-
-static bool is_true(const struct sw_json *conditions, const char *type)
-{
-    for (size_t i = 0; i < sw_json_len(conditions); i++) {
-        const struct sw_json *c = sw_json_at(conditions, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
-    }
-    return false;
-}
 
 static void add(struct builder *b, struct sw_slice host, const struct listener *l,
                 struct sw_slice route_ns)
@@ -74,7 +63,7 @@ static void read_route(struct builder *b, const struct sw_kube_obj *o)
         const struct parent *p;
 
         if (!sw_slice_eq(js_or(e, "controllerName", ""), b->conf->controller) ||
-            !is_true(sw_json_find(e, "conditions"), "Accepted"))
+            !cn_is_true(sw_json_find(e, "conditions"), "Accepted"))
             continue;
         p = route_names_parent(b, ref, o->ns);
         for (size_t k = 0; p && !p->refused.reason && k < p->n_listeners; k++) {

@@ -264,15 +264,8 @@ static uint8_t rank_of(enum sw_model_path_kind k)
 
 static void add_entry(struct builder *b, struct compiled *c, struct entry e)
 {
-    if (c->n_entries == c->cap_entries) {
-        size_t cap = c->cap_entries ? c->cap_entries * 2 : 2;
-        struct entry *p = sw_arena_array(b->a, cap, sizeof(*p));
-
-        if (c->n_entries)
-            memcpy(p, c->entries, c->n_entries * sizeof(*p));
-        c->entries = p;
-        c->cap_entries = cap;
-    }
+    c->entries =
+        sw_arena_grow(b->a, c->entries, c->n_entries, &c->cap_entries, sizeof(*c->entries));
     c->entries[c->n_entries++] = e;
 }
 

@@ -109,7 +109,7 @@ static struct sw_model_route *make_route(struct ingress *in, const struct sw_jso
 static void say(struct ingress *in, struct sw_slice text)
 {
     if (!in->route->too_large)
-        say_limit(in->b, SW_MODEL_INGRESS, in->route->obj, text);
+        note_limit(in->b, SW_MODEL_INGRESS, in->route->obj, text);
     in->route->too_large = true;
 }
 
@@ -173,7 +173,7 @@ static void add_path(struct ingress *in, struct sw_slice host, const struct sw_j
     if (!r->match.path.n)
         r->match.path = SW_SLICE_LIT("/");
     if (r->match.path.n > SW_XDS_PATH_MAX) {
-        say_limit(
+        note_limit(
             in->b, SW_MODEL_INGRESS, in->route->obj,
             gw_printf(
                 in->b,
@@ -209,7 +209,7 @@ static bool host_seen(const struct sw_json *rules, size_t before, struct sw_slic
     return false;
 }
 
-/* What no path takes goes to the default backend: for hosts nobody names, and behind the paths of
+/* What no path takes goes to the default backend: for hosts without rules, and behind the paths of
  * each host that has rules. */
 static void add_fallback(struct ingress *in, const struct sw_json *backend,
                          const struct sw_json *rules, size_t n)
@@ -305,7 +305,7 @@ static void add_cert(struct ingress *in, struct sw_slice host, struct sw_slice c
     if (sw_map_get(&in->https->ingress_tls, host) || !may_serve(in, host))
         return; /* an older Ingress brought one, or the name is not its own */
     if (in->n_tls_hosts++ >= TLS_HOSTS_MAX || in->https->ingress_tls.n >= SW_XDS_CHAINS_MAX / 4) {
-        say_limit(
+        note_limit(
             in->b, SW_MODEL_INGRESS, in->route->obj,
             SW_SLICE_LIT("more names with certificates than are possible; not all are served"));
         return;

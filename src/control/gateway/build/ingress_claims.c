@@ -17,7 +17,7 @@ struct ingress_claim {
     const struct sw_kube_obj *obj;
     struct sw_slice ns;
     bool asked; /* an Ingress of the namespace names the host */
-    bool over;  /* to be deleted: nobody's, and not to be written in this build */
+    bool over;  /* to be deleted: without a holder, and not to be written in this build */
 };
 
 struct tally {
@@ -134,11 +134,11 @@ void ingress_claim(struct builder *b, struct sw_slice host, const struct sw_kube
         return;
     t = tally_of(b, o->ns);
     if (t->n >= CLAIMS_MAX) {
-        say_limit(b, SW_MODEL_INGRESS, o,
-                  gw_printf(b,
-                            "the namespace has %d claimed hosts of Ingresses; further ones are "
-                            "served and not protected from other namespaces",
-                            CLAIMS_MAX));
+        note_limit(b, SW_MODEL_INGRESS, o,
+                   gw_printf(b,
+                             "the namespace has %d claimed hosts of Ingresses; further ones are "
+                             "served and not protected from other namespaces",
+                             CLAIMS_MAX));
         return;
     }
     t->n++;

@@ -83,8 +83,9 @@ static void read_certs(struct builder *b, struct listener *l, const struct sw_js
     l->certs = sw_arena_array(b->a, n + 1, sizeof(*l->certs));
     for (size_t i = 0; i < n; i++) {
         struct sw_slice name = {0};
-        struct verdict v = resolve_cert(b, kind_name(l->parent), l->parent->obj->ns,
-                                        sw_json_at(refs, i), "InvalidCertificateRef", &name);
+        struct verdict v =
+            resolve_cert(b, &(struct ref_from){kind_name(l->parent), l->parent->obj->ns},
+                         sw_json_at(refs, i), "InvalidCertificateRef", &name);
 
         if (v.reason)
             set_verdict(&l->resolved, v.reason, v.msg);
@@ -116,6 +117,8 @@ static void read_validation(struct builder *b, struct listener *l)
 {
     static const struct ca_reasons why = {"InvalidCACertificateRef", "InvalidCACertificateKind",
                                           "RefNotPermitted"};
+    /* The reference stands in the Gateway, whoever's listener it is. */
+    const struct ref_from from = {"Gateway", l->parent->gw->parent.obj->ns};
     const struct sw_json *v = find_validation(l);
     struct sw_slice mode = js_or(v, "mode", "AllowValidOnly");
     struct verdict bad = {0};
@@ -123,9 +126,7 @@ static void read_validation(struct builder *b, struct listener *l)
 
     if (!v)
         return;
-    /* The reference stands in the Gateway, whoever's listener it is. */
-    some = resolve_cas(b, "Gateway", l->parent->gw->parent.obj->ns,
-                       sw_json_find(v, "caCertificateRefs"), &why, &l->client_ca, &bad);
+    some = resolve_cas(b, &from, sw_json_find(v, "caCertificateRefs"), &why, &l->client_ca, &bad);
     if (bad.reason)
         set_verdict(&l->resolved, bad.reason, bad.msg);
     l->client_mode = SW_MODEL_CLIENT_REQUIRE;
@@ -207,7 +208,7 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
         named = read_host(b, l);
     read_kinds(b, l, kinds);
     read_tls(b, l);
-    l->refuse = l->refuse && named; /* what is no name is not held for anybody */
+    l->refuse = l->refuse && named; /* an invalid name is not reserved */
 }
 
 void read_listeners(struct builder *b, struct parent *p)

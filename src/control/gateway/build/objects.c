@@ -2,8 +2,8 @@
 /* Reading objects: fields with defaults, ages, references, namespaces. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/search.h"
 #include "control/gateway/build/build_int.h"
 #include "io/addr.h"
 
@@ -99,14 +99,6 @@ struct sw_slice gw_printf(struct builder *b, const char *fmt, ...)
     return sw_slice(p, (size_t)n);
 }
 
-static int by_key(const void *x, const void *y)
-{
-    const struct sw_map_slot *const *p = x;
-    const struct sw_map_slot *const *q = y;
-
-    return sw_slice_cmp((*p)->key, (*q)->key);
-}
-
 void **sorted_values(struct sw_arena *a, const struct sw_map *m)
 {
     struct sw_map_slot **slots = sw_arena_array(a, m->n + 1, sizeof(*slots));
@@ -116,7 +108,7 @@ void **sorted_values(struct sw_arena *a, const struct sw_map *m)
     SW_MAP_FOREACH (it, m)
         slots[n++] = it;
     if (n)
-        qsort(slots, n, sizeof(*slots), by_key);
+        SW_SORT_POINTERS_BY(slots, n, key);
     for (size_t i = 0; i < n; i++)
         out[i] = slots[i]->value;
     return out;

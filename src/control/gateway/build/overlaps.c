@@ -11,16 +11,11 @@
 /* Certificates are read anew with every build: only where there are few. */
 enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024, DER_MAX = 64 * 1024 };
 
-static struct sw_slice host_of(const struct listener *l)
-{
-    return l->host.n ? l->host : SW_SLICE_LIT("*");
-}
-
 static void mark_hosts(struct builder *b, struct socket *s)
 {
     for (size_t i = 0; i < s->listeners.n; i++) {
         struct listener *l = s->listeners.p[i];
-        struct sw_slice h = host_of(l);
+        struct sw_slice h = listener_host(l);
 
         while (host_widen(b, &h)) {
             struct listener *wider = sw_map_get(&s->hosts, h);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BackendTLSPolicies: which Services are spoken to in TLS, and with whom one talks then. */
+/* BackendTLSPolicies: which Services use TLS, and which names their certificates must have. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,6 +55,7 @@ static void read_validation(struct builder *b, struct policy *p)
     static const struct ca_reasons why = {"InvalidCACertificateRef", "InvalidKind", NULL};
     const struct sw_json *v = sw_json_walk(p->obj->json, "spec", "validation", NULL);
     const struct sw_json *refs = sw_json_find(v, "caCertificateRefs");
+    const struct ref_from from = {"BackendTLSPolicy", p->obj->ns};
     struct sw_slice known = js_or(v, "wellKnownCACertificates", "");
 
     p->tls.sni = js_or(v, "hostname", "");
@@ -65,7 +66,7 @@ static void read_validation(struct builder *b, struct policy *p)
         if (known.n)
             invalid(p, "Invalid",
                     "caCertificateRefs and wellKnownCACertificates exclude each other");
-        if (!resolve_cas(b, "BackendTLSPolicy", p->obj->ns, refs, &why, &p->tls.ca, &p->resolved))
+        if (!resolve_cas(b, &from, refs, &why, &p->tls.ca, &p->resolved))
             invalid(p, "NoValidCACertificate", "none of the CA certificates can be used");
     } else if (!sw_slice_eq_str(known, "System")) {
         invalid(p, "Invalid",
@@ -111,7 +112,7 @@ static void take_targets(struct builder *b, struct policy *p)
         link_target(b, p, js(ref, "name"));
         if (other && other != p)
             invalid(p, "Conflicted",
-                    gw_printf(b, "BackendTLSPolicy '%.*s' has the same target and goes before",
+                    gw_printf(b, "BackendTLSPolicy '%.*s' has the same target and takes precedence",
                               SW_SLICE_ARG(other->obj->key))
                         .p);
         else

@@ -43,50 +43,46 @@ static bool says(const struct sw_json *v, const char *key, struct sw_slice text)
     return sw_slice_eq(sw_json_str(m), text) && (!m || m->type == SW_JSON_STRING);
 }
 
-static bool from_matches(const struct sw_json *list, struct sw_slice group, const char *kind,
-                         struct sw_slice ns)
+static bool from_matches(const struct sw_json *list, const struct ref_from *from)
 {
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *f = sw_json_at(list, i);
 
-        if (says(f, "group", group) && says(f, "kind", sw_slice_str(kind)) &&
-            says(f, "namespace", ns))
+        if (says(f, "group", SW_SLICE_LIT(GW_GROUP)) && says(f, "kind", sw_slice_str(from->kind)) &&
+            says(f, "namespace", from->ns))
             return true;
     }
     return false;
 }
 
-static bool to_matches(const struct sw_json *list, struct sw_slice group, struct sw_slice kind,
-                       struct sw_slice name)
+static bool to_matches(const struct sw_json *list, const struct sw_gateway_ref *to)
 {
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *t = sw_json_at(list, i);
         const struct sw_json *only = sw_json_find(t, "name");
 
         /* A name that is none permits nothing: it must not come to stand for all. */
-        if (says(t, "group", group) && says(t, "kind", kind) &&
-            (!only || (name.n && says(t, "name", name))))
+        if (says(t, "group", to->group) && says(t, "kind", to->kind) &&
+            (!only || (to->name.n && says(t, "name", to->name))))
             return true;
     }
     return false;
 }
 
-bool ref_granted(const struct builder *b, struct sw_slice from_group, const char *from_kind,
-                 struct sw_slice from_ns, struct sw_slice to_group, struct sw_slice to_kind,
-                 struct sw_slice to_ns, struct sw_slice to_name)
+bool ref_granted(const struct builder *b, const struct ref_from *from,
+                 const struct sw_gateway_ref *to)
 {
     const struct grant_range *r;
 
-    if (sw_slice_eq(from_ns, to_ns))
+    if (sw_slice_eq(from->ns, to->ns))
         return true;
-    r = sw_map_get(&b->grants, to_ns);
+    r = sw_map_get(&b->grants, to->ns);
     for (size_t i = r ? r->from : 0; r && i < r->to; i++) {
         const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GRANT, i);
         const struct sw_json *spec = sw_json_find(o->json, "spec");
 
-        if (sw_slice_eq(o->ns, to_ns) &&
-            from_matches(sw_json_find(spec, "from"), from_group, from_kind, from_ns) &&
-            to_matches(sw_json_find(spec, "to"), to_group, to_kind, to_name))
+        if (sw_slice_eq(o->ns, to->ns) && from_matches(sw_json_find(spec, "from"), from) &&
+            to_matches(sw_json_find(spec, "to"), to))
             return true;
     }
     return false;
@@ -235,67 +231,67 @@ struct verdict cert_by_name(struct builder *b, struct sw_slice ns, struct sw_sli
     return v;
 }
 
-struct verdict resolve_cert(struct builder *b, const char *from_kind, struct sw_slice from_ns,
+struct verdict resolve_cert(struct builder *b, const struct ref_from *from,
                             const struct sw_json *ref, const char *bad, struct sw_slice *ret_name)
 {
-    struct sw_slice ns = js_or(ref, "namespace", "");
-    struct sw_slice name = js(ref, "name");
-    struct sw_slice kind = js_or(ref, "kind", "Secret");
-    struct sw_slice group = js_or(ref, "group", "");
+    struct sw_gateway_ref r = {.group = js_or(ref, "group", ""),
+                               .kind = js_or(ref, "kind", "Secret"),
+                               .ns = js_or(ref, "namespace", ""),
+                               .name = js(ref, "name")};
 
-    if (!ns.n)
-        ns = from_ns;
-    if (group.n || !sw_slice_eq_str(kind, "Secret"))
+    if (!r.ns.n)
+        r.ns = from->ns;
+    if (r.group.n || !sw_slice_eq_str(r.kind, "Secret"))
         return (struct verdict){bad, gw_printf(b, "'%.*s' in group '%.*s' holds no certificates",
-                                               SW_SLICE_ARG(kind), SW_SLICE_ARG(group))
+                                               SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
                                          .p};
-    if (!ref_granted(b, SW_SLICE_LIT(GW_GROUP), from_kind, from_ns, group, kind, ns, name))
+    if (!ref_granted(b, from, &r))
         return (struct verdict){"RefNotPermitted",
                                 gw_printf(b, "no ReferenceGrant in '%.*s' permits Secret '%.*s'",
-                                          SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
+                                          SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
                                     .p};
-    return cert_by_name(b, ns, name, bad, ret_name);
+    return cert_by_name(b, r.ns, r.name, bad, ret_name);
 }
 
 /* ---- bundles ---- */
 
-static struct verdict load_ca(struct builder *b, const char *from_kind, struct sw_slice from_ns,
+static struct verdict load_ca(struct builder *b, const struct ref_from *from,
                               const struct sw_json *ref, const struct ca_reasons *why,
                               struct sw_slice *ret_key, struct sw_slice *ret_pem)
 {
-    struct sw_slice kind = js_or(ref, "kind", "");
-    struct sw_slice group = js_or(ref, "group", "");
-    struct sw_slice ns = why->denied ? js_or(ref, "namespace", "") : sw_slice("", 0);
-    struct sw_slice name = js(ref, "name");
+    struct sw_gateway_ref r = {.group = js_or(ref, "group", ""),
+                               .kind = js_or(ref, "kind", ""),
+                               .ns = why->denied ? js_or(ref, "namespace", "") : sw_slice("", 0),
+                               .name = js(ref, "name")};
     const struct sw_kube_obj *o;
 
-    if (!ns.n)
-        ns = from_ns;
-    if (group.n || !sw_slice_eq_str(kind, "ConfigMap"))
+    if (!r.ns.n)
+        r.ns = from->ns;
+    if (r.group.n || !sw_slice_eq_str(r.kind, "ConfigMap"))
         return (struct verdict){why->kind, gw_printf(b,
                                                      "'%.*s' in group '%.*s' holds no CA "
                                                      "certificates, a ConfigMap does",
-                                                     SW_SLICE_ARG(kind), SW_SLICE_ARG(group))
+                                                     SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
                                                .p};
-    if (!ref_granted(b, SW_SLICE_LIT(GW_GROUP), from_kind, from_ns, group, kind, ns, name))
+    if (!ref_granted(b, from, &r))
         return (struct verdict){why->denied,
                                 gw_printf(b, "no ReferenceGrant in '%.*s' permits ConfigMap '%.*s'",
-                                          SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
+                                          SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
                                     .p};
-    o = sw_view_find(b->v, SW_MODEL_CONFIGMAP, ns, name);
+    o = sw_view_find(b->v, SW_MODEL_CONFIGMAP, r.ns, r.name);
     *ret_pem = o ? sw_json_str(sw_json_walk(o->json, "data", "ca.crt", NULL)) : sw_slice(NULL, 0);
     if (!ret_pem->p || !pem_has(*ret_pem, "CERTIFICATE"))
         return (struct verdict){
             why->ref, gw_printf(b, "there is no ConfigMap '%.*s/%.*s' with certificates in ca.crt",
-                                SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
+                                SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
                           .p};
-    *ret_key = gw_printf(b, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
+    *ret_key = gw_printf(b, "%.*s/%.*s", SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name));
     return (struct verdict){0};
 }
 
-bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_ns,
-                 const struct sw_json *refs, const struct ca_reasons *why,
-                 struct sw_slice *ret_name, struct verdict *ret_verdict)
+bool resolve_cas(struct builder *b, const struct ref_from *from, const struct sw_json *refs,
+                 const struct ca_reasons *why, struct sw_slice *ret_name,
+                 struct verdict *ret_verdict)
 {
     SW_BUF_AUTO name = {0};
     SW_BUF_AUTO pem = {0};
@@ -308,7 +304,7 @@ bool resolve_cas(struct builder *b, const char *from_kind, struct sw_slice from_
     for (size_t i = 0; i < sw_json_len(refs) && rc == SW_OK; i++) {
         struct sw_slice key = {0};
         struct sw_slice text = {0};
-        struct verdict v = load_ca(b, from_kind, from_ns, sw_json_at(refs, i), why, &key, &text);
+        struct verdict v = load_ca(b, from, sw_json_at(refs, i), why, &key, &text);
 
         if (v.reason) {
             if (!ret_verdict->reason)

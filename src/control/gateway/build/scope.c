@@ -4,9 +4,9 @@
  * another's: a chain or host without one of these owners is left out, and clusters, secrets and
  * endpoints are those that what is left refers to.
  */
-#include <stdlib.h>
 
 #include "base/map.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "control/gateway/model.h"
 
@@ -75,7 +75,7 @@ static void use_chain(struct scope *s, const struct sw_model_chain *c)
 
 /* ---- what is kept ---- */
 
-/* Without the routes of Ingresses, which belong to nobody's Gateway. */
+/* Without the routes of Ingresses, which belong to no Gateway. */
 static const struct sw_model_vhost *keep_vhost(struct scope *s, const struct sw_model_vhost *v)
 {
     struct sw_model_vhost *out = SW_ARENA_NEW(s->a, struct sw_model_vhost);
@@ -117,7 +117,7 @@ static const struct sw_model_chain *keep_chain(struct scope *s, const struct sw_
         return NULL;
     if (c->table)
         table = keep_table(s, c->table);
-    /* The chain of plain HTTP is shared: its hosts decide. One with TLS is somebody's, or not. */
+    /* The chain of plain HTTP is shared: its hosts decide. One with TLS has one owner, or none. */
     if (!c->owner.n && (!table || c->tls != SW_MODEL_TLS_NONE))
         return NULL;
     out = SW_ARENA_NEW(s->a, struct sw_model_chain);
@@ -189,14 +189,6 @@ static const struct sw_slice *keep_endpoints(struct scope *s, const struct sw_mo
     return list;
 }
 
-static int by_name(const void *x, const void *y)
-{
-    const struct sw_model_table *const *a = x;
-    const struct sw_model_table *const *b = y;
-
-    return sw_slice_cmp((*a)->name, (*b)->name);
-}
-
 void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, size_t n,
                     struct sw_arena *a, struct sw_model *ret)
 {
@@ -213,7 +205,7 @@ void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, s
     for (size_t i = 0; i < s.tables.n; i++)
         tables[i] = s.tables.p[i];
     if (s.tables.n > 1)
-        qsort(tables, s.tables.n, sizeof(*tables), by_name);
+        SW_SORT_POINTERS_BY(tables, s.tables.n, name);
     *ret = (struct sw_model){.listeners = listeners,
                              .n_listeners = s.listeners.n,
                              .tables = tables,

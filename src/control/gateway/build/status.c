@@ -31,17 +31,6 @@ static const struct cond *wanted(const struct cond *want, size_t n, struct sw_sl
     return NULL;
 }
 
-static const struct sw_json *present(const struct sw_json *have, const char *type)
-{
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *c = sw_json_at(have, i);
-
-        if (sw_json_str_eq(sw_json_find(c, "type"), type))
-            return c;
-    }
-    return NULL;
-}
-
 static bool same_condition(const struct sw_json *c, const struct cond *w, int64_t generation)
 {
     return sw_json_str_eq(sw_json_find(c, "status"), yes_no(w->yes)) &&
@@ -103,7 +92,7 @@ struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
             sw_json_push(b->a, out, sw_json_copy(b->a, c));
     }
     for (size_t i = 0; i < n; i++) {
-        if (!present(have, want[i].type))
+        if (!cn_condition(have, want[i].type))
             sw_json_push(b->a, out, make_condition(b, &want[i], generation, NULL));
     }
     return out;

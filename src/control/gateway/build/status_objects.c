@@ -117,20 +117,11 @@ static const char *const listener_owned[] = {"Accepted",   "Programmed",        
 static const char no_socket[] = "no more ports can be served";
 static const char pending[] = "Pending";
 
-static const struct sw_json *find_named(const struct sw_json *list, struct sw_slice name)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(js(sw_json_at(list, i), "name"), name))
-            return sw_json_at(list, i);
-    }
-    return NULL;
-}
-
 /* Was it so the last time it was written? */
 static bool was_programmed(const struct listener *l)
 {
-    const struct sw_json *old =
-        find_named(sw_json_walk(l->parent->obj->json, "status", "listeners", NULL), l->name);
+    const struct sw_json *old = sw_json_find_item(
+        sw_json_walk(l->parent->obj->json, "status", "listeners", NULL), "name", l->name);
     const struct sw_json *list = sw_json_find(old, "conditions");
 
     for (size_t i = 0; i < sw_json_len(list); i++) {
@@ -236,7 +227,7 @@ static struct sw_json *listener_list(struct builder *b, const struct parent *p)
     for (size_t i = 0; i < p->n_listeners; i++) {
         const struct listener *l = &p->listeners[i];
 
-        sw_json_push(b->a, list, listener_status(b, l, find_named(old, l->name)));
+        sw_json_push(b->a, list, listener_status(b, l, sw_json_find_item(old, "name", l->name)));
     }
     return list;
 }

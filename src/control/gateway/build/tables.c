@@ -66,11 +66,6 @@ static int cmp_entry(const void *p, const void *q)
 
 /* ---- tables ---- */
 
-static struct sw_slice host_of(const struct listener *l)
-{
-    return l->host.n ? l->host : SW_SLICE_LIT("*");
-}
-
 /* The Gateway of a listener, also of one in a ListenerSet. */
 static struct sw_slice owner_of(const struct listener *l)
 {
@@ -134,7 +129,7 @@ static const struct entry *localise(struct table *t, const struct listener *l,
 static void add_routes(struct table *t, struct listener *l)
 {
     /* Its routes' hosts are covered by its own: alone on the socket it owns them all. */
-    bool alone = t->s->hosts.n == 1 && sw_map_get(&t->s->hosts, host_of(l)) == l;
+    bool alone = t->s->hosts.n == 1 && sw_map_get(&t->s->hosts, listener_host(l)) == l;
 
     for (const struct attached *at = l->routes; at; at = at->next) {
         for (size_t k = 0; k < at->use->n_entries; k++) {
@@ -203,14 +198,6 @@ static const struct sw_model_table *finish_table(struct table *t)
     return out;
 }
 
-static int by_host(const void *x, const void *y)
-{
-    const struct ingress_entry *p = x;
-    const struct ingress_entry *q = y;
-
-    return sw_slice_cmp(p->host, q->host);
-}
-
 /* Where the entries of a host begin; build_socket has put them in order. */
 static size_t ingress_at(const struct socket *s, struct sw_slice host)
 {
@@ -268,7 +255,7 @@ static void http_chain(struct chains *c)
     for (size_t i = 0; i < c->s->listeners.n; i++) {
         struct listener *l = c->s->listeners.p[i];
 
-        vhost_get(&t, host_of(l))->out.owner = owner_of(l);
+        vhost_get(&t, listener_host(l))->out.owner = owner_of(l);
         if (listener_served(l))
             add_routes(&t, l);
         fence_claimed(&t, l);
@@ -288,14 +275,14 @@ static void misdirect(struct table *t, struct sw_slice host, struct sw_slice own
 
 static void add_misdirected(struct table *t, const struct listener *of)
 {
-    struct sw_slice own = host_of(of);
+    struct sw_slice own = listener_host(of);
     bool many = t->s->listeners.n > SIBLINGS_MAX;
     bool all = sw_slice_eq_str(own, "*");
     bool wild = all || own.p[0] == '*';
 
     for (size_t i = 0; i < t->s->listeners.n && (!many || wild); i++) {
         const struct listener *l = t->s->listeners.p[i];
-        struct sw_slice h = host_of(l);
+        struct sw_slice h = listener_host(l);
         struct sw_slice common;
 
         if (l->proto != PROTO_HTTPS || sw_slice_eq(h, own))
@@ -311,7 +298,7 @@ static void add_misdirected(struct table *t, const struct listener *of)
 
 static void https_chain(struct chains *c, struct listener *l)
 {
-    struct sw_model_chain *out = new_chain(c, "https", host_of(l));
+    struct sw_model_chain *out = new_chain(c, "https", listener_host(l));
     struct table t = {.b = c->b, .s = c->s, .name = out->name};
 
     out->owner = owner_of(l);
@@ -326,11 +313,11 @@ static void https_chain(struct chains *c, struct listener *l)
     out->client_mode = l->client_mode;
     out->client_ca = l->client_ca;
     out->alpn_http = true;
-    vhost_get(&t, host_of(l))->out.owner = owner_of(l);
+    vhost_get(&t, listener_host(l))->out.owner = owner_of(l);
     add_routes(&t, l);
     fence_claimed(&t, l);
     add_misdirected(&t, l);
-    add_ingress(&t, host_of(l));
+    add_ingress(&t, listener_host(l));
     out->table = finish_table(&t);
 }
 
@@ -392,7 +379,7 @@ static void port_chain(struct chains *c, struct listener *l)
             best = at;
     }
     if (!best || !listener_served(l))
-        return; /* nobody to talk to: the port stays closed */
+        return; /* no backend: the port stays closed */
     out = new_chain(c, l->proto == PROTO_UDP ? "udp" : "tcp", sw_slice("", 0));
     set_backends(c, out, l, best);
 }
@@ -443,8 +430,8 @@ static void tls_chains(struct chains *c, struct listener *l)
             tls_route_chain(c, l, at, &names);
     }
     /* Its own name must not fall to a wider listener. */
-    if (!sw_map_get(&names, host_of(l)) && c->s->listeners.n > 1) {
-        struct sw_model_chain *out = new_chain(c, "tls", host_of(l));
+    if (!sw_map_get(&names, listener_host(l)) && c->s->listeners.n > 1) {
+        struct sw_model_chain *out = new_chain(c, "tls", listener_host(l));
 
         out->kind = SW_MODEL_CHAIN_REFUSE;
         out->owner = owner_of(l);
@@ -477,14 +464,6 @@ static void make_chains(struct chains *c)
         ingress_chain(c, it->key, it->value);
 }
 
-static int by_chain(const void *x, const void *y)
-{
-    const struct sw_model_chain *const *p = x;
-    const struct sw_model_chain *const *q = y;
-
-    return sw_slice_cmp((*p)->name, (*q)->name);
-}
-
 static void build_socket(struct builder *b, struct socket *s)
 {
     struct chains c = {.b = b, .s = s};
@@ -492,14 +471,14 @@ static void build_socket(struct builder *b, struct socket *s)
     bool serves = false;
 
     if (s->ingress.n > 1)
-        qsort(s->ingress.p, s->ingress.n, sizeof(*s->ingress.p), by_host);
+        SW_SORT_BY(s->ingress.p, s->ingress.n, host);
     make_chains(&c);
     for (size_t i = 0; i < c.list.n; i++)
         serves |= c.list.p[i]->kind != SW_MODEL_CHAIN_REFUSE;
     if (serves) {
         const struct sw_model_chain **list = sw_arena_array(b->a, c.list.n, sizeof(*list));
 
-        qsort(c.list.p, c.list.n, sizeof(*c.list.p), by_chain);
+        SW_SORT_POINTERS_BY(c.list.p, c.list.n, name);
         for (size_t i = 0; i < c.list.n; i++)
             list[i] = c.list.p[i];
         out = SW_ARENA_NEW(b->a, struct sw_model_listener);

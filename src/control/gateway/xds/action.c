@@ -16,7 +16,7 @@ enum {
 
 /* --- clusters --- */
 
-static struct sw_slice cluster_name(const struct sw_model_backend *b)
+struct sw_slice sw_gwx_cluster_of(const struct sw_model_backend *b)
 {
     return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER);
 }
@@ -26,7 +26,7 @@ static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_
     Sw__WeightedCluster__ClusterWeight *w =
         SW_PB_NEW(e->a, Sw__WeightedCluster__ClusterWeight, sw__weighted_cluster__cluster_weight);
 
-    w->name = SW_PB_BYTES(cluster_name(b));
+    w->name = SW_PB_BYTES(sw_gwx_cluster_of(b));
     w->weight = sw_gwx_u32(e, b->weight);
     w->request_headers_to_add = sw_gwx_header_options(e, &b->request, &w->n_request_headers_to_add);
     w->response_headers_to_add =
@@ -72,7 +72,7 @@ static void set_clusters(struct enc *e, const struct sw_model_route *r, Sw__Rout
 
     if (one) {
         to->cluster_specifier_case = SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER;
-        to->cluster = SW_PB_BYTES(cluster_name(one));
+        to->cluster = SW_PB_BYTES(sw_gwx_cluster_of(one));
         return;
     }
     w = SW_PB_NEW(e->a, Sw__WeightedCluster, sw__weighted_cluster);
@@ -226,7 +226,7 @@ static void set_retry(struct enc *e, const struct sw_model_route *r, Sw__RouteAc
 }
 
 /*
- * Envoy's own limit is 15 s, which nobody asked for, so one is always written; 0 is none. Without
+ * Envoy's own default limit is 15 s, so one is always written; 0 is none. Without
  * retries one attempt is all there is, so the shorter of the two limits holds.
  */
 static uint64_t whole_timeout(const struct sw_model_route *r)

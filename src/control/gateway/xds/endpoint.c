@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Endpoint sets as ClusterLoadAssignments. Zones become localities; endpoints that are on their
- * way out become a second priority, which Envoy uses when the first has nobody left.
+ * way out become a second priority, which Envoy uses when the first has no endpoint left.
  */
 #include <stdlib.h>
 
@@ -238,14 +238,6 @@ static void encode_split(struct enc *e, const struct sw_model_chain *c,
 
 /* --- all --- */
 
-static int by_name(const void *x, const void *y)
-{
-    const struct sw_model_resource *a = x;
-    const struct sw_model_resource *b = y;
-
-    return sw_slice_cmp(a->name, b->name);
-}
-
 static void encode_splits(struct enc *e, const struct sw_model *m,
                           const struct sw_endpoint_model *ep)
 {
@@ -260,7 +252,7 @@ static void encode_splits(struct enc *e, const struct sw_model *m,
         }
     }
     if (e->n != before)
-        qsort(e->res, e->n, sizeof(*e->res), by_name);
+        qsort(e->res, e->n, sizeof(*e->res), sw_gwx_by_name);
 }
 
 void sw_model_xds_encode_endpoints(const struct sw_model *m, const struct sw_endpoint_model *ep,

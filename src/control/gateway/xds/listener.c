@@ -70,7 +70,7 @@ static void set_http_filters(struct enc *e, Sw__HttpConnectionManager *to)
     Sw__HttpFilter **f;
     size_t n = 0;
 
-    /* A service is a must; which one, each route says. This one lets nobody in. */
+    /* A service is required; each route names its own. This one refuses all requests. */
     auth->services_case = SW__EXT_AUTHZ__SERVICES_HTTP_SERVICE;
     auth->http_service = sw_gwx_auth_service(e, SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER));
     auth->transport_api_version = SW__API_VERSION__V3;
@@ -137,11 +137,6 @@ static Sw__HttpConnectionManager *manager(struct enc *e, const struct sw_model_c
 
 /* --- TCP --- */
 
-static struct sw_slice cluster_name(const struct sw_model_backend *b)
-{
-    return b->cluster ? b->cluster->name : SW_SLICE_LIT(SW_MODEL_INVALID_CLUSTER);
-}
-
 /* A connection to a cluster that does not exist is closed: that is what is wanted without one. */
 static void set_tcp_clusters(struct enc *e, const struct sw_model_chain *c, Sw__TcpProxy *to)
 {
@@ -156,7 +151,7 @@ static void set_tcp_clusters(struct enc *e, const struct sw_model_chain *c, Sw__
             continue;
         one = SW_PB_NEW(e->a, Sw__TcpProxy__WeightedCluster__ClusterWeight,
                         sw__tcp_proxy__weighted_cluster__cluster_weight);
-        one->name = SW_PB_BYTES(cluster_name(&c->backends[i]));
+        one->name = SW_PB_BYTES(sw_gwx_cluster_of(&c->backends[i]));
         one->weight = c->backends[i].weight;
         w->clusters[w->n_clusters++] = one;
     }
@@ -302,7 +297,7 @@ static void set_chains(struct enc *e, const struct sw_model_listener *l, Sw__Lis
         const struct sw_model_chain *c = l->chains[i];
         Sw__FilterChain *fc = chain(e, c);
 
-        /* What nothing else takes: plain bytes if somebody wants them, else any server name. */
+        /* What nothing else takes: plain bytes if a chain takes them, else any server name. */
         if (c->tls == SW_MODEL_TLS_NONE || (c->n_server_names == 0 && !plain)) {
             to->default_filter_chain = fc;
             continue;

@@ -17,15 +17,7 @@
 void sw_gwx_enc_add_bytes(struct enc *e, const char *type, struct sw_slice name,
                           struct sw_slice value)
 {
-    if (e->n == e->cap) {
-        size_t cap = e->cap ? e->cap * 2 : 64;
-        struct sw_model_resource *p = sw_arena_array(e->a, cap, sizeof(*p));
-
-        if (e->n)
-            memcpy(p, e->res, e->n * sizeof(*p));
-        e->res = p;
-        e->cap = cap;
-    }
+    e->res = sw_arena_grow(e->a, e->res, e->n, &e->cap, sizeof(*e->res));
     e->res[e->n++] = (struct sw_model_resource){.type = type, .name = name, .value = value};
 }
 
@@ -35,7 +27,7 @@ void sw_gwx_enc_add(struct enc *e, const char *type, struct sw_slice name,
     sw_gwx_enc_add_bytes(e, type, sw_arena_slice(e->a, name), sw_pb_pack(e->a, m));
 }
 
-static int by_name(const void *x, const void *y)
+int sw_gwx_by_name(const void *x, const void *y)
 {
     const struct sw_model_resource *a = x;
     const struct sw_model_resource *b = y;
@@ -46,7 +38,7 @@ static int by_name(const void *x, const void *y)
 static void sort_from(struct enc *e, size_t from)
 {
     if (e->n > from + 1)
-        qsort(e->res + from, e->n - from, sizeof(*e->res), by_name);
+        qsort(e->res + from, e->n - from, sizeof(*e->res), sw_gwx_by_name);
 }
 
 /* Which kinds of tunnels there are. */

@@ -89,6 +89,10 @@ void *sw_gwx_one(struct enc *e, void *p);
 
 /* A chain or listener whose traffic splits over several UDP clusters gets a cluster of its own. */
 bool sw_gwx_udp_split(const struct sw_model_chain *c);
+/* The name of a backend's cluster; of one that refuses when it has none. */
+struct sw_slice sw_gwx_cluster_of(const struct sw_model_backend *b);
+/* Orders struct sw_model_resource. */
+int sw_gwx_by_name(const void *x, const void *y);
 struct sw_slice sw_gwx_udp_cluster_name(struct sw_arena *a, const struct sw_model_chain *c);
 
 void sw_gwx_encode_listener(struct enc *e, const struct sw_model_listener *l);

@@ -11,6 +11,7 @@
 #include "base/rand.h"
 #include "base/time.h"
 #include "control/link/auth/auth_int.h"
+#include "kube/names.h"
 #include "telemetry/metrics.h"
 #include "tls/peer.h"
 
@@ -234,7 +235,7 @@ struct sw_slice auth_source(struct sw_arena *arena, const struct sw_attrs *src)
 
     if (!ns || !sa)
         return sw_slice("", 0);
-    return sw_slice_str(sw_arena_printf(arena, "%.*s/%.*s", SW_SLICE_ARG(*ns), SW_SLICE_ARG(*sa)));
+    return sw_name_key(arena, *ns, *sa);
 }
 
 void auth_refuse(struct sw_link_answer *answer, int status, const char *reason, const char *fmt,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/link/auth/peers.h"
 
-#include <stdlib.h>
-
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "control/link/auth/beat.h"
 #include "control/link/auth/race.h"
 #include "http/client.h"
@@ -480,14 +479,6 @@ const struct sw_attrs *sw_link_peers_labels(const struct sw_link_peers *p, struc
     return is ? &is->attrs : &none;
 }
 
-static int by_name(const void *x, const void *y)
-{
-    const struct sw_link_reach *a = x;
-    const struct sw_link_reach *b = y;
-
-    return sw_slice_cmp(a->peer, b->peer);
-}
-
 size_t sw_link_peers_reach(const struct sw_link_peers *p, struct sw_arena *a,
                            struct sw_link_reach **ret)
 {
@@ -504,7 +495,7 @@ size_t sw_link_peers_reach(const struct sw_link_peers *p, struct sw_arena *a,
                                               .since_s = is->since_s};
     }
     if (n)
-        qsort(out, n, sizeof(*out), by_name);
+        SW_SORT_BY(out, n, peer);
     *ret = out;
     return n;
 }

@@ -102,7 +102,7 @@ static void review(struct request *q)
     int rc = sw_link_auth_review(q->auth, sw_buf_slice(&q->body), &out, &err);
 
     if (rc != SW_OK) {
-        refuse(q, rc == SW_EAGAIN ? 503 : 400, err.msg);
+        refuse(q, rc == SW_EPENDING ? 503 : 400, err.msg);
         return;
     }
     begin(&r, 200);

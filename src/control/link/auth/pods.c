@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "control/link/auth/attrs.h"
 #include "control/objects.h"
+#include "kube/names.h"
 
 enum { IPS_MAX = 16 };
 
@@ -56,13 +57,7 @@ static bool is_host_ip(const struct sw_json *status, struct sw_slice ip)
 {
     const struct sw_json *list = sw_json_find(status, "hostIPs");
 
-    if (sw_slice_eq(js_or(status, "hostIP", ""), ip))
-        return true;
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(js_or(sw_json_at(list, i), "ip", ""), ip))
-            return true;
-    }
-    return false;
+    return sw_slice_eq(js_or(status, "hostIP", ""), ip) || sw_json_find_item(list, "ip", ip);
 }
 
 static void add_ip(struct pod *o, const struct sw_json *status, struct sw_slice text)
@@ -119,11 +114,6 @@ static void read_attrs(struct pod *o, const struct sw_json *json, struct sw_slic
     o->attrs = (struct sw_attrs){p, n};
 }
 
-static struct sw_slice key_of(struct sw_arena *a, struct sw_slice ns, struct sw_slice name)
-{
-    return sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
-}
-
 /* ---- the table ---- */
 
 static bool same(const struct pod *a, const struct pod *b)
@@ -170,7 +160,7 @@ void sw_link_pods_set(struct sw_link_pods *p, const struct sw_json *json)
     struct pod *old;
     bool used = false;
 
-    o->key = key_of(&o->arena, ns, name);
+    o->key = sw_name_key(&o->arena, ns, name);
     read_attrs(o, json, ns);
     read_ips(o, json);
     old = sw_map_get(&p->by_key, o->key);
@@ -193,7 +183,7 @@ void sw_link_pods_set(struct sw_link_pods *p, const struct sw_json *json)
 void sw_link_pods_del(struct sw_link_pods *p, struct sw_slice ns, struct sw_slice name)
 {
     SW_ARENA_AUTO a = {0};
-    struct pod *o = sw_map_get(&p->by_key, key_of(&a, ns, name));
+    struct pod *o = sw_map_get(&p->by_key, sw_name_key(&a, ns, name));
     bool used;
 
     if (!o)

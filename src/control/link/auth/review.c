@@ -87,7 +87,7 @@ int sw_link_auth_review(struct sw_link_auth *a, struct sw_slice grants, struct s
     int rc = SW_OK;
 
     if (!a->facts || !a->has_key)
-        return sw_err_set(err, SW_EAGAIN, "key or objects are not known yet");
+        return sw_err_set(err, SW_EPENDING, "key or objects are not known yet");
     for (size_t n = 0; rest.n && rc == SW_OK; n++) {
         struct sw_slice line = sw_slice_trim_lines(sw_slice_cut(&rest, '\n'));
         struct sw_link_answer answer = {.status = 200, .reason = "granted"};

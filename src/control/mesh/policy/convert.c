@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/mesh/policy/convert.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/search.h"
 #include "control/mesh/policy/check.h"
 #include "control/mesh/policy/rule.h"
 #include "policy/pack.h"
@@ -32,18 +32,13 @@ static void judge(struct mesh_authz *p, bool status, const char *reason, struct 
         .type = "ZtunnelAccepted", .status = status, .reason = reason, .message = message};
 }
 
-static int by_text(const void *x, const void *y)
-{
-    return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 /* The attributes found, in order and once each. */
 static struct sw_slice http_message(struct mesh_rules *c, const char *tail)
 {
     SW_BUF_AUTO b = {.max = MESSAGE_MAX};
     bool ok = sw_buf_append_str(&b, http_head) == SW_OK;
 
-    qsort(c->http.p, c->http.n, sizeof(*c->http.p), by_text);
+    sw_text_sort(c->http.p, c->http.n);
     for (size_t i = 0; i < c->http.n && ok; i++) {
         if (i && strcmp(c->http.p[i - 1], c->http.p[i]) == 0)
             continue;

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/mesh/policy/labels.h"
 
-#include <stdlib.h>
+#include "base/search.h"
 
 /* No label has this value: it is longer than one may be, and begins with a hyphen. */
 #define IMPOSSIBLE "----------------------------------------------------------------"
-
-static int by_key(const void *x, const void *y)
-{
-    const struct sw_mesh_label *a = x;
-    const struct sw_mesh_label *b = y;
-
-    return sw_slice_cmp(a->key, b->key);
-}
 
 struct mesh_selector mesh_selector_read(struct sw_arena *a, const struct sw_json *spec)
 {
@@ -31,7 +23,7 @@ struct mesh_selector mesh_selector_read(struct sw_arena *a, const struct sw_json
         p[i].value = text ? sw_arena_slice(a, sw_json_str(m->value)) : SW_SLICE_LIT(IMPOSSIBLE);
     }
     if (n > 1)
-        qsort(p, n, sizeof(*p), by_key);
+        SW_SORT_BY(p, n, key);
     return (struct mesh_selector){p, n};
 }
 

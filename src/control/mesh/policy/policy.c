@@ -5,11 +5,11 @@
  */
 #include "control/mesh/policy/policy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "control/mesh/policy/convert.h"
 #include "control/mesh/policy/out.h"
@@ -396,14 +396,6 @@ static struct sw_slice waypoint_name(struct sw_arena *a, struct sw_slice ns, str
         sw_arena_printf(a, WAYPOINT_POLICY "%.*s_%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
 }
 
-static int by_slice(const void *x, const void *y)
-{
-    const struct sw_slice *a = x;
-    const struct sw_slice *b = y;
-
-    return sw_slice_cmp(*a, *b);
-}
-
 void sw_mesh_policies_set_waypoint(struct sw_mesh_policies *ix, struct sw_slice ns,
                                    struct sw_slice name, const struct sw_slice *accounts, size_t n)
 {
@@ -419,7 +411,7 @@ void sw_mesh_policies_set_waypoint(struct sw_mesh_policies *ix, struct sw_slice 
     for (size_t i = 0; i < n; i++)
         sorted[i] = accounts[i];
     if (n > 1)
-        qsort(sorted, n, sizeof(*sorted), by_slice);
+        sw_slice_sort(sorted, n);
     if (n)
         value = mesh_authz_waypoint(&a, &ix->conf, ns, own, sorted, n);
     mesh_policy_out_set(&ix->out, key, value);
@@ -514,7 +506,7 @@ struct sw_slice sw_mesh_workload_policies(const struct sw_mesh_policies *ix, str
     if (root && root != s)
         mesh_select_each(&root->authz, labels, n, add_key, &k);
     if (k.n > 1)
-        qsort(k.p, k.n, sizeof(*k.p), by_slice);
+        sw_slice_sort(k.p, k.n);
     peer = peer_key(ix, s, peer_of_workload(s, labels, n), a);
     if (peer.n)
         sw_vec_push(&k, peer);

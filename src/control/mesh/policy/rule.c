@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/mesh/policy/rule.h"
 
+#include <stddef.h>
+#include <string.h>
+
 enum { PAIRS_MAX = 4096 }; /* of trust domains and principals in one source */
 
 /* What the values of an attribute are. */
@@ -49,7 +52,7 @@ static const char *const http_operation[] = {"hosts", "notHosts", "methods", "no
 struct draft {
     struct sw_policy_match m;
     struct sw_strmatch_list domains; /* principals that are in the trust domains */
-    bool never;                      /* the match holds for nobody */
+    bool never;                      /* the match holds for no peer */
 };
 
 /* One list of values of an attribute. */
@@ -75,8 +78,36 @@ static void note_bad(struct mesh_rules *c, struct values *v, const struct sw_jso
 
 /* ---- values ---- */
 
-static bool read_string(struct sw_slice s, struct sw_strmatch *ret)
+/* Items of a list; p is of the arena. */
+struct items {
+    const void *p;
+    size_t n;
+};
+
+/* False: the text is none. */
+typedef bool (*read_cb)(struct mesh_rules *c, struct sw_slice s, void *item);
+
+static struct items read_list(struct mesh_rules *c, struct values *v, size_t size, read_cb read)
 {
+    char *p = sw_arena_array(c->arena, sw_json_len(v->list), size);
+    size_t n = 0;
+
+    for (size_t i = 0; i < sw_json_len(v->list); i++) {
+        const struct sw_json *x = sw_json_at(v->list, i);
+
+        if (read(c, sw_json_str(x), p + size * n))
+            n++;
+        else
+            note_bad(c, v, x);
+    }
+    return (struct items){p, n};
+}
+
+static bool read_string(struct mesh_rules *c, struct sw_slice s, void *item)
+{
+    struct sw_strmatch *ret = item;
+
+    (void)c;
     if (!s.n)
         return false;
     *ret = (struct sw_strmatch){.kind = SW_STRMATCH_EXACT, .text = s};
@@ -89,37 +120,22 @@ static bool read_string(struct sw_slice s, struct sw_strmatch *ret)
     return true;
 }
 
-static struct sw_strmatch_list read_strings(struct mesh_rules *c, struct values *v)
-{
-    struct sw_strmatch *p = sw_arena_array(c->arena, sw_json_len(v->list), sizeof(*p));
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(v->list); i++) {
-        const struct sw_json *x = sw_json_at(v->list, i);
-
-        if (read_string(sw_json_str(x), &p[n]))
-            n++;
-        else
-            note_bad(c, v, x);
-    }
-    return (struct sw_strmatch_list){p, n};
-}
-
 /*
  * Trust domains as matches of the whole principal, which begins with them. One that is given by its
- * end cannot be told from the principal: *ret_http.
+ * end cannot be matched on the principal: *ret_http.
  */
 static struct sw_strmatch_list read_domains(struct mesh_rules *c, struct values *v, bool *ret_http)
 {
-    struct sw_strmatch_list l = read_strings(c, v);
+    struct items l = read_list(c, v, sizeof(struct sw_strmatch), read_string);
+    const struct sw_strmatch *from = l.p;
     struct sw_strmatch *p = sw_arena_array(c->arena, l.n, sizeof(*p));
 
     for (size_t i = 0; i < l.n; i++) {
-        struct sw_slice s = l.p[i].text;
+        struct sw_slice s = from[i].text;
 
-        p[i] = l.p[i];
-        *ret_http = *ret_http || l.p[i].kind == SW_STRMATCH_SUFFIX || sw_slice_find(s, '/') >= 0;
-        if (l.p[i].kind == SW_STRMATCH_EXACT)
+        p[i] = from[i];
+        *ret_http = *ret_http || from[i].kind == SW_STRMATCH_SUFFIX || sw_slice_find(s, '/') >= 0;
+        if (from[i].kind == SW_STRMATCH_EXACT)
             p[i] = (struct sw_strmatch){
                 .kind = SW_STRMATCH_PREFIX,
                 .text = sw_slice_str(sw_arena_printf(c->arena, "%.*s/", SW_SLICE_ARG(s)))};
@@ -127,8 +143,9 @@ static struct sw_strmatch_list read_domains(struct mesh_rules *c, struct values 
     return (struct sw_strmatch_list){p, l.n};
 }
 
-static bool read_account(struct mesh_rules *c, struct sw_slice s, struct sw_sa_match *ret)
+static bool read_account(struct mesh_rules *c, struct sw_slice s, void *item)
 {
+    struct sw_sa_match *ret = item;
     struct sw_slice ns = c->ns;
 
     if (sw_slice_find(s, '/') >= 0)
@@ -138,53 +155,20 @@ static bool read_account(struct mesh_rules *c, struct sw_slice s, struct sw_sa_m
            sw_slice_find(ns, '*') < 0;
 }
 
-static struct sw_sa_match_list read_accounts(struct mesh_rules *c, struct values *v)
+static bool read_cidr(struct mesh_rules *c, struct sw_slice s, void *item)
 {
-    struct sw_sa_match *p = sw_arena_array(c->arena, sw_json_len(v->list), sizeof(*p));
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(v->list); i++) {
-        const struct sw_json *x = sw_json_at(v->list, i);
-
-        if (read_account(c, sw_json_str(x), &p[n]))
-            n++;
-        else
-            note_bad(c, v, x);
-    }
-    return (struct sw_sa_match_list){p, n};
+    (void)c;
+    return sw_cidr_parse(s, item, NULL) == SW_OK;
 }
 
-static struct sw_cidr_list read_cidrs(struct mesh_rules *c, struct values *v)
+static bool read_port(struct mesh_rules *c, struct sw_slice s, void *item)
 {
-    struct sw_cidr *p = sw_arena_array(c->arena, sw_json_len(v->list), sizeof(*p));
-    size_t n = 0;
+    uint64_t port = 0;
+    bool ok = sw_slice_to_u64(s, UINT16_MAX, &port);
 
-    for (size_t i = 0; i < sw_json_len(v->list); i++) {
-        const struct sw_json *x = sw_json_at(v->list, i);
-
-        if (sw_cidr_parse(sw_json_str(x), &p[n], NULL) == SW_OK)
-            n++;
-        else
-            note_bad(c, v, x);
-    }
-    return (struct sw_cidr_list){p, n};
-}
-
-static struct sw_port_list read_ports(struct mesh_rules *c, struct values *v)
-{
-    uint16_t *p = sw_arena_array(c->arena, sw_json_len(v->list), sizeof(*p));
-    size_t n = 0;
-
-    for (size_t i = 0; i < sw_json_len(v->list); i++) {
-        const struct sw_json *x = sw_json_at(v->list, i);
-        uint64_t port;
-
-        if (sw_slice_to_u64(sw_json_str(x), UINT16_MAX, &port))
-            p[n++] = (uint16_t)port;
-        else
-            note_bad(c, v, x);
-    }
-    return (struct sw_port_list){p, n};
+    (void)c;
+    *(uint16_t *)item = (uint16_t)port;
+    return ok;
 }
 
 /* ---- matches ---- */
@@ -216,32 +200,41 @@ static size_t take_domains(struct mesh_rules *c, struct draft *d, struct values 
     return l.n;
 }
 
+/* How the values of each kind are read, and the lists of a match that they go to. */
+#define LISTS(yes, no, read)                                                                       \
+    {                                                                                              \
+        sizeof(*((struct sw_policy_match *)NULL)->yes.p), offsetof(struct sw_policy_match, yes),   \
+            offsetof(struct sw_policy_match, no), read                                             \
+    }
+static const struct {
+    size_t size;
+    size_t yes;
+    size_t no;
+    read_cb read;
+} kinds[] = {
+    [VALUE_NAMESPACE] = LISTS(namespaces, not_namespaces, read_string),
+    [VALUE_PRINCIPAL] = LISTS(principals, not_principals, read_string),
+    [VALUE_ACCOUNT] = LISTS(service_accounts, not_service_accounts, read_account),
+    [VALUE_SOURCE_IP] = LISTS(source_ips, not_source_ips, read_cidr),
+    [VALUE_DESTINATION_IP] = LISTS(destination_ips, not_destination_ips, read_cidr),
+    [VALUE_PORT] = LISTS(destination_ports, not_destination_ports, read_port),
+};
+
 /* Puts the values where they belong; returns how many could be read. */
 static size_t take_values(struct mesh_rules *c, struct draft *d, enum value_kind kind,
                           struct values *v)
 {
-    struct sw_policy_match *m = &d->m;
+    struct items l;
 
-    switch (kind) {
-    case VALUE_NAMESPACE:
-        return (*(v->no ? &m->not_namespaces : &m->namespaces) = read_strings(c, v)).n;
-    case VALUE_PRINCIPAL:
-        return (*(v->no ? &m->not_principals : &m->principals) = read_strings(c, v)).n;
-    case VALUE_ACCOUNT:
-        return (*(v->no ? &m->not_service_accounts : &m->service_accounts) = read_accounts(c, v)).n;
-    case VALUE_TRUST_DOMAIN:
+    if (kind == VALUE_TRUST_DOMAIN)
         return take_domains(c, d, v);
-    case VALUE_SOURCE_IP:
-        return (*(v->no ? &m->not_source_ips : &m->source_ips) = read_cidrs(c, v)).n;
-    case VALUE_DESTINATION_IP:
-        return (*(v->no ? &m->not_destination_ips : &m->destination_ips) = read_cidrs(c, v)).n;
-    case VALUE_PORT:
-        return (*(v->no ? &m->not_destination_ports : &m->destination_ports) = read_ports(c, v)).n;
-    }
-    return 0;
+    l = read_list(c, v, kinds[kind].size, kinds[kind].read);
+    /* Every list of a match is a pointer and a count. */
+    memcpy((char *)&d->m + (v->no ? kinds[kind].no : kinds[kind].yes), &l, sizeof(l));
+    return l.n;
 }
 
-/* A list of values; one that an ALLOW policy cannot keep makes the match hold for nobody. */
+/* A list of values; one that an ALLOW policy cannot keep makes the match hold for no peer. */
 static void add(struct mesh_rules *c, struct draft *d, enum value_kind kind, struct values v)
 {
     size_t n;
@@ -339,30 +332,29 @@ static struct sw_policy_match read_match(struct mesh_rules *c, const struct sw_j
 
 /* ---- the parts of a rule ---- */
 
-static struct sw_policy_clause read_from(struct mesh_rules *c, const struct sw_json *list)
+/* "from" or "to": their items have one member each. */
+struct part {
+    const char *member;
+    const char *const *http;
+    const struct attribute *attrs;
+    size_t n;
+};
+
+static const struct part from_part = {"source", http_source, of_source, SW_ARRAY_LEN(of_source)};
+static const struct part to_part = {"operation", http_operation, of_operation,
+                                    SW_ARRAY_LEN(of_operation)};
+
+static struct sw_policy_clause read_part(struct mesh_rules *c, const struct sw_json *list,
+                                         const struct part *part)
 {
     size_t n = sw_json_len(list);
     struct sw_policy_match *m = sw_arena_array(c->arena, n, sizeof(*m));
 
     for (size_t i = 0; i < n; i++) {
-        const struct sw_json *source = sw_json_find(sw_json_at(list, i), "source");
+        const struct sw_json *v = sw_json_find(sw_json_at(list, i), part->member);
 
-        find_http(c, source, http_source);
-        m[i] = read_match(c, source, of_source, SW_ARRAY_LEN(of_source));
-    }
-    return (struct sw_policy_clause){m, n};
-}
-
-static struct sw_policy_clause read_to(struct mesh_rules *c, const struct sw_json *list)
-{
-    size_t n = sw_json_len(list);
-    struct sw_policy_match *m = sw_arena_array(c->arena, n, sizeof(*m));
-
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_json *operation = sw_json_find(sw_json_at(list, i), "operation");
-
-        find_http(c, operation, http_operation);
-        m[i] = read_match(c, operation, of_operation, SW_ARRAY_LEN(of_operation));
+        find_http(c, v, part->http);
+        m[i] = read_match(c, v, part->attrs, part->n);
     }
     return (struct sw_policy_clause){m, n};
 }
@@ -415,9 +407,9 @@ bool mesh_rule_convert(struct mesh_rules *c, const struct sw_json *rule, struct 
         return false;
     p = sw_arena_array(c->arena, sw_json_len(when) + 2, sizeof(*p));
     if (sw_json_len(to))
-        p[n++] = read_to(c, to);
+        p[n++] = read_part(c, to, &to_part);
     if (sw_json_len(from))
-        p[n++] = read_from(c, from);
+        p[n++] = read_part(c, from, &from_part);
     for (size_t i = 0; i < sw_json_len(when); i++)
         p[n++] = read_when(c, sw_json_at(when, i));
     *ret = (struct sw_policy_rule){p, n};

@@ -5,6 +5,7 @@
 #include "control/mesh/names.h"
 #include "control/mesh/read/read.h"
 #include "control/objects.h"
+#include "kube/names.h"
 
 enum { ADDRESSES_MAX = 16 };
 
@@ -98,7 +99,7 @@ struct mesh_gateway *mesh_read_gateway(const struct sw_json *obj, const struct m
     const struct sw_json *spec = sw_json_find(obj, "spec");
     struct sw_slice account = js_or(m->annotations, MESH_GATEWAY_ACCOUNT, "");
 
-    g->key = mesh_read_key(&g->arena, m->ns, m->name);
+    g->key = sw_name_key(&g->arena, m->ns, m->name);
     g->ns = sw_slice_head(g->key, m->ns.n);
     g->name = sw_slice_from(g->key, m->ns.n + 1);
     g->class = keep(g, js_or(spec, "gatewayClassName", ""));

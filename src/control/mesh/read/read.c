@@ -26,11 +26,6 @@ bool mesh_read_meta(const struct sw_json *obj, bool namespaced, struct mesh_meta
     return mesh_read_is_name(ret->name) && (!namespaced || mesh_read_is_name(ret->ns));
 }
 
-struct sw_slice mesh_read_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name)
-{
-    return sw_slice_str(sw_arena_printf(a, "%.*s/%.*s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)));
-}
-
 bool mesh_read_has_word(struct sw_slice list, const char *word)
 {
     while (list.p) {

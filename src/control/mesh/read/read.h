@@ -11,7 +11,7 @@
 struct mesh_meta {
     struct sw_slice ns; /* empty for kinds without namespaces */
     struct sw_slice name;
-    struct sw_slice created; /* empty: not said */
+    struct sw_slice created; /* empty: not set */
     const struct sw_json *labels;
     const struct sw_json *annotations;
 };
@@ -23,8 +23,6 @@ struct mesh_meta {
 bool mesh_read_is_name(struct sw_slice s);
 /* False when a name is missing or is none. */
 SW_NODISCARD bool mesh_read_meta(const struct sw_json *obj, bool namespaced, struct mesh_meta *ret);
-/* "namespace/name" in the arena. */
-struct sw_slice mesh_read_key(struct sw_arena *a, struct sw_slice ns, struct sw_slice name);
 /* True when a list like "a, b" has the word. */
 bool mesh_read_has_word(struct sw_slice list, const char *word);
 
@@ -60,7 +58,7 @@ struct mesh_slice *mesh_read_slice(struct sw_mesh_index *ix, const struct sw_jso
                                    const struct mesh_meta *m);
 /* A pod that is an endpoint. */
 struct mesh_slice_pod {
-    uint64_t uid; /* hash; 0: not said */
+    uint64_t uid; /* hash; 0: not set */
     struct sw_slice name;
 };
 /* Takes the first off a slice's 'pods'; false at the end. */

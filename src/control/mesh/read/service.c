@@ -11,6 +11,7 @@
 #include "control/mesh/read/ports.h"
 #include "control/mesh/read/read.h"
 #include "control/objects.h"
+#include "kube/names.h"
 
 enum { PORTS_BYTES = 16384, ENTRY_BYTES = 512 };
 
@@ -24,7 +25,7 @@ static struct mesh_svc *make(struct sw_mesh_index *ix, const struct mesh_meta *m
     sw_list_init(&s->in_ns);
     sw_list_init(&s->dirty);
     sw_arena_reserve(&s->arena, 192 + m->ns.n + m->name.n + more);
-    s->key = mesh_read_key(&s->arena, m->ns, m->name);
+    s->key = sw_name_key(&s->arena, m->ns, m->name);
     s->name = sw_slice(s->key.p + m->ns.n + 1, m->name.n);
     s->created = sw_arena_slice(&s->arena, m->created);
     s->labels = mesh_labels(&ix->pool, m->labels, NULL);
@@ -246,7 +247,7 @@ static bool read_hosts(struct mesh_svc *s, const struct mesh_meta *m, const stru
 
         if (!mesh_read_is_name(host))
             continue;
-        key = mesh_read_key(&s->arena, m->ns, host);
+        key = sw_name_key(&s->arena, m->ns, host);
         if (has_offer(s, key))
             continue;
         s->wildcard |= host.p[0] == '*';
@@ -316,8 +317,6 @@ struct mesh_svc *mesh_read_service_entry(struct sw_mesh_index *ix, const struct 
     const struct sw_json *spec = sw_json_find(obj, "spec");
     struct mesh_svc *s;
 
-    if (ix->conf.visibility == SW_MESH_VISIBILITY_NONE)
-        return NULL;
     s = make(ix, m, ENTRY_BYTES);
     s->entry = true;
     s->resolution = resolution_of(js_or(spec, "resolution", ""));

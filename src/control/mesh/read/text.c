@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/mesh/read/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 
 /* What ordinary objects have goes without an allocation. */
 enum { FEW = 16, FEW_BYTES = 1024 };
@@ -100,14 +100,6 @@ bool mesh_labels_within(const struct mesh_text *sub, const struct mesh_text *set
     return true;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct sw_mesh_label *x = a;
-    const struct sw_mesh_label *y = b;
-
-    return sw_slice_cmp(x->key, y->key);
-}
-
 static size_t gather(const struct sw_json *from, const struct sw_json *unless,
                      struct sw_mesh_label *out, size_t n)
 {
@@ -141,7 +133,7 @@ struct mesh_text *mesh_labels(struct mesh_pool *p, const struct sw_json *base,
     n = gather(base, over, all, 0);
     n = gather(over, NULL, all, n);
     if (n > 1)
-        qsort(all, n, sizeof(*all), by_key);
+        SW_SORT_BY(all, n, key);
     n = sw_min(n, (size_t)SW_MESH_LABELS_MAX);
     for (size_t i = 0; i < n; i++)
         bytes += sizeof(struct lengths) + all[i].key.n + all[i].value.n;

@@ -34,6 +34,11 @@ NEWER = {
     "ExtAuthzCheckSettings.http_service", "SessionCookie.attributes",
     "DownstreamTlsContext.prefer_client_ciphers", "UpstreamTlsContext.auto_host_sni",
     "UpstreamTlsContext.auto_sni_san_validation", "ComparisonFilter.op",
+    "OutlierDetection.monitors", "OutlierDetection.always_eject_one_host",
+    "HealthCheck.TcpHealthCheck.proxy_protocol_config", "HttpProtocolOptions.max_response_headers_kb",
+    "ProxyProtocol.disallowed_versions", "TlsParameters.compliance_policies",
+    "CommonTlsContext.custom_tls_certificate_selector", "ExtAuthz.disallowed_headers",
+    "ExtAuthz.decoder_header_mutation_rules",
 }
 # Types that it got after that; the numbers are from Envoy 1.37.
 NEWER_TYPES = {"envoy.extensions.clusters.dns.v3.DnsCluster"}

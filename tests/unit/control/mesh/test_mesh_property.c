@@ -325,8 +325,18 @@ static void world_done(struct world *w)
 static size_t run_seed(uint64_t seed, enum sw_mesh_visibility visibility)
 {
     struct world w = {.seed = seed};
-    const struct sw_mesh_conf conf = {
-        .policies = policies_of, .policies_arg = &w, .visibility = visibility};
+    struct sw_slice x = SW_SLICE_LIT("x");
+    struct sw_requirement team_x = {.key = SW_SLICE_LIT("team"), .values = &x, .n = 1};
+    struct sw_requirement team_any = {.key = SW_SLICE_LIT("team"), .op = SW_SEL_EXISTS};
+    const struct sw_mesh_visibility_rule rules[] = {
+        {.namespaces = {.p = &team_x, .n = 1}, .visibility = SW_MESH_VISIBILITY_NONE},
+        {.namespaces = {.p = &team_any, .n = 1}, .visibility = SW_MESH_VISIBILITY_NAMESPACE},
+    };
+    const struct sw_mesh_conf conf = {.policies = policies_of,
+                                      .policies_arg = &w,
+                                      .visibility = visibility,
+                                      .visibilities = rules,
+                                      .n_visibilities = seed % 2 ? SW_ARRAY_LEN(rules) : 0};
     struct mesh_rig r;
     size_t most = 0;
 

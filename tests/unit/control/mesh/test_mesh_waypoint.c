@@ -464,6 +464,51 @@ static void test_visibility(void **state)
     mesh_rig_done(&r);
 }
 
+#define TEAM(ns, team)                                                                             \
+    "{'kind':'Namespace','metadata':{'name':'" ns "','labels':{'team':'" team "'}}}"
+
+/* The first rule whose selector matches the namespace counts, live. */
+static void test_visibility_by_namespace(void **state)
+{
+    struct sw_slice a_team = SW_SLICE_LIT("a");
+    struct sw_slice teams[] = {SW_SLICE_LIT("a"), SW_SLICE_LIT("b")};
+    struct sw_requirement is_a = {.key = SW_SLICE_LIT("team"), .values = &a_team, .n = 1};
+    struct sw_requirement is_any = {
+        .key = SW_SLICE_LIT("team"), .op = SW_SEL_IN, .values = teams, .n = 2};
+    const struct sw_mesh_visibility_rule rules[] = {
+        {.namespaces = {.p = &is_a, .n = 1}, .visibility = SW_MESH_VISIBILITY_NAMESPACE},
+        {.namespaces = {.p = &is_any, .n = 1}, .visibility = SW_MESH_VISIBILITY_NONE},
+    };
+    const struct sw_mesh_conf conf = {.visibility = SW_MESH_VISIBILITY_PUBLIC,
+                                      .visibilities = rules,
+                                      .n_visibilities = SW_ARRAY_LEN(rules)};
+    struct mesh_rig r;
+    SW_ARENA_AUTO a = {0};
+
+    (void)state;
+    mesh_rig_init(&r, &conf);
+    mesh_rig_set(&r, TEAM("a", "a") "," TEAM("b", "b") "," ENTRY("a", "e", "1", "h.t") "," ENTRY(
+                         "b", "e", "2", "h.t") "," ENTRY("c", "e", "3", "h.t"));
+    (void)mesh_rig_flush(&r);
+    assert_non_null(strstr(mesh_rig_text(&r, &a, "a/h.t"), "visibility: NAMESPACE"));
+    assert_null(strstr(mesh_rig_text(&r, &a, "a/h.t"), "canonical"));
+    assert_null(mesh_rig_get(&r, "b/h.t"));
+    assert_null(mesh_rig_get(&r, "Kubernetes/networking.istio.io/ServiceEntry/b/e/10.1.0.2"));
+    assert_null(strstr(mesh_rig_text(&r, &a, "c/h.t"), "visibility"));
+    assert_non_null(strstr(mesh_rig_text(&r, &a, "c/h.t"), "canonical: true"));
+    /* Labels change: b is for all now and older than c, a is hidden, then gone, and so without
+     * labels. */
+    mesh_rig_set(&r, TEAM("a", "b") "," TEAM("b", "z"));
+    (void)mesh_rig_flush(&r);
+    assert_null(mesh_rig_get(&r, "a/h.t"));
+    assert_non_null(strstr(mesh_rig_text(&r, &a, "b/h.t"), "canonical: true"));
+    assert_null(strstr(mesh_rig_text(&r, &a, "c/h.t"), "canonical: true"));
+    mesh_rig_del(&r, SW_MESH_NAMESPACE, "", "a");
+    (void)mesh_rig_flush(&r);
+    assert_non_null(strstr(mesh_rig_text(&r, &a, "a/h.t"), "canonical: true"));
+    mesh_rig_done(&r);
+}
+
 /* ---- networks, trust domains, names ---- */
 
 static void test_names_of_the_mesh(void **state)
@@ -779,6 +824,7 @@ int main(void)
         cmocka_unit_test(test_workloads_and_their_waypoints),
         cmocka_unit_test(test_host_names_of_several),
         cmocka_unit_test(test_visibility),
+        cmocka_unit_test(test_visibility_by_namespace),
         cmocka_unit_test(test_names_of_the_mesh),
         cmocka_unit_test(test_doors_to_other_networks),
         cmocka_unit_test(test_accounts_of_instances),

@@ -95,13 +95,13 @@ static void down_info(struct sw_exchange *x, int status)
 
 static void down_abort(struct sw_exchange *x)
 {
-    (void)gw_down_detach(x);
+    (void)gw_side_detach(&x->down);
     tell(&t.down, 'A');
 }
 
 static void down_done(struct sw_exchange *x)
 {
-    (void)gw_down_detach(x);
+    (void)gw_side_detach(&x->down);
     tell(&t.down, 'D');
 }
 
@@ -163,13 +163,13 @@ static void up_end(struct sw_exchange *x)
 
 static void up_abort(struct sw_exchange *x)
 {
-    (void)gw_up_detach(x);
+    (void)gw_side_detach(&x->up);
     tell(&t.up, 'A');
 }
 
 static void up_done(struct sw_exchange *x)
 {
-    (void)gw_up_detach(x);
+    (void)gw_side_detach(&x->up);
     tell(&t.up, 'D');
 }
 
@@ -212,7 +212,6 @@ static void cancel_up(struct sw_exchange *x)
 }
 
 static const struct sw_gw_calls calls = {
-    .reap = sw_exchange_reap,
     .route = route,
     .response = response,
     .connect = connect_up,
@@ -262,7 +261,7 @@ static int tear_down(void **state)
     assert_true(sw_list_empty(&t.worker.ended));
     assert_int_equal(t.view->refs, 1); /* every exchange gave its own back */
     SW_VEC_FOREACH (struct sw_exchange *, it, &t.worker.spare) {
-        sw_timer_stop(t.worker.loop, &(*it)->timer);
+        sw_timer_stop(t.worker.loop, &(*it)->clock.timer);
         sw_arena_clear(&(*it)->arena);
         sw_free(*it);
     }
@@ -582,7 +581,7 @@ static void test_a_client_that_leaves_is_not_the_hosts_fault(void **state)
     (void)state;
     start("GET", true);
     ready();
-    (void)gw_down_detach(t.x);
+    (void)gw_side_detach(&t.x->down);
     sw_exchange_down_gone(t.x);
     assert_string_equal(t.up.told, "HA");
     assert_true(t.x->flags & SW_GW_FLAG_DC);
@@ -593,11 +592,11 @@ static void test_a_client_that_leaves_is_not_the_hosts_fault(void **state)
 
 static void test_a_filter_that_waits_holds_the_request(void **state)
 {
-    static const struct sw_gw_hcm hcm = {.stream_idle_timeout_ns = SW_NS_PER_S};
+    static const struct sw_gw_hcm hcm = {.timeouts.stream_idle_ns = SW_NS_PER_S};
     struct sw_exchange *x;
 
     (void)state;
-    t.route_rc = SW_EAGAIN;
+    t.route_rc = SW_EPENDING;
     x = sw_exchange_new(&t.worker);
     t.x = x;
     x->req.method = SW_SLICE_LIT("GET");

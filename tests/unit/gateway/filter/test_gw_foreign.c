@@ -114,7 +114,7 @@ static void numbers_out_of_range_are_refused_by_name(void **state)
         {CLUSTER("'lb_policy':'LEAST_REQUEST','least_request_lb_config':{'choice_count':1}"),
          "least_request_lb_config.choice_count"},
         {CLUSTER(POLICY(LB("least_request.v3.LeastRequest") ",'choice_count':0")),
-         "least_request.choice_count"},
+         "choice_count must be at least 2"},
         {CLUSTER("'lb_policy':'RING_HASH','ring_hash_lb_config':{'maximum_ring_size':'8388609'}"),
          "ring_hash_lb_config.maximum_ring_size"},
         {CLUSTER("'lb_policy':'RING_HASH','ring_hash_lb_config':{'minimum_ring_size':"
@@ -124,14 +124,14 @@ static void numbers_out_of_range_are_refused_by_name(void **state)
          "common_lb_config.healthy_panic_threshold"},
         {CLUSTER("'circuit_breakers':{'thresholds':[{'retry_budget':{'budget_percent':"
                  "{'value':1e300}}}]}"),
-         "circuit_breakers.thresholds[0]: retry_budget.budget_percent"},
+         "circuit_breakers.thresholds[0].retry_budget.budget_percent"},
         {CLUSTER("'outlier_detection':{'interval':'0s'}"), "outlier_detection.interval"},
         {CLUSTER("'outlier_detection':{'base_ejection_time':'0s'}"),
          "outlier_detection.base_ejection_time"},
         {CLUSTER("'outlier_detection':{'max_ejection_percent':101}"),
          "outlier_detection.max_ejection_percent"},
-        {CLUSTER(CHECK("'unhealthy_interval':'0s'")), "health_checks[0]: unhealthy_interval"},
-        {CLUSTER(CHECK("'alt_port':65536")), "health_checks[0]: alt_port"},
+        {CLUSTER(CHECK("'unhealthy_interval':'0s'")), "health_checks[0].unhealthy_interval"},
+        {CLUSTER(CHECK("'alt_port':65536")), "health_checks[0].alt_port"},
     };
 
     (void)state;

@@ -379,9 +379,9 @@ static void paths_are_normalized(void **state)
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
         SW_ARENA_AUTO a = {0};
-        struct sw_gw_hcm h = {.normalize_path = true,
-                              .merge_slashes = cases[i].merge,
-                              .escaped_slash = cases[i].slash};
+        struct sw_gw_hcm h = {.path = {.normalize = true,
+                                       .merge_slashes = cases[i].merge,
+                                       .escaped_slash = cases[i].slash}};
         struct sw_slice got;
 
         assert_int_equal(sw_gw_normalize_path(&h, sw_slice_str(cases[i].in), &a, &got),
@@ -421,10 +421,10 @@ static void nonsense_is_refused(void **state)
     refused("{'name':'r','virtual_hosts':[{'name':'v','domains':[]}]}", "domains missing");
     refused(
         "{'name':'r','virtual_hosts':[{'name':'a','domains':['x']},{'name':'b','domains':['X']}]}",
-        "twice");
+        "duplicate domain");
     refused(VH("{'match':{}," TO("c") "}"), "path specifier");
-    refused(VH("{'match':{'prefix':'/'}}"), "without an action");
-    refused(VH("{'match':{'prefix':'/'},'route':{}}"), "without a cluster");
+    refused(VH("{'match':{'prefix':'/'}}"), "unsupported route action");
+    refused(VH("{'match':{'prefix':'/'},'route':{}}"), "cluster specifier");
     refused(VH("{'match':{'path_separated_prefix':'/a/'}," TO("c") "}"), "path_separated_prefix");
     refused(VH("{'match':{'prefix':'/'},'direct_response':{'status':99}}"), "200..599");
     refused(
@@ -440,7 +440,7 @@ static void nonsense_is_refused(void **state)
         VH("{'match':{'prefix':'/'},'route':{'cluster':'c','retry_policy':{'retry_on':'often'}}}"),
         "often");
     refused(VH("{'match':{'prefix':'/'},'route':{'cluster':'c','priority':'HIGH'}}"),
-            "priority HIGH is not supported");
+            "routes[0].route.priority is not supported");
     refused(VH("{'match':{'prefix':'/'}," TO(
                 "c") ",'typed_per_filter_config':{'x':{'@type':"
                      "'type.googleapis.com/envoy.extensions.filters.http.router.v3.Router'}}}"),

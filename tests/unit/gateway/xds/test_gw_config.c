@@ -19,6 +19,8 @@
     "{'name':'tcp','typed_config':{'@type':'type.googleapis.com/"                                  \
     "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy','stat_prefix':'s','cluster':'" c      \
     "'}}"
+#define OPTIONS(o)                                                                                 \
+    "{'name':'l','socket_options':[" o "]," ADDR ",'filter_chains':[{'filters':[" TCP("c") "]}]}"
 #define INSPECTOR                                                                                  \
     "'listener_filters':[{'name':'tls','typed_config':{'@type':'type.googleapis.com/"              \
     "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector'}}]"
@@ -194,6 +196,7 @@ static bool listens(struct sw_gw_store *s)
 /* A listener of the same name may be another tenant's. */
 static void old_routes_are_no_answer_to_a_new_subscription(void **state)
 {
+    const struct sw_gw_delta nothing = {.type = SW_GW_TYPE_CLUSTER};
     struct wanted w = {""};
     struct sw_loop *l;
     struct sw_gw_store *s = timed_store(&l, &w);
@@ -219,10 +222,10 @@ static void old_routes_are_no_answer_to_a_new_subscription(void **state)
     assert_int_equal(gw_put(s, SW_GW_TYPE_ROUTES, "r", ROUTES, NULL), SW_OK);
     gw_remove(s, SW_GW_TYPE_LISTENER, "l");
     pass(l, 599);
-    assert_int_equal(sw_gw_store_update(s, SW_GW_TYPE_CLUSTER, NULL, 0, NULL, 0, NULL), SW_OK);
+    assert_int_equal(sw_gw_store_update(s, &nothing, NULL), SW_OK);
     assert_true(has_table(s));
     pass(l, 1);
-    assert_int_equal(sw_gw_store_update(s, SW_GW_TYPE_CLUSTER, NULL, 0, NULL, 0, NULL), SW_OK);
+    assert_int_equal(sw_gw_store_update(s, &nothing, NULL), SW_OK);
     assert_false(has_table(s));
     sw_gw_store_free(s);
     sw_loop_free(l);
@@ -327,7 +330,48 @@ static void bad_resources_are_refused_by_name(void **state)
          "'address':{"
          "'socket_address':{'address':'1.2.3.4','port_value':1}}}}]}]}",
          "load_balancing_weight"},
-        {SW_GW_TYPE_SECRET, "{'name':'x'}", "without a type"},
+        /* xds/fields.h, through each door; test_xds_fields has the table itself. */
+        {SW_GW_TYPE_LISTENER,
+         "{'name':'l','enable_mptcp':true," ADDR ",'filter_chains':[{'filters':[" TCP("c") "]}]}",
+         "enable_mptcp is not supported: sockets are plain TCP"},
+        {SW_GW_TYPE_LISTENER,
+         LISTENER(
+             "{'filters':[" HCM("'route_config':{'name':'r','internal_only_headers':['x']}") "]}"),
+         "filter_chains[0]: route_config.internal_only_headers is not supported"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','load_assignment':{},'connection_pool_per_downstream_connection':true}",
+         "connection_pool_per_downstream_connection is not supported"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','type':'EDS','eds_cluster_config':{'eds_config':{'path':'/x'}}}",
+         "eds_cluster_config.eds_config.path is not supported"},
+        {SW_GW_TYPE_ENDPOINTS, "{'cluster_name':'c','policy':{'weighted_priority_health':true}}",
+         "policy.weighted_priority_health is not supported"},
+        {SW_GW_TYPE_ROUTES, "{'name':'r','vhds':{}}", "vhds is not supported"},
+        {SW_GW_TYPE_ROUTES,
+         "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'matcher':{}}]}",
+         "matcher is not supported: routes are matched in the order of the list"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','load_assignment':{},'load_balancing_policy':{'policies':[{"
+         "'typed_extension_config':{'name':'lr','typed_config':{'@type':'type.googleapis.com/"
+         "envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest',"
+         "'slow_start_config':{'slow_start_window':'60s'}}}}]}}",
+         "slow_start_config is not supported: a new endpoint gets its full share at once"},
+        {SW_GW_TYPE_SECRET,
+         "{'name':'x','tls_certificate':{'certificate_chain':{'inline_string':'x'},"
+         "'private_key':{'inline_string':'y'},'password':{'inline_string':'z'}}}",
+         "tls_certificate.password is not supported: private keys have to be unencrypted"},
+        {SW_GW_TYPE_LISTENER, OPTIONS("{'level':1,'name':15,'int_value':1}"),
+         "socket_options[0] is not supported: only TCP keep-alive is"},
+        {SW_GW_TYPE_LISTENER,
+         OPTIONS("{'level':6,'name':4,'int_value':9},{'level':6,'name':5,'int_value':0}"),
+         "socket_options[1]: value is out of range"},
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','load_assignment':{},'typed_dns_resolver_config':{'name':'own','typed_config'"
+         ":{"
+         "'@type':'type.googleapis.com/"
+         "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer'}}}",
+         "typed_dns_resolver_config 'own' is not supported"},
+        {SW_GW_TYPE_SECRET, "{'name':'x'}", "secret type"},
         {SW_GW_TYPE_SECRET,
          "{'name':'x','tls_certificate':{'certificate_chain':{'inline_string':'x'},"
          "'private_key':{'inline_string':'y'}}}",
@@ -343,6 +387,71 @@ static void bad_resources_are_refused_by_name(void **state)
             fail_msg("accepted: %s", cases[i].json);
         if (!strstr(err.msg, cases[i].why) || strncmp(err.msg, "the-name: ", 10) != 0)
             fail_msg("'%s' for %s", err.msg, cases[i].json);
+        sw_gw_store_free(s);
+    }
+}
+
+static void options_of_a_socket_are_taken(void **state)
+{
+    struct sw_gw_store *s = gw_store(1);
+    struct sw_err err = {0};
+    const struct sw_gw_listener *l;
+    uint64_t plain;
+
+    (void)state;
+    assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l", OPTIONS(""), &err), SW_OK);
+    l = sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l"));
+    assert_false(l->keepalive.on);
+    assert_false(l->freebind);
+    plain = l->hash;
+    /* What Contour sends, in its order. */
+    assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l",
+                            OPTIONS("{'level':1,'name':9,'int_value':1,'state':'STATE_LISTENING'},"
+                                    "{'level':6,'name':4,'int_value':45},"
+                                    "{'level':6,'name':5,'int_value':5},"
+                                    "{'description':'probes','level':6,'name':6,'int_value':3}"),
+                            &err),
+                     SW_OK);
+    l = sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l"));
+    assert_true(l->keepalive.on);
+    assert_int_equal(l->keepalive.time_s, 45);
+    assert_int_equal(l->keepalive.interval_s, 5);
+    assert_int_equal(l->keepalive.probes, 3);
+    assert_true(l->hash != plain);
+    assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l",
+                            "{'name':'l','freebind':true," ADDR
+                            ",'filter_chains':[{'filters':[" TCP("c") "]}]}",
+                            &err),
+                     SW_OK);
+    l = sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l"));
+    assert_true(l->freebind);
+    assert_true(l->hash != plain);
+    sw_gw_store_free(s);
+}
+
+static void names_are_looked_up_at_the_rate_of_the_cluster(void **state)
+{
+    static const struct {
+        const char *rate;
+        uint64_t ns;
+    } cases[] = {
+        {"", 5 * SW_NS_PER_S},
+        {",'dns_refresh_rate':'30s'", 30 * SW_NS_PER_S},
+        {",'dns_refresh_rate':'0.010s'", SW_NS_PER_S},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct sw_gw_store *s = gw_store(1);
+        struct sw_err err = {0};
+        char json[256];
+
+        (void)snprintf(json, sizeof(json),
+                       "{'name':'c','type':'STRICT_DNS','load_assignment':{'cluster_name':'c'}%s}",
+                       cases[i].rate);
+        assert_int_equal(gw_put(s, SW_GW_TYPE_CLUSTER, "c", json, &err), SW_OK);
+        assert_int_equal(sw_gw_config_cluster(gw_flush(s), SW_SLICE_LIT("c"))->spec->dns_refresh_ns,
+                         cases[i].ns);
         sw_gw_store_free(s);
     }
 }
@@ -507,6 +616,8 @@ int main(void)
         cmocka_unit_test(old_endpoints_are_no_answer_to_a_new_subscription),
         cmocka_unit_test(a_new_version_waits_no_longer_than_others),
         cmocka_unit_test(bad_resources_are_refused_by_name),
+        cmocka_unit_test(options_of_a_socket_are_taken),
+        cmocka_unit_test(names_are_looked_up_at_the_rate_of_the_cluster),
         cmocka_unit_test(a_refused_update_keeps_the_old_version),
         cmocka_unit_test(the_most_specific_chain_is_chosen),
         cmocka_unit_test(the_dump_shows_everything_but_keys),

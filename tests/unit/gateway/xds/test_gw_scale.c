@@ -112,9 +112,10 @@ static void many_routes_are_matched_quickly(void **state)
         SW_ARENA_AUTO a = {0};
         struct sw_gw_resource r = {.name = SW_SLICE_LIT("r"),
                                    .bytes = gw_encode(&a, SW_GW_TYPE_ROUTES, json)};
+        struct sw_gw_delta d = {.type = SW_GW_TYPE_ROUTES, .changed = &r, .n_changed = 1};
 
         from = sw_now_ns();
-        assert_int_equal(sw_gw_store_update(s, SW_GW_TYPE_ROUTES, &r, 1, NULL, 0, NULL), SW_OK);
+        assert_int_equal(sw_gw_store_update(s, &d, NULL), SW_OK);
         (void)gw_flush(s);
         print_message("# a table of %d hosts: %.1f ms\n", ROUTES,
                       (double)(sw_now_ns() - from) / 1e6);
@@ -166,6 +167,7 @@ static void damaged_resources_leave_the_rest(void **state)
         struct sw_slice good = gw_encode(&a, seeds[k].type, seeds[k].json);
         char *bytes = sw_arena_alloc(&a, good.n * 2);
         struct sw_gw_resource r = {.name = sw_slice_str(seeds[k].name)};
+        struct sw_gw_delta d = {.type = seeds[k].type, .changed = &r, .n_changed = 1};
         size_t n = good.n;
         struct sw_err err = {0};
 
@@ -179,7 +181,7 @@ static void damaged_resources_leave_the_rest(void **state)
             n += sw_min(good.n, good.n * 2 - n);
         }
         r.bytes = sw_slice(bytes, n);
-        if (sw_gw_store_update(s, seeds[k].type, &r, 1, NULL, 0, &err) != SW_OK) {
+        if (sw_gw_store_update(s, &d, &err) != SW_OK) {
             refused++;
             assert_true(err.msg[0]);
         }
