@@ -4,6 +4,10 @@
  * The server with so many Addresses is one process, node proxies are another: one that takes
  * everything, one that comes back with all it holds, then STREAMS of them that see single changes.
  * Prints one JSON line: times, processor time and memory of the server.
+ *
+ * meshpush --serve ROOT WORKLOADS: the resources of meshaddress.c over TLS for a real node, until
+ * standard input ends. Writes the root of its certificate to the file ROOT, prints one JSON line
+ * with the port, and another when a node has acknowledged everything.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -23,6 +27,8 @@
 #include "proto/types.h"
 #include "tls/cert/ca.h"
 #include "xds/server.h"
+
+#include "meshaddress.h"
 
 enum {
     CHANGES = 40,
@@ -304,8 +310,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct sw_xds_server *start(struct sw_loop *l, struct sw_xds_cache *cache, int listen_pipe,
-                                   struct sw_tls_cred *cred)
+static struct sw_xds_server *start(struct sw_loop *l, struct sw_xds_cache *cache,
+                                   struct sw_tls_cred *cred, uint16_t *ret_port)
 {
     struct sw_addr any = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
     struct sw_addr at;
@@ -321,8 +327,7 @@ static struct sw_xds_server *start(struct sw_loop *l, struct sw_xds_cache *cache
 
     if (!s || sw_xds_server_listen(s, &any, &at, NULL) != SW_OK)
         die("cannot listen");
-    if (write(listen_pipe, &at.port, sizeof(at.port)) != sizeof(at.port))
-        die("pipe");
+    *ret_port = at.port;
     return s;
 }
 
@@ -339,9 +344,12 @@ static void be_server(int in, int out, size_t resources, size_t streams, struct 
     double full;
     double peak;
     double cpu;
+    uint16_t port;
 
     sw_xds_cache_offer(cache, SW_TYPE_ADDRESS);
-    s = start(l, cache, out, cred);
+    s = start(l, cache, cred, &port);
+    if (write(out, &port, sizeof(port)) != sizeof(port))
+        die("pipe");
     change(cache, 0, resources, 0);
     full = rss_mb();
     (void)printf("{\"resources\": %zu, \"streams\": %zu, \"tls\": %s, \"load_ms\": %.0f, "
@@ -395,19 +403,85 @@ static struct sw_tls_cred *make_cred(struct sw_ca *ca, bool server)
                            NULL);
 }
 
+/* --- for real nodes --- */
+
+static void write_file(const char *path, struct sw_slice text)
+{
+    FILE *f = fopen(path, "we");
+
+    if (!f || fwrite(text.p, 1, text.n, f) != text.n || fclose(f) != 0)
+        die("cannot write the root");
+}
+
+static void count_type(const struct sw_xds_status *st, void *arg)
+{
+    size_t *n = arg;
+
+    *n += st->acked.n != 0;
+}
+
+/* A node has both types, whole. */
+static bool all_held(const struct sw_xds_server *s)
+{
+    size_t types = 0;
+
+    sw_xds_server_status(s, count_type, &types);
+    return types == 2 && sw_xds_server_synced(s);
+}
+
+static void serve_real(const char *root, size_t workloads)
+{
+    struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("bench"), 86400, NULL);
+    struct sw_tls_cred *cred = make_cred(ca, true);
+    struct sw_loop *l = sw_loop_new(NULL);
+    struct sw_xds_cache *cache = sw_xds_cache_new();
+    struct sw_xds_server *s;
+    bool told = false;
+    uint16_t port;
+    char c;
+
+    sw_xds_cache_offer(cache, SW_TYPE_ADDRESS);
+    sw_xds_cache_offer(cache, SW_TYPE_AUTHORIZATION);
+    if (mesh_address_fill(cache, workloads) != SW_OK)
+        die("cannot set");
+    s = start(l, cache, cred, &port);
+    write_file(root, sw_ca_root_pem(ca));
+    (void)printf("{\"port\": %u}\n", port);
+    (void)fflush(stdout);
+    (void)fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
+    while (read(STDIN_FILENO, &c, 1) != 0) {
+        sw_loop_turn(l, 100);
+        if (told || !all_held(s))
+            continue;
+        told = true;
+        (void)printf("{\"held\": true}\n");
+        (void)fflush(stdout);
+    }
+    sw_xds_server_free(s);
+    sw_xds_cache_free(cache);
+    sw_loop_free(l);
+    (void)sw_tls_cred_unref(cred);
+    sw_ca_free(ca);
+}
+
 int main(int argc, char **argv)
 {
     bool tls = argc > 1 && strcmp(argv[1], "--tls") == 0;
-    struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("bench"), 86400, NULL);
+    struct sw_ca *ca;
     size_t resources;
     size_t streams;
     int down[2];
     int up[2];
 
+    if (argc == 4 && strcmp(argv[1], "--serve") == 0) {
+        serve_real(argv[2], strtoul(argv[3], NULL, 10));
+        return 0;
+    }
+    ca = sw_ca_new(SW_SLICE_LIT("bench"), 86400, NULL);
     argc -= tls;
     argv += tls;
     if (argc != 3)
-        die("meshpush [--tls] RESOURCES STREAMS");
+        die("meshpush [--tls] RESOURCES STREAMS, or meshpush --serve ROOT WORKLOADS");
     resources = strtoul(argv[1], NULL, 10);
     streams = strtoul(argv[2], NULL, 10);
     (void)sw_sock_raise_fd_limit();

@@ -9,6 +9,7 @@ program of tests/interop/iroh: its leanest forwarders (`iroh`), and both roles o
 import json
 import os
 import re
+import subprocess
 import time
 
 from . import measure as m
@@ -19,6 +20,7 @@ from .sandbox import run_quiet
 
 HERE, THERE = "10.77.0.1", "10.77.0.2"
 IDLE_TUNNELS = 1000
+FLOORS = ("hop", "packets")
 STARTED = re.compile(r'\{[^\n]*"event":"start"[^\n]*\}')
 
 
@@ -79,6 +81,41 @@ class RawLink(Raw):
 
     def rules(self):
         return []
+
+
+class Hop(Raw):
+    """A TCP connection on the loopback of the run: a tunnel has one at each end."""
+
+    def target(self, kind):
+        return SERVER, ECHO if kind == "echo" else SINK, None
+
+    def rules(self):
+        return []
+
+
+class Packets(Candidate):
+    """The packets of a tunnel over the link without a protocol in them: bench/packets.c."""
+
+    name = "packets"
+    peer = False
+
+    def __init__(self, ctx, index, link):
+        super().__init__(ctx, index)
+        self.link = link
+        self.tool = os.path.join(os.path.dirname(ctx.binary), "bench", "packets")
+
+    def available(self):
+        return None if os.access(self.tool, os.X_OK) else "bench/packets is not built"
+
+    def rules(self):
+        return []
+
+    def bulk(self):
+        argv = [self.tool, HERE, THERE, str(self.ctx.secs), f"/proc/{self.link.holder.pid}/ns/net"]
+        done = subprocess.run(self.ctx.box.pin(argv), capture_output=True, text=True, timeout=self.ctx.secs + 15)
+        if done.returncode:
+            raise LoadError(f"packets: {done.stderr.strip()[-200:]} {done.stdout.strip()[-200:]}")
+        return json.loads(done.stdout)
 
 
 def started(log, p):
@@ -153,13 +190,14 @@ def cpu_per_gib(r):
     return r
 
 
-def record(ctx, name, data, key, peers, void, better=max):
-    """Ours against the better of the native pairs, round by round."""
+def record(ctx, name, data, key, peers, void, better=max, beside=()):
+    """Ours against the better of the native pairs, round by round; those in 'beside' are only shown."""
     ours = m.series(data, "spanwire", key)
-    columns = {p: m.series(data, p, key) for p in peers if p in data}
-    if not columns or not any(ours):
+    columns = {p: m.series(data, p, key) for p in (*peers, *beside) if p in data}
+    judged = [columns[p] for p in peers if p in columns]
+    if not judged or not any(ours):
         return
-    best = m.best(list(columns.values()), better is max)
+    best = m.best(judged, better is max)
     ctx.result["ratios"][name] = {
         "rounds": m.apply(lambda a, b: a / b, ours, best), "void": void,
         "per_peer": {p: m.apply(lambda a, b: a / b, ours, c) for p, c in columns.items()}}
@@ -190,14 +228,32 @@ def line_up(ctx, field_type, spanwire, link, first):
     return field, natives
 
 
+def one_bulk(ctx, cand, conns, cpus):
+    return cand.bulk() if isinstance(cand, Packets) else cpu_per_gib(m.bulk(ctx, cand, conns=conns, cpus=cpus))
+
+
+def record_ceiling(ctx, data, natives, void):
+    """What a tunnel would reach whose QUIC costs nothing: a hop of TCP at each end, packets between them."""
+    costs = m.apply(lambda hop, packets: 1 / (2 / hop + 1 / packets), m.series(data, "hop", "gbps"),
+                    m.series(data, "packets", "gbps"))
+    ctx.result["absolutes"]["tunnel.bulk_ceiling_gbps"] = costs
+    columns = [m.series(data, n, "gbps") for n in natives if n in data]
+    if columns:
+        ctx.result["ratios"]["tunnel.bulk_ceiling_native"] = {
+            "rounds": m.apply(lambda a, b: a / b, costs, m.best(columns, True)), "void": void, "per_peer": {}}
+
+
 def measure_bulk(ctx, field, natives, tail="", cpus=None):
     for what, conns in (("bulk", 1), ("bulk8", 8)):
         title = f"link {what}{tail.replace('_', ' ')}"
-        data = field.measure(title, "gbps", lambda c, n=conns: cpu_per_gib(m.bulk(ctx, c, conns=n, cpus=cpus)))
+        names = [n for n in field.names() if conns == 1 or n not in FLOORS]
+        data = field.measure(title, "gbps", lambda c, n=conns: one_bulk(ctx, c, n, cpus), names)
         field.out[title]["view"] = "link"
         void = field.out[title]["void"]
         record(ctx, f"tunnel.{what}{tail}_native", data, "gbps", natives, void)
         record(ctx, f"tunnel.{what}_cpu{tail}_native", data, "cpu_per_gib", natives, void, min)
+        if all(n in data for n in FLOORS):
+            record_ceiling(ctx, data, natives, void)
 
 
 def run_shipped(ctx, field_type, spanwire, link):
@@ -218,22 +274,25 @@ def run_shipped(ctx, field_type, spanwire, link):
 
 def run_on(ctx, field_type, spanwire, link):
     field, natives = line_up(ctx, field_type, spanwire, link, 40)  # the candidates of the loopback have the first ports
+    field.add(Hop, "hop")
+    field.add(Packets, link)
     with field:
         measure_bulk(ctx, field, natives)
-        data = field.measure("link rtt", "p50_us", lambda c: m.rtt(ctx, c))
+        tunnels = [n for n in field.names() if n not in FLOORS]
+        data = field.measure("link rtt", "p50_us", lambda c: m.rtt(ctx, c), tunnels)
         record(ctx, "tunnel.rtt_native", data, "p50_us", natives, field.out["link rtt"]["void"], min)
         # Clients of this one have loopback addresses, which do not pass the link: no 'raw'.
-        pairs = [n for n in field.names() if n != "raw"]
+        pairs = [n for n in tunnels if n != "raw"]
         data = field.measure("link streams", "rate", lambda c: m.cps(ctx, c), pairs)
         # The lean pair opens a stream and is done; a tunnel of ours and of iroh-proxy-utils is asked for and answered.
-        record(ctx, "tunnel.streams_native", data, "rate", ["iroh-proxy"], field.out["link streams"]["void"])
+        record(ctx, "tunnel.streams_native", data, "rate", ["iroh-proxy"], field.out["link streams"]["void"],
+               beside=["iroh"])
         memory = field.out.setdefault("link memory", {})
-        for cand in field.cands:
-            if not isinstance(cand, RawLink):
-                try:
-                    idle_streams(ctx, cand, memory)
-                except LoadError as e:
-                    ctx.note(f"link memory: {cand.name}: {e}")
+        for cand in field.pick(*pairs):
+            try:
+                idle_streams(ctx, cand, memory)
+            except LoadError as e:
+                ctx.note(f"link memory: {cand.name}: {e}")
 
 
 def run_link(ctx, field_type, spanwire):

@@ -9,6 +9,8 @@ second time as it is (`spanwire-aes128`).
 import contextlib
 import json
 import os
+import re
+import subprocess
 import time
 
 from . import api
@@ -97,6 +99,9 @@ class Pod:
                      # By routes: a machine may allow no namespace to choose cubic for itself.
                      [*self.inside, "ip", "route", "replace", near, "dev", "eth0", "proto", "kernel", "scope", "link",
                       "src", ip, "congctl", "cubic"],
+                     # What the proxy sends to the server in its own pod goes here.
+                     [*self.inside, "ip", "route", "change", "local", ip, "dev", "eth0", "proto", "kernel", "scope", "host",
+                      "src", ip, "table", "local", "congctl", "cubic"],
                      [*self.inside, "ip", "route", "add", "default", "via", gate, "congctl", "cubic"]):
             must(argv, f"no pod {name}")
 
@@ -163,6 +168,7 @@ class SpanwirePods(PodPair):
     """`spanwire node`, dedicated, in both pods."""
 
     name, only_256 = "spanwire", True
+    protocol = "HBONE"
 
     def argv(self):
         return [self.ctx.binary, "node"]
@@ -182,7 +188,7 @@ class SpanwirePods(PodPair):
         return out
 
     def proxies(self):
-        yaml = write_yaml(self.ctx, f"{self.name}-pods", [workload(p.name, p.ip, "HBONE") for p in (self.a, self.b)])
+        yaml = write_yaml(self.ctx, f"{self.name}-pods", [workload(p.name, p.ip, self.protocol) for p in (self.a, self.b)])
         for pod in (self.b, self.a):
             token = self.authority.token(pod.name)
             pod.redirect()
@@ -195,6 +201,12 @@ class SpanwirePods(PodPair):
 
 class DefaultPods(SpanwirePods):
     name, only_256 = "spanwire-aes128", False
+
+
+class PlainPods(SpanwirePods):
+    """The same three TCP connections with nothing encrypted and nothing copied: what no pair of proxies can pass."""
+
+    name, protocol = "spanwire-plain", "TCP"
 
 
 class ZtunnelPods(SpanwirePods):
@@ -230,14 +242,52 @@ def ratio(ctx, record, field, what, key):
                {"ztunnel": m.series(data, "ztunnel", key)}, True, void)
 
 
-def added(ctx, record, field):
+def added(ctx, record, field, ours="spanwire", gate="mesh.rtt_added"):
     got = field.out["pods rtt"]
     data = got["rounds"]
     raw = m.series(data, "raw", "p50_us")
 
     def more(name):
         return m.apply(lambda a, b: a - b, m.series(data, name, "p50_us"), raw)
-    record(ctx, "mesh.rtt_added", more("spanwire"), {"ztunnel": more("ztunnel")}, False, got["void"])
+    record(ctx, gate, more(ours), {"ztunnel": more("ztunnel")}, False, got["void"])
+
+
+# ---- what a proxy that costs nothing could reach ----
+
+def aead_gbps(ctx):
+    """How fast the best library seals and opens each byte once with AES-256-GCM on the CPU of the run; and the lines."""
+    if not os.access(ctx.floor_tool, os.X_OK):
+        raise LoadError("bench/aead is not built (meson configure -Dbench=true)")
+    done = subprocess.run(ctx.box.pin([ctx.floor_tool, "256"]), capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stdout.strip().splitlines()
+    cost = {}
+    for library, speed in re.findall(r"^(\S+)\s+16384 B\s+([\d.]+) GB/s", done.stdout, re.M):
+        cost[library] = cost.get(library, 0) + 1 / (8 * float(speed))  # one line for sealing, one for opening
+    if not cost:
+        raise LoadError(f"bench/aead says nothing: {done.stderr.strip()[:200]}")
+    return 1 / min(cost.values()), lines
+
+
+def bulk_ceiling(ctx, field, record, what, crypto):
+    """Three spliced connections, and the cipher once at each end, all on one CPU: their times add up."""
+    got = field.out[what]
+    ours = m.apply(lambda plain: 1 / (1 / plain + 1 / crypto), m.series(got["rounds"], "spanwire-plain", "gbps"))
+    record(ctx, f"mesh.{what.removeprefix('pods ')}_ceiling", ours, {"ztunnel": m.series(got["rounds"], "ztunnel", "gbps")},
+           True, got["void"])
+
+
+def ceilings(ctx, field, record):
+    try:
+        crypto, field.out["aead"] = aead_gbps(ctx)
+    except LoadError as e:
+        ctx.note(f"mesh pods: no ceiling of bulk: {e}")
+    else:
+        bulk_ceiling(ctx, field, record, "pods bulk", crypto)
+        bulk_ceiling(ctx, field, record, "pods bulk16", crypto)
+    got = field.out["pods cps"]
+    record(ctx, "mesh.cps_ceiling", m.apply(lambda raw: raw / 2, m.series(got["rounds"], "raw", "rate")),
+           {"ztunnel": m.series(got["rounds"], "ztunnel", "rate")}, True, got["void"])
+    added(ctx, record, field, "spanwire-plain", "mesh.rtt_ceiling")
 
 
 def measure_pods(ctx, field, record):
@@ -248,6 +298,7 @@ def measure_pods(ctx, field, record):
     added(ctx, record, field)
     field.measure("pods cps", "rate", lambda c: m.cps(ctx, c, source=None))
     ratio(ctx, record, field, "pods cps", "rate")
+    ceilings(ctx, field, record)
     memory = field.out.setdefault("pods memory", {})
     for cand in field.cands:
         if cand.sides:
@@ -268,7 +319,7 @@ def run_pods(ctx, field_type, record):
         try:
             authority.start()
             field = field_type(ctx, "mesh", first=90)
-            for kind in (PodPair, SpanwirePods, DefaultPods, ZtunnelPods):
+            for kind in (PodPair, SpanwirePods, DefaultPods, PlainPods, ZtunnelPods):
                 field.add(kind, authority)
             with field:
                 measure_pods(ctx, field, record)

@@ -158,13 +158,21 @@ def distance_text(out):
     def mbps(values):
         return spread(m.summary([v for v in values if v is not None]))
 
-    flows = ("up 1", "down 1", "down 8")
-    rows = [[line, name, *(mbps(got.get(f, [])) for f in flows)]
-            for line, row in out.get("speeds", {}).items() for name, got in row.items()]
+    def rows(part, flows):
+        return [[line, name, *(mbps(got.get(f, [])) for f in flows)]
+                for line, row in out.get(part, {}).items() for name, got in row.items()]
+
+    flows = ("up 1", "down 1", "up 8", "down 8")
+    keys = ("mbps", "cpu_per_gib", "p50_us", "rate", "new_p50_us", "kb_each", "held")
+    costs = [[name, "", *(spread(m.summary([r.get(k) for r in got])) for k in keys)]
+             for name, got in out.get("tunnels", {}).items()]
     rising = [[name, way, *(fmt((got or {}).get(k)) for k in ("0 ms", "20 ms", "80 ms"))]
               for name, ways in out.get("rising", {}).items() for way, got in ways.items()]
-    shares = [[pair, *map(fmt, got)] for pair, got in out.get("shares", {}).items() if got]
-    tables = [(["Mb/s", "", *flows], rows), (["one tunnel, Mb/s", "", "0 ms", "20 ms", "80 ms"], rising),
+    shares = [[pair, *(mbps([both[i] for both in got if both]) for i in (0, 1))]
+              for pair, got in out.get("shares", {}).items()]
+    tables = [(["Mb/s", "", *flows], rows("speeds", flows)), (["by relay, Mb/s", "", *flows[:2]], rows("relayed", flows[:2])),
+              (["line of 80 ms", "", "Mb/s", "CPU s per GiB", "p50 us", "new tunnels/s", "each us", "KB each", "held"], costs),
+              (["one tunnel, Mb/s", "", "0 ms", "20 ms", "80 ms"], rising),
               (["Mb/s of 100", "first", "second"], shares)]
     return [table(head, body, left=(0, 1)) for head, body in tables if body]
 
@@ -210,8 +218,14 @@ def suite_text(name, out):
     if name == "mesh":
         keys = ("index_mb", "index_pod_us", "cache_mb", "first_push_ms", "first_push_mb", "change_ms", "change_cpu_ms")
         rows = [[k, *(fmt(r.get(x)) for x in keys)] for k, r in out.items() if "change_ms" in r]
-        parts.append("mesh\n" + table(["", "index MB", "one pod us", "resources MB", "first push ms", "and MB",
-                                       "change ms", "CPU ms"], rows))
+        if rows:
+            parts.append("mesh\n" + table(["", "index MB", "one pod us", "resources MB", "first push ms", "and MB",
+                                           "change ms", "CPU ms"], rows))
+        keys = ("node_ms", "node_ready_ms", "node_cpu_ms", "node_rss_mb", "node_private_mb", "node_more_rss_mb", "node_bytes_each")
+        rows = [[k, *(fmt(r[x]) for x in keys)] for k, r in out.items() if "node_ms" in r]
+        if rows:
+            parts.append("mesh node\n" + table(["", "holds all ms", "ready ms", "CPU ms", "RSS MB", "private MB", "more RSS MB",
+                                                "bytes each"], rows))
     if name == "l7" and out.get("memory"):
         rows = [[c, *(fmt(r.get(k)) for k in ("plain", "tls", "h2", "rss_mb"))]
                 for c, r in out["memory"].items()]

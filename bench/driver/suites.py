@@ -460,9 +460,11 @@ def run_tunnel(ctx):
 
 
 def run_mesh(ctx):
-    parts = ctx.mesh.split(",") if ctx.mesh else ["push", "pods"]
+    parts = ctx.mesh.split(",") if ctx.mesh else ["push", "node", "pods"]
     if "push" in parts:
         mesh.run_mesh(ctx)
+    if "node" in parts:
+        mesh.run_nodes(ctx)
     if "pods" not in parts:
         return
     try:
