@@ -28,11 +28,13 @@ def source(**what):
 
 
 def tunnelled(w, src, dst, to, port=PORT):
-    """Served, and both nodes log who the two are."""
-    w.serves(src, to, port)
+    """Served, and both nodes log who the two are. A pod that has just come is plain until its node says otherwise."""
+    both = {"src_identity": src.identity, "dst_identity": dst.identity}
+    before = w.marks()
+    until(lambda: w.served(src, to, port) and w.log_lines(src, "outbound", before[src.node.name], **both),
+          what=f"a tunnel from {src.name} to {dst.name}")
     marks = w.marks()
     assert w.served(src, to, port)
-    both = {"src_identity": src.identity, "dst_identity": dst.identity}
     w.log_line(src, "outbound", marks[src.node.name], **both)
     w.log_line(dst, "inbound", marks[dst.node.name], **both)
 

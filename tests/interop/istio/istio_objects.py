@@ -6,6 +6,7 @@ object, its status or None).
 MODE = "istio.io/dataplane-mode"
 ENABLED = {"ambient.istio.io/redirection": "enabled"}
 READY = [{"type": "Ready", "status": "True"}]
+LATER = (None, None, None)  # what follows is younger: istiod takes any of those made in one second
 
 
 def core(ns, plural):
@@ -253,3 +254,26 @@ def quirks():
     yield policy("empty-selector", {"selector": {}, "action": "DENY", "rules": [{"from": [{"source": {"namespaces": ["bad"]}}]}]})
     yield policy("domains", {"selector": {"matchLabels": {"app": "other"}}, "action": "ALLOW", "rules": [
         {"from": [{"source": {"namespaces": ["a"], "trustDomains": ["else.where"]}}]}]})
+
+
+def visible():
+    """ServiceEntries whose namespaces' labels say who sees them; the oldest is hidden, the next seen by its own only."""
+    yield "/apis/gateway.networking.k8s.io/v1/gatewayclasses", {
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": meta("waypoint-of-tests"),
+        "spec": {"controllerName": "istio.io/mesh-controller"}}, None
+    for ns, labels in (("istio-system", {}), ("hidden", {"team": "a", "stage": "test"}), ("own", {"team": "a"}), ("open", {})):
+        yield "/api/v1/namespaces", {"metadata": meta(ns, {MODE: "ambient", **labels})}, None
+    yield gateway("way", ns="open", listeners=[{"name": "mesh", "port": 15008, "protocol": "HBONE",
+                                                "allowedRoutes": {"namespaces": {"from": "All"}}}])
+    spaces = list(enumerate(("hidden", "own", "open")))
+    for i, ns in spaces:
+        yield pod(f"{ns}-1", f"10.0.8.{i + 1}", ns=ns, annotations=ENABLED)
+        yield machine("vm", {"address": f"192.0.2.{i + 10}"}, ns=ns, labels={"app": "web"})
+        yield entry("bound", {"hosts": [f"bound-{ns}.example"], "resolution": "DNS", "addresses": [f"198.51.100.{i + 21}"]},
+                    ns=ns, labels={"istio.io/use-waypoint": "way", "istio.io/use-waypoint-namespace": "open"})
+        yield entry("common", {"hosts": ["common.example"], "resolution": "STATIC", "addresses": [f"198.51.100.{i + 1}"],
+                               "endpoints": [{"address": f"192.0.2.{i + 1}"}]}, ns=ns)
+        yield LATER
+    for i, ns in spaces:
+        yield entry("younger", {"hosts": ["common.example", f"{ns}.example"], "resolution": "STATIC",
+                                "addresses": [f"198.51.100.{i + 11}"], "workloadSelector": {"labels": {"app": "web"}}}, ns=ns)

@@ -34,11 +34,11 @@ def program(name):
 class Istiod(Process):
     """The control plane: xDS and the certificate authority on one port of the fabric."""
 
-    def __init__(self, api, directory, ca_dir, port):
+    def __init__(self, api, directory, ca_dir, port, config=""):
         self.api, self.dir, self.port, self.ca_dir = api, pathlib.Path(directory), port, ca_dir
         self.web, self.plain = free_port(), free_port()
         self.dir.mkdir(exist_ok=True)
-        (self.dir / "mesh.yaml").write_text("trustDomain: cluster.local\nrootNamespace: istio-system\n", encoding="ascii")
+        (self.dir / "mesh.yaml").write_text("trustDomain: cluster.local\nrootNamespace: istio-system\n" + config, encoding="ascii")
         self.start()
 
     def start(self):

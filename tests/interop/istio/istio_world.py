@@ -293,14 +293,14 @@ class World:
         except AssertionError:
             raise AssertionError(f"{name} {kind}: {seen}, expected {expect}") from None
 
+    def log_lines(self, box, direction, since, **fields):
+        return [x for x in self.place_of(box).z.access()[since:] if x.get("direction") == direction
+                and all(x.get(k.replace("_", ".")) == v for k, v in fields.items())]
+
     def log_line(self, box, direction, since, **fields):
         """The access line of a connection, at the node of a pod."""
         z = self.place_of(box).z
-
-        def found():
-            return [x for x in z.access()[since:] if x.get("direction") == direction
-                    and all(x.get(k.replace("_", ".")) == v for k, v in fields.items())]
-        return until(found, what=f"a line {direction} {fields} at {z.name}: {z.access()[since:]}")[-1]
+        return until(lambda: self.log_lines(box, direction, since, **fields), what=f"a line {direction} {fields} at {z.name}: {z.access()[since:]}")[-1]
 
     def marks(self):
         return {p.name: len(p.z.access()) for p in self.places}

@@ -5,13 +5,14 @@ they send a node is compared, field by field, and its version with it.
 """
 import contextlib
 import json
+import time
 
 import pytest
 from harness.control import Control
 from harness.ports import free_port
 from harness.wait import GUARD, until
 from harness.xds_client import URL, Xds, _fields
-from istio_objects import everything, quirks
+from istio_objects import LATER, everything, quirks, visible
 from istio_peers import Istiod, missing
 from istio_world import Authority
 from test_mesh_control import decode
@@ -55,17 +56,18 @@ QUIRKS = ["Kubernetes//Pod/shop/exempt: authorization_policies",   # port DISABL
 class Judged:
     """One API, both control planes beside it, a node's stream to each."""
 
-    def __init__(self, binary, where, objects):
+    def __init__(self, binary, where, objects, flags=(), config=""):
         self.port = free_port()
         self.api = Control(binary, where / "control", "--relaxed-sync", "--gateway=true", "--connector=false",
-                           "--mesh-statuses=false", "--mesh-allocate=false", "--xds-listen", f"127.0.0.1:{self.port}")
+                           "--mesh-statuses=false", "--mesh-allocate=false", "--xds-listen", f"127.0.0.1:{self.port}",
+                           *flags)
         objects = list(objects)
-        kinds = [path.rpartition("/")[2] for path, _, _ in objects]
+        kinds = [path.rpartition("/")[2] for path, _, _ in objects if path]
         # Not all of them become resources, but most do.
         self.least = {ADDRESS: (kinds.count("pods") + kinds.count("services") + kinds.count("serviceentries")) * 3 // 4,
                       AUTHORIZATION: kinds.count("authorizationpolicies") // 2}
         self.fill(objects)
-        self.istiod = Istiod(self.api, where / "istiod", Authority(where / "ca").dir, free_port())
+        self.istiod = Istiod(self.api, where / "istiod", Authority(where / "ca").dir, free_port(), config)
         pki = self.api.data / "pki"
         token = (pki / "admin.token").read_text(encoding="ascii").strip()
         self.ours = Xds(self.port, pki / "root.crt", token, node=NODE)
@@ -76,6 +78,10 @@ class Judged:
 
     def fill(self, objects):
         for path, body, status in objects:
+            if (path, body, status) == LATER:
+                now = int(time.time())
+                until(lambda n=now: int(time.time()) > n, what="the next second")
+                continue
             a = self.api.post(path, body)
             assert a.status in (201, 409), (path, body, a)
             if status:
@@ -113,11 +119,11 @@ class Judged:
 
 
 @contextlib.contextmanager
-def judging(binary, factory, objects):
+def judging(binary, factory, objects, **kw):
     absent = missing("istiod")
     if absent:
         pytest.skip(f"NOT RUN: {absent[0]} not set")
-    j = Judged(binary, factory.mktemp("j"), objects)
+    j = Judged(binary, factory.mktemp("j"), objects, **kw)
     try:
         yield j
     finally:
@@ -143,6 +149,43 @@ def test_both_control_planes_send_the_same(judged, kind):
         until(same, GUARD, "the same resources")
     except AssertionError:
         raise AssertionError("\n".join(seen) or "istiod has not sent what it lists") from None
+
+
+# The same list for both.
+VISIBILITY = """
+serviceEntryVisibility:
+  defaultVisibility: PUBLIC
+  policies:
+  - visibility: NONE
+    matchingRules:
+    - namespaceSelector: {matchLabels: {team: a}}
+    - namespaceSelector: {matchExpressions: [{key: stage, operator: In, values: [test, dev]}]}
+  - visibility: NAMESPACE
+    matchingRules:
+    - namespaceSelector: {matchLabels: {team: a}}
+"""
+FLAGS = ("--mesh-entry-visibility", "none;team=a,stage in (test, dev)", "--mesh-entry-visibility", "namespace;team=a")
+
+
+def test_both_see_service_entries_alike(topology, binary, tmp_path_factory):
+    """serviceEntryVisibility: who wins a host, who is canonical, endpoints and waypoints; and when labels change."""
+    del topology
+    with judging(binary, tmp_path_factory, visible(), flags=FLAGS, config=VISIBILITY) as j:
+        seen = []
+
+        def same(*hidden):
+            seen[:] = j.differences(ADDRESS)
+            ours = j.sides(ADDRESS)[0]
+            return (j.whole(ADDRESS) and not seen and "open/common.example" in ours and
+                    not [n for n in ours if n.split("/")[0] in hidden])
+        try:
+            until(lambda: same("hidden"), GUARD, "the same resources")
+            for ns, labels, hidden in (("hidden", {"team": "b"}, []), ("own", {"team": "a", "stage": "dev"}, ["own"])):
+                a = j.api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": labels}})
+                assert a.status == 200, a
+                until(lambda h=hidden: same(*h), GUARD, f"the same resources with {ns} as {labels}")
+        except AssertionError:
+            raise AssertionError("\n".join(seen) or "istiod has not sent what it lists") from None
 
 
 def test_ours_refuses_where_istiod_forgets(topology, binary, tmp_path_factory):

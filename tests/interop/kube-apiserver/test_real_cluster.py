@@ -179,7 +179,7 @@ def test_real_older_bundle_serves_traffic(world, bundle):
     assert claimed <= set(served), (claimed, served)
     # Statuses with fields that the older schema does not have are not written over and over.
     until(lambda: json.loads(r.page("/debug/xds")[1])["controllers"]["gateway"]["leading"], SLOWLY, "the lead")
-    assert "written too often" not in r.log() and "orbidden" not in r.log(), r.log()[-3000:]
+    assert "write rate limit reached" not in r.log() and "orbidden" not in r.log(), r.log()[-3000:]
 
 
 def test_real_newer_bundle_is_picked_up(world):

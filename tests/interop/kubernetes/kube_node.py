@@ -39,6 +39,8 @@ mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
 mount -t tmpfs tmpfs /run
 mkdir -p /run/cni /run/netns
 mount --bind {disk}/cni /run/cni
+mkdir -p {disk}/state /var/lib/spanwire
+mount --bind {disk}/state /var/lib/spanwire
 for s in {sysctls}; do mount --bind {disk}/sysctl/$(basename $s) /proc/sys/$s; done
 mount --make-rshared /
 ip link set lo up

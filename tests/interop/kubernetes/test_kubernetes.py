@@ -6,6 +6,7 @@ Kubernetes, with kubelets that probe, roll out and restart. The tests build on e
 import json
 import os
 import re
+import time
 import urllib.request
 
 import pytest
@@ -18,6 +19,9 @@ from kube_objects import (MODE, SHOP, account, callers, deployment, identity, na
                           strict)
 
 CHURN, AT_ONCE = 200, 10  # pods, and how many of them at a time
+# Of node.terminationGracePeriodSeconds, 30, a proxy drains for 25; less a little for clocks.
+DRAINED = 23
+EVER = 1e9
 
 
 @pytest.fixture(scope="module", name="cluster")
@@ -169,6 +173,46 @@ def _plain(ip):
         return False
 
 
+# --- waiting ---
+
+def node_selector(cluster, name):
+    """Node proxies on this node only; None: on all."""
+    cluster.kubectl("-n", NAMESPACE, "patch", "daemonset", "spanwire-node", "--type=merge", "-p", json.dumps(
+        {"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": name}}}}}))
+
+
+def test_a_pod_waits_for_the_proxy_of_its_node(cluster):
+    """Its start is held with the reason in its events, and then nothing of it was ever in plain text."""
+    node_selector(cluster, "n1")
+    until(lambda: {p["spec"]["nodeName"] for p in cluster.pods(NAMESPACE, "app.kubernetes.io/name=spanwire-node", going=True)}
+          == {"n1"}, START, "the proxy of n2 to be gone")
+    web = pod_of(cluster, "web")["status"]["podIP"]
+    wire = Wire()
+    cluster.api.apply(account("late"), deployment("late", "load", f"http://{web}:8080/", f"{web}:9000", "2", node="n2"))
+    until(lambda: "the node proxy is not connected" in said_of_pod(cluster, "late"), START, "the reason in the events")
+    time.sleep(5)
+    pod = pod_of(cluster, "late")
+    status, = pod["status"].get("containerStatuses", [{"state": {"waiting": {}}}])
+    assert pod["status"]["phase"] == "Pending" and "waiting" in status["state"], pod["status"]
+    assert pod["metadata"]["annotations"]["ambient.istio.io/redirection"] == "pending"
+    node_selector(cluster, None)
+    cluster.rolled("daemonset/spanwire-node", namespace=NAMESPACE)
+    cluster.rolled("deployment/late", namespace=SHOP)
+    until(lambda: re.search(r"DONE [1-9]\d+ requests [1-9]\d+ pulses", cluster.logs("deployment/late", SHOP)), START, "its requests")
+    assert enrolled(pod_of(cluster, "late"))
+    ports = wire.between({pod_of(cluster, "late")["status"]["podIP"], web})
+    wire.close()
+    assert ports and all(15008 in pair for pair in ports), ports
+    cluster.kubectl("-n", SHOP, "delete", "deployment", "late")
+
+
+def said_of_pod(cluster, app):
+    """Messages of the events of its pod."""
+    found = cluster.pods(SHOP, f"app={app}")
+    items = cluster.api.get(f"/api/v1/namespaces/{SHOP}/events").json["items"]
+    return "\n".join(e["message"] for e in items if found and e["involvedObject"].get("uid") == found[0]["metadata"]["uid"])
+
+
 # --- change under load ---
 
 class Load:
@@ -193,10 +237,11 @@ class Load:
         """Forgets what failed so far."""
         self.at = len(self.text())
 
-    def lost(self, ended=False):
-        """What failed since; connections that were made to last count if asked."""
-        words = "FAILED|ENDED" if ended else "FAILED"
-        return re.findall(rf"^\S+ (?:{words}).*$", self.text()[self.at:], re.M)
+    def lost(self, younger=0.0):
+        """What failed since, with connections that were made to last and ended before that age, in seconds."""
+        text = self.text()[self.at:]
+        ended = re.finditer(r"^\S+ ENDED \d+ after (\S+) s: .*$", text, re.M)
+        return re.findall(r"^\S+ FAILED.*$", text, re.M) + [m[0] for m in ended if float(m[1]) < younger]
 
     def goes_on(self, n=40):
         before = self.done()[0]
@@ -230,7 +275,7 @@ def test_churn_disturbs_nobody_else(cluster, load):
             cluster.rolled("deployment/churn", namespace=SHOP)
         until(lambda: not cluster.pods(SHOP, "app=churn", going=True), START, "the pods to go")
     load.goes_on()
-    assert not load.lost(ended=True), load.lost(ended=True)
+    assert not load.lost(younger=EVER), load.lost(younger=EVER)
 
 
 def test_node_proxies_are_upgraded_under_traffic(cluster, load):
@@ -238,10 +283,11 @@ def test_node_proxies_are_upgraded_under_traffic(cluster, load):
     old = {n.name: cluster.node_proxy(n.name) for n in cluster.nodes}
     cluster.helm("upgrade", "spanwire", "--reuse-values", str(CHART), "--set", "node.extraArgs={--log-level=info}")
     cluster.rolled("daemonset/spanwire-node", namespace=NAMESPACE)
-    until(lambda: {p["metadata"]["name"] for p in cluster.pods(NAMESPACE, "app.kubernetes.io/name=spanwire-node")}
+    until(lambda: {p["metadata"]["name"] for p in cluster.pods(NAMESPACE, "app.kubernetes.io/name=spanwire-node", going=True)}
           .isdisjoint(old.values()), START, "the old proxies to be gone")
     load.goes_on()
-    assert not load.lost(), load.lost()
+    # A connection that was open stays for as long as the old proxy drains, and a new one is not the old proxy's.
+    assert not load.lost(younger=DRAINED), load.lost(younger=DRAINED)
     assert chain(cluster.nodes[0])[-1] == "spanwire-cni"
 
 
@@ -250,7 +296,7 @@ def test_node_agents_are_upgraded_under_traffic(cluster, load):
     cluster.kubectl("-n", NAMESPACE, "rollout", "restart", "daemonset/spanwire-cni")
     cluster.rolled("daemonset/spanwire-cni", namespace=NAMESPACE)
     load.goes_on()
-    assert not load.lost(ended=True), load.lost(ended=True)
+    assert not load.lost(younger=EVER), load.lost(younger=EVER)
     assert enrolled(pod_of(cluster, "web"))
 
 
@@ -275,18 +321,33 @@ def test_a_node_is_rebooted(cluster, load):
 
 # --- removed ---
 
+def ours(cluster, *kinds):
+    """Objects of these kinds, of all namespaces, that name us or our authority."""
+    out = cluster.kubectl("get", ",".join(kinds), "-A", "-o", "name").split()
+    return [name for name in out if re.search("spanwire|istio-ca|cacerts", name)]
+
+
 def test_everything_removed_leaves_nothing_behind(cluster):
+    made = ours(cluster, "secrets", "configmaps", "leases")
+    assert {"secret/istio-ca-secret", "secret/spanwire-xds", "configmap/istio-ca-root-cert"} <= set(made), made
     cluster.helm("uninstall", "spanwire", "--wait")
     until(lambda: not cluster.pods(NAMESPACE, going=True), START, "the pods of the release to go")
     for node in cluster.nodes:
         until(lambda n=node: chain(n) == ["ptp", "portmap"], START, "the plugin to leave the chain")
         assert "spanwire-cni" not in node.run("ls", "/run/cni/bin")
         assert "spanwire" not in node.tables() and "istio" not in node.tables()
-        left = node.run("find", "/run/spanwire-cni", "/run/ztunnel", "-not", "-type", "d", check=False)
+        left = node.run("find", "/run/spanwire-cni", "/run/ztunnel", "/var/lib/spanwire", "-not", "-type", "d", check=False)
         assert not left.strip(), left
         for ns in node.run("ls", "/run/netns").split():
             inside = node.run("ip", "netns", "exec", ns, "sh", "-c", "nft list tables; ip rule; ip -6 rule")
             assert "istio" not in inside and "0x111" not in inside, inside
+    left = ours(cluster, "secrets", "configmaps", "leases", "serviceaccounts", "roles", "rolebindings", "clusterroles",
+                "clusterrolebindings", "deployments", "daemonsets", "jobs", "services", "validatingadmissionpolicies",
+                "validatingadmissionpolicybindings", "gatewayclasses")
+    assert not left, left
+    marked = [p["metadata"]["name"] for p in cluster.pods(SHOP)
+              if "ambient.istio.io/redirection" in p["metadata"].get("annotations", {})]
+    assert not marked, marked
     # Pods still run and reach each other, without the mesh, and new ones start.
     assert reaches(cluster, "web", f"http://{cluster.pods(SHOP, 'app=db')[0]['status']['podIP']}:8080/")
     cluster.kubectl("-n", SHOP, "rollout", "restart", "deployment/web")

@@ -81,7 +81,7 @@ func hold(id int, address string, pulses *atomic.Int64) {
 			time.Sleep(time.Second)
 			continue
 		}
-		in := bufio.NewReader(c)
+		made, in := time.Now(), bufio.NewReader(c)
 		for n := 0; ; n++ {
 			want := fmt.Sprintf("%d %d\n", id, n)
 			c.SetDeadline(time.Now().Add(patience))
@@ -100,7 +100,7 @@ func hold(id int, address string, pulses *atomic.Int64) {
 			time.Sleep(pulse)
 		}
 		c.Close()
-		say("ENDED %d: %v", id, err)
+		say("ENDED %d after %.1f s: %v", id, time.Since(made).Seconds(), err)
 	}
 }
 
