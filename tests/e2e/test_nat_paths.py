@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.nat import KINDS, MIRROR, RELAY, RELAY6, World, renumber
+from harness.nat import KINDS, MIRROR, RELAY, RELAY6, World, forget_flows, renumber
 from harness.node import Process
 from harness.quicpeer import Ours
 from harness.wait import SANITIZED, SLOW, until
@@ -113,6 +113,8 @@ def note(p):
 @pytest.fixture
 def pair(world, relay, binary):
     """A dialler and a device, each behind an ordinary router, connected through the relay."""
+    for router in ("restricted-a", "restricted-b"):
+        forget_flows(world[router])  # a flow of an earlier test would give this device another public port
     with peer(world["in-restricted-b"], binary, URL) as device, peer(world["in-restricted-a"], binary) as dialler:
         # Here nobody but the relay's address discovery tells them how they look from outside.
         assert device.event("mapped")["addrs"] == [f"{world.public('restricted-b')}:4433"]
