@@ -22,6 +22,8 @@ enum {
     EARLY_RESETS_MAX = 200,  /* streams cancelled before an answer, then calm down */
     EARLY_RESETS_PER_S = 50, /* how fast that allowance refills */
     EMPTY_FRAMES_MAX = 1000, /* DATA frames in a row that carry nothing */
+    QUEUED_MAX = 2000,       /* frames that wait for a client, besides ... */
+    QUEUED_PER_STREAM = 4, /* ... a head, a trailer, a window update and a reset for each stream */
 };
 
 struct sw_slice sw_h2_head_get(const struct sw_h2_head *head, const char *name)
@@ -478,10 +480,24 @@ void *sw_h2_owner(const struct sw_h2 *h)
     return h->owner;
 }
 
+/*
+ * A client that reads nothing may send as many frames as it likes that are answered with one:
+ * resets of streams refused or malformed. Only the answers to PING and SETTINGS are counted by the
+ * library.
+ */
+static void bound_queue(struct sw_h2 *h)
+{
+    size_t most = QUEUED_MAX + (size_t)QUEUED_PER_STREAM * h->config.max_streams;
+
+    if (h->config.server && nghttp2_session_get_outbound_queue_size(h->ng) > most)
+        (void)punish(h, "too many frames wait for the peer");
+}
+
 int sw_h2_feed(struct sw_h2 *h, struct sw_slice in, struct sw_err *err)
 {
     ssize_t n = nghttp2_session_mem_recv(h->ng, (const uint8_t *)in.p, in.n);
 
+    bound_queue(h);
     if (h->fault)
         return sw_err_set(err, SW_EPROTO, "HTTP/2: %s", h->fault);
     if (n < 0)

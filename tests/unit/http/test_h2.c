@@ -478,9 +478,10 @@ static void sessions_of_a_thread_do_not_disturb_each_other(void **state)
 }
 
 /* HEADERS with END_STREAM and a whole block: GET http a /. */
-static int feed_head(struct fix *f, uint8_t id)
+static int feed_head(struct fix *f, unsigned id)
 {
-    const uint8_t frame[] = {0, 0, 6, 1, 5, 0, 0, 0, id, 0x82, 0x86, 0x84, 0x41, 0x01, 'a'};
+    const uint8_t frame[] = {0,           0,    6,    1,    5,    0,    0,  (uint8_t)(id >> 8),
+                             (uint8_t)id, 0x82, 0x86, 0x84, 0x41, 0x01, 'a'};
 
     return sw_h2_feed(f->s.h, sw_slice(frame, sizeof(frame)), NULL);
 }
@@ -542,6 +543,31 @@ static void stream_numbers_only_go_up(void **state)
     }
 }
 
+/* Streams beyond the limit are reset, and a client that has not acknowledged it may open them. */
+static void a_client_that_reads_nothing_cannot_fill_the_queue(void **state)
+{
+    struct fix *f = fix_new();
+    unsigned n = 0;
+    int rc;
+
+    (void)state;
+    fix_start(f);
+    f->s.room = 1; /* nothing leaves */
+    assert_int_equal(sw_h2_flush(f->c.h, NULL), SW_OK);
+    assert_int_equal(sw_h2_feed(f->s.h, sw_buf_slice(&f->c.out), NULL), SW_OK);
+    do {
+        assert_int_equal(sw_h2_flush(f->s.h, NULL), SW_EAGAIN);
+        rc = feed_head(f, 2 * n + 1);
+    } while (rc == SW_OK && ++n < 20000);
+    assert_int_equal(rc, SW_EPROTO);
+    assert_int_equal(f->s.heads, 10);
+    assert_in_range(n, 1000, 4000);
+    f->s.room = 0;
+    assert_int_equal(sw_h2_flush(f->s.h, NULL), SW_OK);
+    assert_int_equal(goaway_code(sw_buf_slice(&f->s.out)), SW_H2_ENHANCE_YOUR_CALM);
+    fix_done(f);
+}
+
 static void rubbish_is_a_protocol_error(void **state)
 {
     struct fix *f = fix_new();
@@ -570,6 +596,7 @@ int main(void)
         cmocka_unit_test(without_room_frames_wait),
         cmocka_unit_test(sessions_of_a_thread_do_not_disturb_each_other),
         cmocka_unit_test(stream_numbers_only_go_up),
+        cmocka_unit_test(a_client_that_reads_nothing_cannot_fill_the_queue),
         cmocka_unit_test(rubbish_is_a_protocol_error),
     };
 
