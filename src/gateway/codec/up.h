@@ -29,7 +29,7 @@ struct up_conn {
     bool tunnel : 1;
     bool chunked : 1; /* of the request being sent */
     uint32_t requests;
-    uint64_t since_ns; /* idle since */
+    uint64_t since_ns; /* idle since; HTTP/2: the last stream ended, or it connected */
     uint64_t born_ns;  /* connected since */
     /* HTTP/1 */
     struct sw_h1 *parser; /* lent while an answer is being received */
@@ -50,7 +50,7 @@ struct sw_gw_pool {
     struct sw_list idle;   /* up_conn, HTTP/1, used last first */
     struct sw_list busy;   /* up_conn, all others */
     struct sw_list queue;  /* exchanges that wait, x->queue */
-    struct sw_timer sweep; /* closes what is idle too long */
+    struct sw_timer sweep; /* closes what is idle or open too long */
     uint64_t logged_ns;    /* when its trouble was logged last */
     uint32_t n_conns;
     uint32_t n_dialling;
@@ -88,6 +88,8 @@ extern const struct sw_conn_ops up_h2_ops;
 void up_h2_begin(struct up_conn *u);
 /* False: no stream can be opened on it now. */
 bool up_h2_has_room(const struct up_conn *u);
+/* HTTP/2, and no stream is open. */
+bool up_h2_is_idle(const struct up_conn *u);
 void up_h2_attach(struct up_conn *u, struct sw_exchange *x);
 void up_h2_cleanup(struct up_conn *u);
 /* No new streams; closes when the last one ended. */

@@ -110,7 +110,13 @@ static void abort_up(struct sw_exchange *x)
 
 static void done(struct sw_exchange *x)
 {
-    (void)detach(x); /* the stream goes when the engine closes it */
+    struct gw_h2_stream *s = detach(x);
+
+    if (s->end)
+        return; /* the stream goes when the engine closes it */
+    /* A tunnel that the server refused: neither side has more to send, and the end was not sent. */
+    sw_h2_reset(s->g->h2, s->id, SW_H2_CANCEL);
+    gw_h2_flush(s->g);
 }
 
 static const struct sw_gw_side_ops side = {
@@ -135,11 +141,19 @@ bool up_h2_has_room(const struct up_conn *u)
            o->g.n_streams < sw_min(own ? own : 100, peer);
 }
 
+bool up_h2_is_idle(const struct up_conn *u)
+{
+    return u->h2 && u->h2->g.n_streams == 0;
+}
+
 void up_h2_attach(struct up_conn *u, struct sw_exchange *x)
 {
     struct gw_h2_stream *s = gw_h2_stream_new(&u->h2->g, x);
+    uint32_t max = u->pool->cluster->spec->max_requests_per_connection;
 
     u->h2->opened++;
+    if (max && u->requests >= max)
+        u->h2->g.goaway = true; /* closed behind this one */
     x->up.ops = &side;
     x->up.stream = s;
 }
@@ -233,6 +247,7 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
                               "stream was reset");
     }
     gw_h2_stream_free(s);
+    o->u->since_ns = sw_loop_now(o->g.loop);
     serve_more(o);
 }
 

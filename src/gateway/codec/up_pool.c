@@ -55,6 +55,33 @@ static bool expired(const struct up_conn *u)
     return max && sw_loop_now(u->pool->worker->loop) - u->born_ns >= max;
 }
 
+static void on_sweep(struct sw_timer *t);
+
+static void sweep_later(struct sw_gw_pool *p)
+{
+    if (!sw_timer_running(&p->sweep))
+        sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
+}
+
+/* Returns whether there are any that use HTTP/2. */
+static bool sweep_h2(struct sw_gw_pool *p)
+{
+    uint64_t now = sw_loop_now(p->worker->loop);
+    uint64_t limit = p->cluster->spec->idle_timeout_ns;
+    bool any = false;
+
+    SW_LIST_FOREACH (it, &p->busy) {
+        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
+
+        any |= u->h2 != NULL;
+        if (u->h2 && expired(u))
+            up_h2_drain(u);
+        else if (limit && up_h2_is_idle(u) && now - u->since_ns >= limit)
+            up_gone(u, false);
+    }
+    return any;
+}
+
 static void on_sweep(struct sw_timer *t)
 {
     struct sw_gw_pool *p = SW_CONTAINER_OF(t, struct sw_gw_pool, sweep);
@@ -76,8 +103,8 @@ static void on_sweep(struct sw_timer *t)
         if (expired(u))
             up_gone(u, false);
     }
-    if (!sw_list_empty(&p->idle))
-        sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
+    if (sweep_h2(p) || !sw_list_empty(&p->idle))
+        sweep_later(p);
 }
 
 /*
@@ -437,13 +464,14 @@ static void on_dialled(struct sw_conn *c)
 
     p->n_dialling--;
     u->state = UP_BUSY;
-    u->born_ns = sw_loop_now(p->worker->loop);
+    u->born_ns = u->since_ns = sw_loop_now(p->worker->loop);
     if (p->host)
         sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
     if (p->h2 || (c->filter && strcmp(sw_tls_alpn(sw_tls_of(c->filter)), "h2") == 0)) {
         p->h2 = true;
         sw_conn_set_ops(c, &up_h2_ops);
         up_h2_begin(u);
+        sweep_later(p);
         up_more_room(u);
         return;
     }
@@ -542,8 +570,7 @@ void up_free_again(struct up_conn *u)
     u->state = UP_IDLE;
     u->since_ns = sw_loop_now(p->worker->loop);
     sw_list_push_front(&p->idle, &u->link);
-    if (!sw_timer_running(&p->sweep))
-        sw_timer_start(p->worker->loop, &p->sweep, SWEEP_S * SW_NS_PER_S, on_sweep);
+    sweep_later(p);
 }
 
 void up_more_room(struct up_conn *u)
@@ -552,6 +579,8 @@ void up_more_room(struct up_conn *u)
 
     while (u->state == UP_BUSY && up_h2_has_room(u) && (x = queue_pop(u->pool)) != NULL)
         attach(u, x);
+    while (u->pool->n_queue && may_dial(u->pool)) /* it is full, and its streams may last */
+        dial(u->pool);
     if (u->state == UP_BUSY && !keeps(u->pool))
         up_h2_drain(u);
 }

@@ -128,8 +128,7 @@ static const struct sw_gw_calls up_calls = {
     .release_pool = sw_gw_pool_release,
 };
 
-/* A request without a body, or with one that follows. */
-static inline struct up_req *up_start(unsigned i, const char *method, bool end)
+static inline struct up_req *up_prepare(unsigned i, const char *method)
 {
     struct sw_exchange *x = sw_exchange_new(&up.worker);
     struct up_req *r = &up.reqs[i];
@@ -141,10 +140,30 @@ static inline struct up_req *up_start(unsigned i, const char *method, bool end)
     x->req.authority = SW_SLICE_LIT("h");
     x->req.scheme = SW_SLICE_LIT("http");
     x->req.version = SW_GW_HTTP11;
-    x->req.length = end ? SW_GW_LENGTH_NONE : SW_GW_LENGTH_UNKNOWN;
     x->down.ops = &up_down_ops;
     x->down.stream = r;
-    sw_exchange_start(x, end);
+    return r;
+}
+
+/* A request without a body, or with one that follows. */
+static inline struct up_req *up_start(unsigned i, const char *method, bool end)
+{
+    struct up_req *r = up_prepare(i, method);
+
+    r->x->req.length = end ? SW_GW_LENGTH_NONE : SW_GW_LENGTH_UNKNOWN;
+    sw_exchange_start(r->x, end);
+    return r;
+}
+
+/* A request to speak another protocol from now on. */
+static inline struct up_req *up_start_upgrade(unsigned i, struct sw_slice protocol)
+{
+    struct up_req *r = up_prepare(i, "GET");
+
+    r->x->req.upgrade = protocol;
+    r->x->req.length = SW_GW_LENGTH_TUNNEL;
+    r->x->plan.upgrade = true;
+    sw_exchange_start(r->x, false);
     return r;
 }
 

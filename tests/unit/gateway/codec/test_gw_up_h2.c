@@ -107,9 +107,9 @@ static void the_clusters_limit_of_streams_makes_a_second_connection(void **state
     serve(&p[0]);
     hear_head(&p[0], 1);
     hear_head(&p[0], 3);
-    (void)up_start(3, "GET", true);
-    serve(&p[1]);
+    serve(&p[1]); /* for the third, while the others last */
     hear_head(&p[1], 1);
+    (void)up_start(3, "GET", true);
     hear_head(&p[1], 3);
     gw_expect_no_frame(&p[0]);
     assert_int_equal(up_cell()->cx, 2);
@@ -297,6 +297,74 @@ static void a_connection_beyond_its_age_takes_no_stream(void **state)
     close_peer(&p[1]);
 }
 
+static void idle_connections_are_closed_after_their_time(void **state)
+{
+    struct gw_h2peer p;
+    struct up_req *r;
+
+    (void)state;
+    up.spec->idle_timeout_ns = 20 * SW_NS_PER_S;
+    up.spec->h2.ping_interval_ns = 3600 * SW_NS_PER_S;
+    r = up_start(0, "GET", true);
+    serve(&p);
+    hear_head(&p, 1);
+    for (int i = 0; i < 6; i++)
+        gw_pass(up.worker.loop, 5 * SW_NS_PER_S);
+    assert_false(gw_is_closed(p.fd)); /* in use */
+    gw_h2_answer(p.fd, 1, "204", true);
+    expect(r, 204);
+    for (int i = 0; i < 3; i++)
+        gw_pass(up.worker.loop, 5 * SW_NS_PER_S);
+    assert_false(gw_is_closed(p.fd));
+    for (int i = 0; i < 2; i++)
+        gw_pass(up.worker.loop, 5 * SW_NS_PER_S);
+    GW_UNTIL(up.worker.loop, gw_is_closed(p.fd));
+    assert_int_equal(up_cell()->cx, 0);
+    close_peer(&p);
+}
+
+static void a_connection_carries_no_more_requests_than_allowed(void **state)
+{
+    struct gw_h2peer p[2];
+    struct up_req *r[3];
+
+    (void)state;
+    up.spec->max_requests_per_connection = 2;
+    for (unsigned i = 0; i < 3; i++)
+        r[i] = up_start(i, "GET", true);
+    serve(&p[0]);
+    hear_head(&p[0], 1);
+    hear_head(&p[0], 3);
+    serve(&p[1]);
+    hear_head(&p[1], 1);
+    gw_h2_answer(p[0].fd, 1, "204", true);
+    gw_h2_answer(p[0].fd, 3, "204", true);
+    expect(r[0], 204);
+    expect(r[1], 204);
+    GW_UNTIL(up.worker.loop, gw_is_closed(p[0].fd));
+    gw_h2_answer(p[1].fd, 1, "204", true);
+    expect(r[2], 204);
+    close_peer(&p[0]);
+    close_peer(&p[1]);
+}
+
+/* Extended CONNECT answered with 403: the stream must not stay open for want of an end. */
+static void a_refused_tunnel_leaves_no_stream(void **state)
+{
+    struct gw_h2peer p;
+    struct gw_frame f;
+    struct up_req *r = up_start_upgrade(0, SW_SLICE_LIT("websocket"));
+
+    (void)state;
+    serve(&p);
+    hear_head(&p, 1);
+    gw_h2_answer(p.fd, 1, "403", true);
+    expect(r, 403);
+    gw_expect_frame(&p, GW_RST, 1, &f);
+    assert_int_equal(f.p[3], SW_H2_CANCEL);
+    close_peer(&p);
+}
+
 static void a_released_pool_drains(void **state)
 {
     struct gw_h2peer p;
@@ -423,6 +491,9 @@ int main(void)
         H2_TEST(a_server_may_refuse_before_the_body_ends),
         H2_TEST(a_client_that_leaves_resets_its_stream),
         H2_TEST(a_connection_beyond_its_age_takes_no_stream),
+        H2_TEST(idle_connections_are_closed_after_their_time),
+        H2_TEST(a_connection_carries_no_more_requests_than_allowed),
+        H2_TEST(a_refused_tunnel_leaves_no_stream),
         H2_TEST(a_released_pool_drains),
         H2_TEST(a_server_that_does_not_answer_pings_is_gone),
         H2_TEST(a_broken_connection_loses_its_streams),
