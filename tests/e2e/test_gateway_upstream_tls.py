@@ -108,6 +108,23 @@ class TlsServer(Server):
             pass
 
 
+class EndlessServer(TlsServer):
+    """Its answers last until the connection ends: with close_notify, or (/endless?cut) without."""
+
+    def _serve(self, conn):
+        try:
+            s = self.context.wrap_socket(conn, server_side=True)
+            cut = b"cut" in s.makefile("rb").readline()
+            s.sendall(b"HTTP/1.1 200 OK\r\n\r\npart")
+            if cut:
+                s.shutdown(socket.SHUT_WR)
+            else:
+                s.unwrap()
+            s.close()
+        except (OSError, ssl.SSLError):
+            pass
+
+
 def upstream(context=None, cert=None, **extra):
     common = {}
     if context is not None:
@@ -136,6 +153,7 @@ class World:
         }
         self.servers = {n: TlsServer(p) for n, p in self.pair.items()}
         self.servers["mutual"] = TlsServer(self.pair["good"], self.ca.path)
+        self.servers["endless"] = EndlessServer(self.pair["good"])
         self.cases = self._cases()
         self.port, self.mtls, self.l4 = gw.free_port(), gw.free_port(), gw.free_port()
         self.gateway = gw.Gateway(binary, tmp, self.resources())
@@ -193,6 +211,7 @@ class World:
                 fingerprint(stranger[0])]}), False),
             "anybody": ("stranger", upstream(), True),
             "mutual": ("mutual", upstream(ca, good, sni="good.test"), True),
+            "endless": ("endless", upstream(ca, sni="good.test"), None),
             "mutual-none": ("mutual", upstream(ca, sni="good.test"), False),
         }
 
@@ -235,6 +254,8 @@ def _w(binary, tmp_path_factory):
 def test_whom_the_gateway_believes(w):
     wrong = []
     for name, (server, _, believed) in w.cases.items():
+        if believed is None:
+            continue
         before = w.servers[server].requests
         status = w.ask("/" + name)
         reached = w.servers[server].requests - before
@@ -258,6 +279,23 @@ def test_the_name_of_the_request_is_sent_and_checked(w):
     assert w.ask("/auto", "bad.test") == 503
     assert w.ask("/auto", "good.test") == 200
     assert {"good.test", "b.wild.test", "bad.test"} == set(good.names)
+
+
+def test_an_answer_that_lasts_until_the_end_needs_close_notify(w):
+    """Anybody on the path can make a FIN: RFC 9112 9.8."""
+    told = []
+    for target in ("/endless", "/endless?cut"):
+        out = b""
+        with socket.create_connection(("127.0.0.1", w.port), timeout=2 * GUARD) as s:
+            s.sendall(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+            try:
+                while not out.endswith(b"0\r\n\r\n") and (piece := s.recv(4096)):
+                    out += piece
+            except ConnectionResetError:
+                pass
+        told.append(out)
+    assert told[0].startswith(b"HTTP/1.1 200 ") and told[0].endswith(b"\r\n4\r\npart\r\n0\r\n\r\n")
+    assert not told[1].endswith(b"0\r\n\r\n"), told[1]
 
 
 BAD = {
