@@ -109,6 +109,7 @@ static void abort_down(struct sw_exchange *x)
 
     if (!s->end_out)
         sw_h2_reset(s->g->h2, s->id, SW_H2_INTERNAL_ERROR);
+    gw_h2_stream_rest(s);
     gw_h2_flush(s->g);
 }
 
@@ -125,6 +126,7 @@ static void done(struct sw_exchange *x)
      */
     if (!whole && s->end_out && !s->bare && !s->pend)
         sw_h2_reset(s->g->h2, s->id, SW_H2_NO_ERROR);
+    gw_h2_stream_rest(s);
     gw_h2_flush(s->g);
 }
 

@@ -67,6 +67,7 @@ void gw_h2_done(struct gw_h2 *g)
         gw_h2_stream_free(SW_CONTAINER_OF(it, struct gw_h2_stream, link));
     bury(g);
     sw_defer_cancel(&g->flush);
+    sw_timer_stop(g->loop, &g->rest);
     sw_timer_stop(g->loop, &g->ping);
     sw_h2_free(g->h2);
     g->h2 = NULL;
@@ -138,6 +139,51 @@ void gw_h2_drained(struct gw_h2 *g)
     while ((m = sw_list_pop_front(&g->stuck)) != NULL)
         sw_h2_resume(g->h2, SW_CONTAINER_OF(m, struct gw_h2_stream, stuck)->id);
     gw_h2_flush(g);
+}
+
+/* ---- streams without exchange ---- */
+
+static bool is_stuck(const struct gw_h2_stream *s)
+{
+    return !s->x &&
+           sw_loop_now(s->g->loop) - s->moved_ns >= (uint64_t)SW_CONN_STUCK_MS * SW_NS_PER_MS;
+}
+
+static void on_rest(struct sw_timer *t)
+{
+    struct gw_h2 *g = SW_CONTAINER_OF(t, struct gw_h2, rest);
+    bool resting = false;
+    bool serving = false;
+    bool stuck = false;
+
+    if (g->dead || g->conn->closed || g->conn->lingering)
+        return;
+    SW_LIST_FOREACH (it, &g->streams) {
+        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
+
+        serving |= s->x != NULL;
+        resting |= !s->x;
+        if (is_stuck(s)) {
+            stuck = true;
+            sw_h2_reset(g->h2, s->id, s->end_out ? SW_H2_NO_ERROR : SW_H2_CANCEL);
+        }
+    }
+    if (stuck && !serving && sw_conn_blocked(g->conn)) {
+        sw_conn_fail(g->conn, SW_ETIME); /* resets would not leave, either */
+        return;
+    }
+    if (resting)
+        sw_timer_start(g->loop, t, SW_CONN_STUCK_MS * SW_NS_PER_MS, on_rest);
+    gw_h2_flush(g);
+}
+
+void gw_h2_stream_rest(struct gw_h2_stream *s)
+{
+    struct gw_h2 *g = s->g;
+
+    s->moved_ns = sw_loop_now(g->loop);
+    if (!sw_timer_running(&g->rest))
+        sw_timer_start(g->loop, &g->rest, SW_CONN_STUCK_MS * SW_NS_PER_MS, on_rest);
 }
 
 /* ---- signs of life ---- */
@@ -241,6 +287,8 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
         sw_conn_send(c, sw_slice(at - SW_H2_FRAME_HEAD, n + SW_H2_FRAME_HEAD));
     }
     s->left -= sw_min(s->left, n);
+    if (!s->x)
+        s->moved_ns = sw_loop_now(s->g->loop);
     if (pend)
         sw_conn_bytes_consume(&s->pend, n);
     else if (n)

@@ -20,6 +20,7 @@ struct gw_h2 {
     struct sw_list stuck;   /* those that wait for the connection's output to drain */
     struct sw_list graves;  /* closed; freed later, since callers may still use them */
     struct sw_defer flush;
+    struct sw_timer rest;      /* runs while streams without exchange are not over */
     struct sw_timer ping;      /* runs while gw_h2_keep_alive is in force */
     uint64_t ping_interval_ns; /* between the end of one and the next */
     uint64_t ping_timeout_ns;  /* for the answer */
@@ -44,8 +45,9 @@ struct gw_h2_stream {
     struct sw_conn_bytes *pend;    /* owned: what could not be sent yet */
     struct sw_h2_header *trailers; /* owned copy, when the exchange goes before them */
     size_t n_trailers;
-    uint64_t left;   /* of a known length */
-    uint32_t credit; /* received and not given back to the peer's window */
+    uint64_t left;     /* of a known length */
+    uint64_t moved_ns; /* without exchange: when it went, or payload was framed last */
+    uint32_t credit;   /* received and not given back to the peer's window */
     bool known : 1;
     bool end : 1;      /* after live and pend nothing follows */
     bool end_out : 1;  /* the end was handed to the engine */
@@ -65,6 +67,11 @@ void gw_h2_keep_alive(struct gw_h2 *g, uint64_t interval_ns, uint64_t timeout_ns
                       void (*on_silent)(struct gw_h2 *g));
 /* A stream that the engine will know as its stream. */
 struct gw_h2_stream *gw_h2_stream_new(struct gw_h2 *g, struct sw_exchange *x);
+/*
+ * Its exchange is over and was detached. What is left of the stream must make progress: after
+ * SW_CONN_STUCK_MS without it is reset, and a connection that takes nothing and has no other fails.
+ */
+void gw_h2_stream_rest(struct gw_h2_stream *s);
 /* From on_close: unlinks now, frees later. */
 void gw_h2_stream_free(struct gw_h2_stream *s);
 

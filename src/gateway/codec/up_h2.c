@@ -112,8 +112,11 @@ static void done(struct sw_exchange *x)
 {
     struct gw_h2_stream *s = detach(x);
 
-    if (s->end)
-        return; /* the stream goes when the engine closes it */
+    if (s->end) { /* the stream goes when the engine closes it */
+        if (!s->end_out)
+            gw_h2_stream_rest(s);
+        return;
+    }
     /* A tunnel that the server refused: neither side has more to send, and the end was not sent. */
     sw_h2_reset(s->g->h2, s->id, SW_H2_CANCEL);
     gw_h2_flush(s->g);

@@ -39,9 +39,12 @@ static struct {
     struct sw_exchange *held[HELD_MAX];
     int n_held;
     int routed;
-    int left; /* exchanges that ended */
-    int fd;   /* the client's end; -1: none */
+    int left;             /* exchanges that ended */
+    int fd;               /* the client's end; -1: none */
+    struct sw_slice body; /* of answers; none: the path */
 } t;
+
+static const char zeros[60000];
 
 static int route(struct sw_exchange *x)
 {
@@ -51,7 +54,7 @@ static int route(struct sw_exchange *x)
         t.held[t.n_held++] = x;
         return SW_EPENDING;
     }
-    sw_exchange_reply(x, 200, x->req.path, NULL);
+    sw_exchange_reply(x, 200, t.body.n ? t.body : x->req.path, NULL);
     return SW_GW_REPLIED;
 }
 
@@ -534,6 +537,46 @@ static void an_early_answer_ends_the_body(void **state)
     h2_expect_answer(3, "late");
 }
 
+/* The request is over and its answer waits for a window that never opens, but once. */
+static void an_answer_that_is_not_taken_is_reset(void **state)
+{
+    struct gw_frame f;
+
+    (void)state;
+    connect_h2();
+    gw_settings(t.fd, 4, 0); /* INITIAL_WINDOW_SIZE */
+    h2_ask(1, true);
+    gw_expect_frame(&peer, GW_HEADERS, 1, &f);
+    GW_UNTIL(t.loop, t.worker.n_exchanges == 0);
+    gw_pass(t.loop, 50 * SW_NS_PER_S);
+    gw_u32_frame(t.fd, GW_WINDOW, 1, 1);
+    gw_expect_frame(&peer, GW_DATA, 1, &f);
+    assert_int_equal(f.n, 1);
+    gw_pass(t.loop, 10 * SW_NS_PER_S);
+    gw_expect_no_frame(&peer);
+    gw_pass(t.loop, 60 * SW_NS_PER_S);
+    gw_expect_frame(&peer, GW_RST, 1, &f);
+    assert_int_equal(f.p[3], SW_H2_CANCEL);
+    gw_pass(t.loop, 60 * SW_NS_PER_S); /* idle_timeout */
+    gw_expect_frame(&peer, GW_GOAWAY, 0, &f);
+}
+
+/* The same, and the client does not even read: it is disconnected. */
+static void a_client_that_reads_nothing_is_disconnected(void **state)
+{
+    (void)state;
+    connect_h2();
+    t.body = sw_slice(zeros, sizeof(zeros));
+    for (uint32_t id = 1; id < 41; id += 2)
+        h2_ask(id, true);
+    GW_UNTIL(t.loop, t.routed == 20 && t.worker.n_exchanges == 0);
+    gw_u32_frame(t.fd, GW_WINDOW, 0, 8 << 20);
+    GW_UNTIL(t.loop, sw_conn_blocked(&the_down()->conn));
+    gw_pass(t.loop, 60 * SW_NS_PER_S);
+    gw_pass(t.loop, 60 * SW_NS_PER_S);
+    GW_UNTIL(t.loop, t.worker.n_downs == 0);
+}
+
 static void a_client_that_breaks_the_protocol_gets_goaway(void **state)
 {
     struct gw_frame f;
@@ -581,6 +624,8 @@ int main(void)
         DOWN_TEST(a_connection_drains_in_two_steps),
         DOWN_TEST(an_idle_connection_gets_goaway_after_its_time),
         DOWN_TEST(an_early_answer_ends_the_body),
+        DOWN_TEST(an_answer_that_is_not_taken_is_reset),
+        DOWN_TEST(a_client_that_reads_nothing_is_disconnected),
         DOWN_TEST(a_client_that_breaks_the_protocol_gets_goaway),
         DOWN_TEST(a_preface_that_is_none_is_not_answered_as_http2),
     };
