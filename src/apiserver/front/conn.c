@@ -200,6 +200,18 @@ static int flush_h2(struct front_conn *c)
     return SW_OK;
 }
 
+/* The request whose body is awaited longest; NULL: none. */
+static struct front_xchg *first_reading(const struct front_conn *c)
+{
+    SW_LIST_FOREACH (it, &c->xchgs) {
+        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
+
+        if (x->state == XCHG_READ)
+            return x;
+    }
+    return NULL;
+}
+
 /* Deadlines that depend on what the connection is waiting for. */
 static void set_timer(struct front_conn *c)
 {
@@ -207,13 +219,32 @@ static void set_timer(struct front_conn *c)
         if (!sw_timer_running(&c->timer))
             arm(c, c->front->opts.idle_timeout_ns);
     } else {
-        struct front_xchg *x = SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
+        const struct front_xchg *x = first_reading(c);
+        uint64_t now = sw_loop_now(c->front->loop);
+        uint64_t at = x ? x->since_ns + c->front->opts.body_timeout_ns : 0;
 
-        if (x->state != XCHG_READ)
+        if (!x)
             sw_timer_stop(c->front->loop, &c->timer);
-        else if (!sw_timer_running(&c->timer))
-            arm(c, c->front->opts.body_timeout_ns);
+        else if (!sw_timer_running(&c->timer) || c->timer.deadline_ns != at)
+            arm(c, at > now ? at - now : 0);
     }
+}
+
+/* HTTP/2: resets the requests whose body is late. False: there is none. */
+static bool reset_late(struct front_conn *c)
+{
+    uint64_t now = sw_loop_now(c->front->loop);
+    bool any = false;
+
+    SW_LIST_FOREACH (it, &c->xchgs) {
+        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
+
+        if (c->h2 && x->state == XCHG_READ && now - x->since_ns >= c->front->opts.body_timeout_ns) {
+            sw_h2_reset(c->h2, x->id, SW_H2_CANCEL);
+            any = true;
+        }
+    }
+    return any;
 }
 
 static bool h2_over(const struct front_conn *c)
@@ -464,6 +495,10 @@ static void on_timeout(struct sw_timer *t)
     if (front_conn_idle(c) && c->h2) {
         sw_h2_goaway(c->h2, SW_H2_NO_ERROR);
         close_lingering(c);
+        return;
+    }
+    if (c->state == CONN_OPEN && reset_late(c)) {
+        advance(c);
         return;
     }
     if (sw_conn_unsent(&c->io))
