@@ -419,6 +419,11 @@ static void judge(struct api_req *r, bool known)
     }
     if (!api_authorize(r))
         return;
+    if (r->x->crowded) {
+        sw_xchg_set(r->x, "Retry-After", SW_SLICE_LIT("1"));
+        api_fail(r, 429, "TooManyRequests", "too many bodies of requests are being read");
+        return;
+    }
     if (r->x->too_large) {
         api_fail(r, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
         return;

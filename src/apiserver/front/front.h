@@ -36,6 +36,7 @@ struct sw_xchg {
     size_t nfields;
     struct sw_slice body;
     bool too_large; /* the body passed the limit and was thrown away */
+    bool crowded;   /* it was thrown away because of max_bodies */
     struct sw_addr peer;
     const struct sw_tls_peer *cert; /* verified client certificate, NULL: none */
     bool cert_refused;              /* one was shown that does not verify */
@@ -53,7 +54,8 @@ struct sw_front_opts {
     size_t max_conns;          /* then idle ones are closed, else the new one [4096] */
     size_t max_conns_addr;     /* of one address that is not loopback [1024] */
     size_t max_body;           /* of a request [3 MiB] */
-    size_t max_bodies;         /* of all requests being read, together [256 MiB] */
+    size_t max_bodies;         /* of all requests together [256 MiB]; being read for one user or
+                                  address: an eighth */
     size_t max_out;            /* queued answers of all clients together [1 GiB] */
     size_t max_out_user;       /* of one user together, but for a single one [an eighth] */
     size_t max_stream;         /* queued on one stream before writes are refused [4 MiB] */

@@ -32,6 +32,7 @@ struct front_share {
     size_t refs;
     size_t conns;
     size_t out;              /* bytes of answers not taken yet; users only */
+    size_t bodies;           /* bytes of requests being read */
     bool first;              /* users only */
     struct sw_round waiting; /* connections whose next step waits */
     uint64_t turn_ns;        /* the turn of the loop in which spent_ns was spent */
@@ -57,10 +58,11 @@ struct front_xchg {
     enum xchg_state state;
     int32_t id; /* HTTP/2 stream */
     struct sw_buf body;
-    struct sw_buf out;        /* head (HTTP/1) and body of the answer */
-    struct front_share *user; /* counted; NULL: unknown */
-    struct sw_list unread;    /* in front.unread while something is queued */
-    uint64_t moved_ns;        /* when the queue last became shorter, or began */
+    struct sw_buf out;         /* head (HTTP/1) and body of the answer */
+    struct front_share *user;  /* counted; NULL: unknown */
+    struct front_share *payer; /* counted: whose share has its body while it is read */
+    struct sw_list unread;     /* in front.unread while something is queued */
+    uint64_t moved_ns;         /* when the queue last became shorter, or began */
     size_t out_accounted;
     size_t body_accounted;
     uint64_t discarded;
@@ -175,6 +177,10 @@ void front_share_wait(struct front_conn *c);
 struct front_conn *front_share_next(struct sw_front *f);
 /* True when so many more bytes of an answer may wait for their reader. */
 bool front_share_fits(const struct front_xchg *x, size_t n);
+/* True when so many more bytes of its body may be kept. */
+bool front_share_body_fits(struct front_xchg *x, size_t n);
+/* The body was read. */
+void front_share_body_read(struct front_xchg *x);
 /* True when a shortage may be logged: once a minute. */
 bool front_share_log(struct sw_front *f);
 /* The queue has 'out' bytes now. */

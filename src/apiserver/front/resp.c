@@ -41,19 +41,24 @@ void front_xchg_account(struct front_xchg *x)
     if (sw_buf_len(&x->out) != x->out_accounted)
         front_share_account(x, sw_buf_len(&x->out));
     f->body_total = f->body_total - x->body_accounted + sw_buf_len(&x->body);
+    if (x->payer)
+        x->payer->bodies = x->payer->bodies - x->body_accounted + sw_buf_len(&x->body);
     x->body_accounted = sw_buf_len(&x->body);
 }
 
 bool front_xchg_take_body(struct front_xchg *x, struct sw_slice data)
 {
-    struct sw_front *f = x->front;
+    bool fits = front_share_body_fits(x, data.n);
 
-    if (!x->pub.too_large && f->body_total + data.n <= f->opts.max_bodies &&
+    if (!x->pub.too_large && !x->pub.crowded && fits &&
         sw_buf_append_slice(&x->body, data) == SW_OK) {
         front_xchg_account(x);
         return true;
     }
-    x->pub.too_large = true;
+    if (!fits && !x->pub.too_large)
+        x->pub.crowded = true;
+    else if (!x->pub.crowded)
+        x->pub.too_large = true;
     sw_buf_done(&x->body);
     front_xchg_account(x);
     x->discarded += data.n;
@@ -62,6 +67,7 @@ bool front_xchg_take_body(struct front_xchg *x, struct sw_slice data)
 
 void front_xchg_dispatch(struct front_xchg *x)
 {
+    front_share_body_read(x);
     x->state = XCHG_HANDLE;
     x->pub.body = sw_buf_slice(&x->body);
     x->head_only = sw_slice_eq_str(x->pub.method, "HEAD");

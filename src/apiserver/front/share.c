@@ -10,7 +10,10 @@
 #include "base/mem.h"
 #include "base/time.h"
 
-enum { LOG_EVERY_S = 60 };
+enum {
+    LOG_EVERY_S = 60,
+    BODY_SHARES = 8, /* so many users or addresses fill the memory of bodies */
+};
 
 /* --- counting --------------------------------------------------------------------------- */
 
@@ -87,6 +90,7 @@ void sw_xchg_identify(struct sw_xchg *p, struct sw_slice user, bool first)
 void front_share_leave(struct front_xchg *x)
 {
     x->user = share_unref(x->user);
+    front_share_body_read(x);
 }
 
 /* --- turns ------------------------------------------------------------------------------ */
@@ -94,6 +98,25 @@ void front_share_leave(struct front_xchg *x)
 static struct front_share *owner(const struct front_conn *c)
 {
     return c->user ? c->user : c->place;
+}
+
+bool front_share_body_fits(struct front_xchg *x, size_t n)
+{
+    const struct sw_front *f = x->front;
+
+    if (!x->payer) {
+        x->payer = owner(x->conn);
+        x->payer->refs++;
+    }
+    return f->body_total + n <= f->opts.max_bodies &&
+           x->payer->bodies + n <= f->opts.max_bodies / BODY_SHARES;
+}
+
+void front_share_body_read(struct front_xchg *x)
+{
+    if (x->payer)
+        x->payer->bodies -= x->body_accounted;
+    x->payer = share_unref(x->payer);
 }
 
 uint64_t front_share_spent(const struct front_conn *c)

@@ -15,7 +15,7 @@
 #include "io/loop.h"
 #include "io/sock.h"
 
-enum { REQUESTS = 3 };
+enum { REQUESTS = 3, BODY = 60000 };
 
 static uint64_t now_ns = 1000 * SW_NS_PER_S;
 
@@ -62,10 +62,15 @@ static void handle(struct sw_xchg *x, void *arg)
     static const struct sw_xchg_stream_ops ops = {.on_gone = on_gone};
 
     (void)arg;
+    sw_xchg_identify(x, x->path, false);
     if (sw_slice_eq_str(x->path, "/watch"))
         assert_true(sw_xchg_stream(x, 200, "text/plain", &ops));
     else
-        sw_xchg_send_slice(x, 201, "text/plain", SW_SLICE_LIT("ok"));
+        sw_xchg_send_slice(x,
+                           x->crowded     ? 429
+                           : x->too_large ? 413
+                                          : 201,
+                           "text/plain", SW_SLICE_LIT("ok"));
 }
 
 /* ---- the client ---- */
@@ -111,6 +116,7 @@ static struct request *start(unsigned i, const char *method, const char *path)
     };
     struct request *r = &t.requests[i];
 
+    r->status = 0;
     r->stream = sw_h2stream_open(t.conn, fields, SW_ARRAY_LEN(fields), &ops, r, NULL);
     assert_non_null(r->stream);
     return r;
@@ -162,15 +168,54 @@ static void a_body_is_late_beside_a_watch(void **state)
     UNTIL(second->status == 201);
     assert_non_null(watch->stream);
     assert_non_null(t.conn);
+    sw_h2stream_reset(watch->stream, SW_H2_CANCEL);
+    UNTIL(!watch->stream);
+}
+
+/* What one client has begun and does not end leaves room for another user. */
+static void unfinished_bodies_fill_the_share_of_their_client(void **state)
+{
+    static char body[BODY];
+    struct request *r[REQUESTS];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        r[i] = start(i, "POST", "/a");
+        assert_int_equal(sw_h2stream_send(r[i]->stream, sw_slice(body, BODY)), SW_OK);
+        pass(0);
+    }
+    sw_h2stream_end(r[1]->stream, NULL, 0);
+    UNTIL(r[1]->status == 429);
+    r[1] = start(1, "GET", "/b"); /* the connection is another user's from now on */
+    sw_h2stream_end(r[1]->stream, NULL, 0);
+    UNTIL(r[1]->status == 201);
+    r[1] = start(1, "POST", "/b");
+    assert_int_equal(sw_h2stream_send(r[1]->stream, sw_slice(body, BODY)), SW_OK);
+    pass(0);
+    r[2] = start(2, "POST", "/b");
+    assert_int_equal(sw_h2stream_send(r[2]->stream, sw_slice(body, BODY)), SW_OK);
+    sw_h2stream_end(r[2]->stream, NULL, 0);
+    UNTIL(r[2]->status == 429);
+    sw_h2stream_end(r[1]->stream, NULL, 0); /* its own body counts no more */
+    UNTIL(r[1]->status == 201);
+    r[2] = start(2, "POST", "/b");
+    assert_int_equal(sw_h2stream_send(r[2]->stream, sw_slice(body, BODY)), SW_OK);
+    sw_h2stream_end(r[2]->stream, NULL, 0);
+    UNTIL(r[2]->status == 201);
+    sw_h2stream_end(r[0]->stream, NULL, 0);
+    UNTIL(r[0]->status == 201);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_body_is_late_beside_a_watch)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_body_is_late_beside_a_watch),
+        cmocka_unit_test(unfinished_bodies_fill_the_share_of_their_client),
+    };
     static const char *const names[] = {"127.0.0.1", NULL};
     struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("td"), 3600, NULL);
-    struct sw_front_opts o = {.handler = handle};
+    struct sw_front_opts o = {.handler = handle, .max_bodies = (size_t)8 * 100000};
     struct sw_tls_cred *trust = web_cred(ca, NULL);
     int rc;
 
