@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/2 upstreams that break the protocol: the request ends at once, the next one is served, the gateway lives."""
+import concurrent.futures
+import contextlib
 import pathlib
 import socket
+import ssl
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 from harness import gateway as gw
 from harness.serve import Server
-from harness.wait import GUARD, SLOW
+from harness.wait import GUARD, SLOW, until
 
 REFUSED = (b"HTTP/1.1 502 ", b"HTTP/1.1 503 ")
 
@@ -164,3 +168,69 @@ def test_others_of_the_connection_are_not_left_waiting(w):
     thread.join(GUARD * SLOW)
     assert len(told) == 2 and all(t.startswith(REFUSED) for t in told), told
     w.serves()
+
+
+class Either(Upstream):
+    """HTTPS, HTTP/2 or HTTP/1.1 by ALPN: `h2` is what it offers from now on."""
+
+    def __init__(self, tmp):
+        self.context = {}
+        for alpn in ("h2", "http/1.1"):
+            self.context[alpn] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context[alpn].load_cert_chain(*gw.make_cert(tmp))
+            self.context[alpn].set_alpn_protocols([alpn])
+        self.offer, self.told, self.open = "h2", [], []
+        super().__init__()
+
+    def _serve(self, conn):
+        alpn = self.offer
+        try:
+            conn = self.context[alpn].wrap_socket(conn, server_side=True)
+        except (OSError, ssl.SSLError):
+            return
+        self.told.append(conn.selected_alpn_protocol())
+        self.open.append(conn)
+        if alpn == "h2":
+            super()._serve(conn)
+            return
+        with conn, conn.makefile("rb") as f:
+            while f.readline():
+                while f.readline().strip():
+                    pass
+                time.sleep(0.2)
+                conn.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+
+def test_an_upstream_may_stop_speaking_http2(binary, tmp_path):
+    """By ALPN: what the last connection agreed on is no promise for the next one."""
+    up, port = Either(tmp_path), gw.free_port()
+    options = {"typed_extension_protocol_options": {gw.HTTP_OPTIONS: {
+        "@type": gw.TYPE + gw.HTTP_OPTIONS, "auto_config": {}}}}
+    options["transport_socket"] = {"name": "tls", "typed_config": {
+        "@type": gw.UPSTREAM_TLS, "common_tls_context": {}}}
+    gateway = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm([
+            {"match": {"prefix": "/"}, "route": {"cluster": "up", "timeout": "60s"}}])]}]),
+        gw.cluster("up", [up.port], **options)], workers=1)
+
+    def ask(_=None):
+        with socket.create_connection(("127.0.0.1", port), timeout=GUARD * SLOW) as s:
+            s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            return s.makefile("rb").readline()[:12]
+
+    try:
+        up.say = lambda s: head(s) + data(s, b"ok")
+        assert ask() == b"HTTP/1.1 200"
+        up.offer = "http/1.1"
+        up.open.pop().shutdown(socket.SHUT_RDWR)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:  # together: each gets a connection
+            assert set(pool.map(ask, range(4))) == {b"HTTP/1.1 200"}, gateway.log()[-2000:]
+        assert up.told[:2] == ["h2", "http/1.1"] and len(up.told) > 2, up.told
+        up.offer = "h2"
+        for s in up.open:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+        until(lambda: ask() == b"HTTP/1.1 200" and up.told[-1] == "h2", GUARD)
+    finally:
+        gateway.stop()
+        up.close()

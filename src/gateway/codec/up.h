@@ -55,7 +55,7 @@ struct sw_gw_pool {
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
-    bool h2;     /* the host speaks HTTP/2: configured, or negotiated by ALPN */
+    bool h2;     /* the host speaks HTTP/2: configured, or negotiated by ALPN in the last dial */
     bool inside; /* the host is an internal listener */
     bool released;
     bool held; /* a caller up the stack still uses it */

@@ -284,7 +284,7 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
     struct sw_tls_params params = {0};
 
     sw_gw_tls_client_params(&p->want, &params);
-    if (p->h2)
+    if (p->cluster->spec->protocol == SW_GW_UP_H2)
         params.alpn = "h2";
     else if (!params.alpn && p->cluster->spec->protocol == SW_GW_UP_AUTO)
         params.alpn = "h2,http/1.1";
@@ -467,8 +467,9 @@ static void on_dialled(struct sw_conn *c)
     u->born_ns = u->since_ns = sw_loop_now(p->worker->loop);
     if (p->host)
         sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
-    if (p->h2 || (c->filter && strcmp(sw_tls_alpn(sw_tls_of(c->filter)), "h2") == 0)) {
-        p->h2 = true;
+    p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2 ||
+            (c->filter && strcmp(sw_tls_alpn(sw_tls_of(c->filter)), "h2") == 0);
+    if (p->h2) {
         sw_conn_set_ops(c, &up_h2_ops);
         up_h2_begin(u);
         sweep_later(p);
@@ -477,6 +478,8 @@ static void on_dialled(struct sw_conn *c)
     }
     sw_conn_set_ops(c, &up_h1_ops);
     up_free_again(u);
+    while (p->n_queue && may_dial(p)) /* they expected streams of this connection */
+        dial(p);
 }
 
 static void on_dial_failed(struct sw_conn *c, const struct sw_err *err)
