@@ -181,7 +181,7 @@ static int watch(struct sw_loop *l, struct sw_watch *w, int fd, uint32_t events,
 int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
                    struct sw_err *err)
 {
-    return watch(l, w, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, cb, err);
+    return watch(l, w, fd, EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET, cb, err);
 }
 
 int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
@@ -402,12 +402,14 @@ static unsigned to_events(uint32_t e)
 {
     unsigned out = 0;
 
-    if (e & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+    if (e & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI))
         out |= SW_READ;
     if (e & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         out |= SW_WRITE;
-    if (e & (EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+    if (e & (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI))
         out |= SW_HUP;
+    if (e & EPOLLPRI)
+        out |= SW_URGENT;
     return out;
 }
 

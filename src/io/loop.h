@@ -18,9 +18,11 @@ struct sw_timer;
 struct sw_defer;
 
 enum {
-    SW_READ = 1,  /* readable, or end of stream */
-    SW_WRITE = 2, /* writable, or connect finished */
-    SW_HUP = 4,   /* the peer finished, reset or vanished: a read says which */
+    SW_READ = 1,   /* readable, or end of stream */
+    SW_WRITE = 2,  /* writable, or connect finished */
+    SW_HUP = 4,    /* the peer finished, reset or vanished, or SW_URGENT: read until EAGAIN or the
+                      end, a short read is not the last */
+    SW_URGENT = 8, /* TCP urgent data: reads stop short at the mark, and splice never passes it */
 };
 
 typedef void (*sw_watch_cb)(struct sw_watch *w, unsigned events);

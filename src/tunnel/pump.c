@@ -93,7 +93,7 @@ static ssize_t copy_some(struct sw_pump_side *from, struct sw_pump_side *to)
     /* A short read emptied the socket; an end behind it has its own event. */
     if (n < COPY_MAX && !from->hup)
         from->readable = false;
-    if (n >= BULK_FROM)
+    if (n >= BULK_FROM && !from->urgent)
         from->bulk = true;
     w = sw_sock_write(to->fd, buf, (size_t)n);
     if (w < 0 && w != SW_EAGAIN)
@@ -127,19 +127,27 @@ static ssize_t splice_in(struct sw_pump_side *from)
     return n == SW_ELIMIT ? 0 : n;
 }
 
+static ssize_t drain_pipe(struct sw_pump_side *from, struct sw_pump_side *to)
+{
+    ssize_t out = SW_EAGAIN;
+
+    if (from->pipe && from->pipe->n)
+        out = sw_pipe_drain(from->pipe, to->fd);
+    if (from->pipe && from->pipe->n == 0)
+        from->pipe = sw_pipe_put(from->pipe);
+    return out;
+}
+
 static ssize_t splice_some(struct sw_pump_side *from, struct sw_pump_side *to)
 {
     ssize_t in = SW_EAGAIN;
-    ssize_t out = SW_EAGAIN;
+    ssize_t out;
 
     if (from->broken)
         in = SW_ECLOSED;
     else if (from->readable)
         in = splice_in(from);
-    if (from->pipe && from->pipe->n)
-        out = sw_pipe_drain(from->pipe, to->fd);
-    if (from->pipe && from->pipe->n == 0)
-        from->pipe = sw_pipe_put(from->pipe);
+    out = drain_pipe(from, to);
     if (out != SW_EAGAIN)
         return out;
     /* An end seen while bytes wait in the pipe shows again on the next read. */
@@ -150,6 +158,8 @@ static ssize_t move_some(struct sw_pump_side *from, struct sw_pump_side *to)
 {
     if (from->rest)
         return write_rest(from, to);
+    if (from->urgent && from->pipe)
+        return drain_pipe(from, to);
     if (from->bulk || from->pipe)
         return splice_some(from, to);
     return copy_some(from, to);
@@ -220,6 +230,10 @@ static void on_event(struct sw_pump *p, int i, unsigned events)
         p->side[i].readable = true;
     if (events & SW_HUP)
         p->side[i].hup = true;
+    if (events & SW_URGENT) {
+        p->side[i].urgent = true;
+        p->side[i].bulk = false;
+    }
     run(p);
 }
 
@@ -245,6 +259,7 @@ int sw_pump_start(struct sw_pump *p, struct sw_loop *l, int fd0, struct sw_diall
         .fd = dialled->fd,
         .readable = dialled->events & SW_READ,
         .hup = dialled->events & SW_HUP,
+        .urgent = dialled->events & SW_URGENT,
     };
     sw_watch_move(&dialled->watch, &p->side[1].watch, on_event1);
     /*

@@ -30,6 +30,7 @@ struct sw_pump_side {
     bool eof;     /* nothing more will be read */
     bool broken;  /* a read failed; counts once what it held was passed on */
     bool bulk;    /* splice instead of copying */
+    bool urgent;  /* urgent data came: copy */
     uint8_t grow; /* full pipes seen, enlarges the pipe */
     struct sw_watch watch;
     struct sw_pipe *pipe; /* bytes read from here, lent while there are any */

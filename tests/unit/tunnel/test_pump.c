@@ -228,6 +228,57 @@ static void switching_between_copy_and_splice_keeps_the_order(void **state)
     end(&f);
 }
 
+/* The urgent byte is dropped, as by every proxy that does not ask for it; what follows is not. */
+static void bytes_behind_urgent_data_are_passed_on(void **state)
+{
+    struct fix f = {0};
+    struct feed sent = {.seed = 3, .total = 3000000};
+    struct feed got = {.seed = 3};
+
+    (void)state;
+    begin(&f);
+    sw_loop_turn(f.loop, 0);
+    for (int i = 0; i < 20; i++) {
+        put(f.a, "abc");
+        assert_int_equal(send(f.a, "X", 1, MSG_OOB), 1);
+        put(f.a, "def");
+        expect(f.loop, f.b, "abcdef");
+    }
+    assert_true(f.pump.side[0].urgent);
+    for (int i = 0; got.at < sent.total; i++) {
+        assert_true(i < 5000);
+        feed_write(&sent, f.a);
+        sw_loop_turn(f.loop, 1);
+        (void)feed_read(&got, f.b, SIZE_MAX);
+    }
+    put(f.b, "pong");
+    expect(f.loop, f.a, "pong");
+    end(&f);
+}
+
+/* The mark is where splice stops, whatever comes behind it. */
+static void urgent_data_in_bulk_does_not_stop_it(void **state)
+{
+    struct fix f = {0};
+    struct feed sent = {.seed = 5};
+    struct feed got = {.seed = 5};
+
+    (void)state;
+    begin(&f);
+    for (int round = 0; round < 20; round++) {
+        sent.total += 900000;
+        for (int i = 0; got.at < sent.total; i++) {
+            assert_true(i < 5000);
+            feed_write(&sent, f.a);
+            if (round == 10 && sent.at == sent.total)
+                (void)!send(f.a, "X", 1, MSG_OOB);
+            sw_loop_turn(f.loop, 1);
+            (void)feed_read(&got, f.b, SIZE_MAX);
+        }
+    }
+    end(&f);
+}
+
 static size_t held(const struct fix *f)
 {
     const struct sw_pump_side *s = &f->pump.side[0];
@@ -371,6 +422,8 @@ int main(void)
         cmocka_unit_test(a_reset_before_the_start_is_not_a_clean_end),
         cmocka_unit_test(bulk_arrives_whole_in_both_directions_at_once),
         cmocka_unit_test(switching_between_copy_and_splice_keeps_the_order),
+        cmocka_unit_test(bytes_behind_urgent_data_are_passed_on),
+        cmocka_unit_test(urgent_data_in_bulk_does_not_stop_it),
         cmocka_unit_test(a_reader_that_stops_stops_the_sender),
         cmocka_unit_test(a_reset_behind_waiting_bytes_is_not_a_clean_end),
         cmocka_unit_test(without_descriptors_for_pipes_it_copies),
