@@ -66,16 +66,30 @@ static uint64_t patience(const struct down *d)
     return h->timeouts.idle_ns;
 }
 
+/*
+ * When the wait is over, or the connection is as old as it may be; 0: never. A request of HTTP/1.1
+ * is served to its end first, one that is being read, too.
+ */
+static uint64_t due(const struct down *d)
+{
+    uint64_t wait = patience(d);
+    uint64_t max = down_hcm(d)->timeouts.max_connection_ns;
+    uint64_t at = wait ? d->since_ns + wait : 0;
+
+    if (max == 0 || (!d->h2 && (!d->waiting || d->head_begun)))
+        return at;
+    return at ? sw_min(at, d->born_ns + max) : d->born_ns + max;
+}
+
 static void on_timer(struct sw_timer *t);
 
 /* The timer is never moved later, only checked when it fires: no work per request. */
 static void watch_wait(struct down *d)
 {
-    uint64_t wait = patience(d);
     uint64_t now = sw_loop_now(d->worker->loop);
-    uint64_t at = d->since_ns + wait;
+    uint64_t at = due(d);
 
-    if (wait == 0 || (sw_timer_running(&d->timer) && d->timer.deadline_ns <= at))
+    if (at == 0 || (sw_timer_running(&d->timer) && d->timer.deadline_ns <= at))
         return;
     sw_timer_start(d->worker->loop, &d->timer, at > now ? at - now : 1, on_timer);
 }
@@ -103,11 +117,11 @@ static bool no_request(struct down *d)
 static void on_timer(struct sw_timer *t)
 {
     struct down *d = SW_CONTAINER_OF(t, struct down, timer);
-    uint64_t wait = patience(d);
+    uint64_t at = due(d);
 
     if (d->conn.closed)
         return;
-    if (wait == 0 || sw_loop_now(d->worker->loop) < d->since_ns + wait) {
+    if (at == 0 || sw_loop_now(d->worker->loop) < at) {
         watch_wait(d);
         return;
     }

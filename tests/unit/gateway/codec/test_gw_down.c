@@ -272,6 +272,44 @@ static void an_idle_connection_is_closed_after_its_time(void **state)
 }
 
 /* Half a head: answered, where silence is not. */
+/* max_connection_duration, whatever idle_timeout is. */
+static void set_age(uint64_t ns)
+{
+    const struct sw_gw_listener *l = sw_gw_config_listener(t.view->config, SW_SLICE_LIT("l"));
+    struct sw_gw_chain *chain;
+
+    memcpy(&chain, &l->chains, sizeof(chain));
+    chain->hcm.timeouts.max_connection_ns = ns;
+}
+
+static void a_connection_beyond_its_age_is_closed(void **state)
+{
+    (void)state;
+    set_age(30 * SW_NS_PER_S);
+    connect_client();
+    ask(1);
+    (void)hear("/1");
+    gw_pass(t.loop, 29 * SW_NS_PER_S);
+    gw_hear_nothing(t.loop, t.fd);
+    gw_pass(t.loop, SW_NS_PER_S);
+    expect_closed();
+}
+
+static void a_request_outlives_the_age_of_its_connection(void **state)
+{
+    (void)state;
+    set_age(30 * SW_NS_PER_S);
+    t.hold = true;
+    connect_client();
+    ask(1);
+    GW_UNTIL(t.loop, t.n_held == 1);
+    gw_pass(t.loop, 40 * SW_NS_PER_S);
+    gw_hear_nothing(t.loop, t.fd);
+    answer(0);
+    assert_non_null(strstr(hear("late"), "onnection: close"));
+    expect_closed();
+}
+
 static void a_head_that_takes_too_long_is_refused(void **state)
 {
     (void)state;
@@ -517,6 +555,29 @@ static void an_idle_connection_gets_goaway_after_its_time(void **state)
     expect_closed();
 }
 
+/* GOAWAY at the age of the connection; a stream goes on. */
+static void a_busy_connection_beyond_its_age_gets_goaway(void **state)
+{
+    struct gw_frame f;
+
+    (void)state;
+    set_age(30 * SW_NS_PER_S);
+    t.hold = true;
+    connect_h2();
+    h2_ask(1, true);
+    GW_UNTIL(t.loop, t.n_held == 1);
+    gw_pass(t.loop, 29 * SW_NS_PER_S);
+    gw_expect_no_frame(&peer);
+    gw_pass(t.loop, SW_NS_PER_S);
+    gw_expect_frame(&peer, GW_GOAWAY, 0, &f);
+    gw_pass(t.loop, 2 * SW_NS_PER_S);
+    gw_expect_frame(&peer, GW_GOAWAY, 0, &f);
+    gw_pass(t.loop, 60 * SW_NS_PER_S);
+    answer(0);
+    h2_expect_answer(1, "late");
+    expect_closed();
+}
+
 /* The answer is complete while the body is not: the rest is not wanted (RFC 9113 8.1). */
 static void an_early_answer_ends_the_body(void **state)
 {
@@ -612,6 +673,8 @@ int main(void)
         DOWN_TEST(pipelined_requests_are_served_in_order),
         DOWN_TEST(a_client_that_wants_to_close_is_let_go),
         DOWN_TEST(an_idle_connection_is_closed_after_its_time),
+        DOWN_TEST(a_connection_beyond_its_age_is_closed),
+        DOWN_TEST(a_request_outlives_the_age_of_its_connection),
         DOWN_TEST(a_head_that_takes_too_long_is_refused),
         DOWN_TEST(malformed_heads_are_refused),
         DOWN_TEST(a_malformed_body_ends_the_exchange),
@@ -623,6 +686,7 @@ int main(void)
         DOWN_TEST(a_stream_that_is_reset_cancels_its_request_alone),
         DOWN_TEST(a_connection_drains_in_two_steps),
         DOWN_TEST(an_idle_connection_gets_goaway_after_its_time),
+        DOWN_TEST(a_busy_connection_beyond_its_age_gets_goaway),
         DOWN_TEST(an_early_answer_ends_the_body),
         DOWN_TEST(an_answer_that_is_not_taken_is_reset),
         DOWN_TEST(a_client_that_reads_nothing_is_disconnected),
