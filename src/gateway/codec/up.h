@@ -41,7 +41,7 @@ struct up_conn {
 struct sw_gw_pool {
     struct sw_gw_worker *worker;
     struct sw_list link;           /* in worker->pools */
-    struct sw_gw_pool *next;       /* of the same host, for another server name */
+    struct sw_gw_pool *next;       /* of the same host, for another server name or protocol */
     char *name;                    /* owned: the server name; NULL: none */
     struct sw_gw_tls_want want;    /* with TLS */
     struct sw_gw_host *host;       /* NULL once released */
@@ -55,6 +55,7 @@ struct sw_gw_pool {
     uint32_t n_conns;
     uint32_t n_dialling;
     uint32_t n_queue;
+    enum sw_gw_up_protocol protocol; /* of the cluster, or that of its requests */
     bool h2;     /* the host speaks HTTP/2: configured, or negotiated by ALPN in the last dial */
     bool inside; /* the host is an internal listener */
     bool released;

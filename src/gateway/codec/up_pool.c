@@ -29,7 +29,7 @@ enum {
     LOG_MAX = 20,     /* lines of one worker in that time: clients choose names of pools */
     DIALS_MAX = 1024, /* connections per host and worker */
     QUEUE_MAX = 16384,
-    NAMES_MAX = 256, /* pools of one host: server names that requests chose */
+    NAMES_MAX = 256, /* pools of one host: server names and protocols that requests chose */
 };
 
 static const struct sw_conn_ops dial_ops;
@@ -140,7 +140,8 @@ static bool same_name(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h, const char *name)
+static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h, const char *name,
+                                   enum sw_gw_up_protocol protocol)
 {
     struct sw_gw_pool *p = SW_NEW(struct sw_gw_pool);
 
@@ -152,7 +153,8 @@ static struct sw_gw_pool *pool_new(struct sw_gw_worker *w, struct sw_gw_host *h,
                                       .host = p->name};
     p->addr = h->addr.ip;
     p->inside = h->addr.kind == SW_GW_ADDR_INTERNAL;
-    p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2;
+    p->protocol = protocol;
+    p->h2 = protocol == SW_GW_UP_H2;
     sw_list_init(&p->idle);
     sw_list_init(&p->busy);
     sw_list_init(&p->queue);
@@ -238,24 +240,34 @@ static bool make_room(struct sw_gw_host *h)
     return false;
 }
 
+static enum sw_gw_up_protocol protocol_of(const struct sw_exchange *x)
+{
+    enum sw_gw_up_protocol p = x->host->cluster->spec->protocol;
+
+    if (p == SW_GW_UP_DOWNSTREAM)
+        return x->req.version == SW_GW_HTTP2 ? SW_GW_UP_H2 : SW_GW_UP_H1;
+    return p;
+}
+
 /* NULL: too many names are in use. */
 static struct sw_gw_pool *pool_of(struct sw_exchange *x)
 {
     struct sw_gw_host *h = x->host;
     const struct sw_gw_tls *t = sw_gw_tls_for(h->cluster->tls, h->member->metadata);
+    enum sw_gw_up_protocol protocol = protocol_of(x);
     const char *name;
     unsigned n = 0;
 
-    if (h->pool && (!t || !t->auto_sni))
+    if (h->pool && h->pool->protocol == protocol && (!t || !t->auto_sni))
         return h->pool;
     name = t ? server_name(x, t) : NULL;
     for (struct sw_gw_pool *p = h->pool; p; p = p->next, n++) {
-        if (same_name(p->name, name))
+        if (p->protocol == protocol && same_name(p->name, name))
             return p;
     }
     if (n >= NAMES_MAX && !make_room(h))
         return NULL;
-    return pool_new(x->worker, h, name);
+    return pool_new(x->worker, h, name, protocol);
 }
 
 /* ---- circuit limits ---- */
@@ -284,9 +296,9 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
     struct sw_tls_params params = {0};
 
     sw_gw_tls_client_params(&p->want, &params);
-    if (p->cluster->spec->protocol == SW_GW_UP_H2)
+    if (p->protocol == SW_GW_UP_H2)
         params.alpn = "h2";
-    else if (!params.alpn && p->cluster->spec->protocol == SW_GW_UP_AUTO)
+    else if (!params.alpn && p->protocol == SW_GW_UP_AUTO)
         params.alpn = "h2,http/1.1";
     return sw_tls_new(&params, err);
 }
@@ -431,7 +443,7 @@ static bool may_dial(const struct sw_gw_pool *p)
     if (!below_limits(p))
         return false;
     /* By ALPN: the first connection decides the protocol. */
-    if (p->h2 || (p->cluster->spec->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
+    if (p->h2 || (p->protocol == SW_GW_UP_AUTO && p->n_conns == 0))
         return p->n_dialling == 0;
     return p->n_dialling < p->n_queue;
 }
@@ -467,7 +479,7 @@ static void on_dialled(struct sw_conn *c)
     u->born_ns = u->since_ns = sw_loop_now(p->worker->loop);
     if (p->host)
         sw_gw_aside_connected(p->host->cluster, p->host->member, sw_loop_now(p->worker->loop));
-    p->h2 = p->cluster->spec->protocol == SW_GW_UP_H2 ||
+    p->h2 = p->protocol == SW_GW_UP_H2 ||
             (c->filter && strcmp(sw_tls_alpn(sw_tls_of(c->filter)), "h2") == 0);
     if (p->h2) {
         sw_conn_set_ops(c, &up_h2_ops);
@@ -487,7 +499,7 @@ static void on_dial_failed(struct sw_conn *c, const struct sw_err *err)
     struct up_conn *u = up_of(c);
     struct sw_gw_pool *p = u->pool;
     bool tls = c->filter && !c->connecting;
-    bool h2 = p->h2 || p->cluster->spec->protocol == SW_GW_UP_AUTO;
+    bool h2 = p->h2 || p->protocol == SW_GW_UP_AUTO;
 
     p->n_dialling--;
     u->state = UP_BUSY;

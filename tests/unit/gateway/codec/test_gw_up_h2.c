@@ -365,6 +365,39 @@ static void a_refused_tunnel_leaves_no_stream(void **state)
     close_peer(&p);
 }
 
+/* use_downstream_protocol_config: each request in the protocol in which it came. */
+static void requests_keep_their_protocol(void **state)
+{
+    struct gw_h2peer p;
+    struct up_req *r[3];
+    int h1;
+
+    (void)state;
+    up.spec->protocol = SW_GW_UP_DOWNSTREAM;
+    r[0] = up_start(0, "GET", true);
+    h1 = gw_accept(up.worker.loop, up.listener);
+    assert_memory_equal(gw_hear(up.worker.loop, h1, "\r\n\r\n"), "GET /0 HTTP/1.1\r\n", 17);
+    for (unsigned i = 1; i < 3; i++) {
+        r[i] = up_prepare(i, "GET");
+        r[i]->x->req.version = SW_GW_HTTP2;
+        sw_exchange_start(r[i]->x, true);
+    }
+    serve(&p);
+    hear_head(&p, 1);
+    hear_head(&p, 3);
+    gw_say(h1, "HTTP/1.1 204 No Content\r\n\r\n");
+    expect(r[0], 204);
+    gw_h2_answer(p.fd, 1, "204", true);
+    gw_h2_answer(p.fd, 3, "204", true);
+    expect(r[1], 204);
+    expect(r[2], 204);
+    r[0] = up_start(0, "GET", true);
+    assert_memory_equal(gw_hear(up.worker.loop, h1, "\r\n\r\n"), "GET /0 HTTP/1.1\r\n", 17);
+    gw_expect_no_conn(up.worker.loop, up.listener);
+    sw_sock_close(h1);
+    close_peer(&p);
+}
+
 static void a_released_pool_drains(void **state)
 {
     struct gw_h2peer p;
@@ -494,6 +527,7 @@ int main(void)
         H2_TEST(idle_connections_are_closed_after_their_time),
         H2_TEST(a_connection_carries_no_more_requests_than_allowed),
         H2_TEST(a_refused_tunnel_leaves_no_stream),
+        H2_TEST(requests_keep_their_protocol),
         H2_TEST(a_released_pool_drains),
         H2_TEST(a_server_that_does_not_answer_pings_is_gone),
         H2_TEST(a_broken_connection_loses_its_streams),
