@@ -2,6 +2,7 @@
 """xDS fields with an effect that shows only in the life of connections and in the pace of health checks."""
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 
 import h2.config
@@ -75,6 +76,12 @@ def aged(**extra):
     return {"typed_extension_protocol_options": {gw.HTTP_OPTIONS: options}}
 
 
+def common(**options):
+    return {"typed_extension_protocol_options": {gw.HTTP_OPTIONS: {
+        "@type": gw.TYPE + gw.HTTP_OPTIONS, "common_http_protocol_options": options,
+        "explicit_http_config": {"http_protocol_options": {}}}}}
+
+
 def check(**extra):
     return {"health_checks": [{"timeout": LONG, "interval": "0.02s", "unhealthy_threshold": 2, "healthy_threshold": 2,
                                "http_health_check": {"path": "/echo"}, **extra}]}
@@ -88,6 +95,8 @@ class World:
         at = {n: [o.port] for n, o in self.origins.items()}
         self.port, self.slow, self.quick = gw.free_port(), gw.free_port(), gw.free_port()
         routes = [{"match": {"path": f"/{n}"}, "route": {"cluster": n, "prefix_rewrite": "/echo"}} for n in at]
+        routes.append({"match": {"path": "/brief"}, "route": {
+            "cluster": "brief", "prefix_rewrite": "/hold", "timeout": "0s"}})
         last = {"common_http_protocol_options": {"max_requests_per_connection": 1}}
         echo = [{"match": {"prefix": "/"}, "route": {"cluster": "kept"}}]
         self.gateway = gw.Gateway(binary, tmp, [
@@ -95,6 +104,8 @@ class World:
             gw.listener("slow", self.slow, [{"filters": [gw.hcm(echo, drain_timeout=LONG, **last)]}]),
             gw.listener("quick", self.quick, [{"filters": [gw.hcm(echo, **last)]}]),
             gw.cluster("kept", at["kept"]), gw.cluster("aged", at["aged"], **aged()),
+            gw.cluster("brief", at["kept"], **common(max_stream_duration="0.1s")),
+            gw.cluster("counted", at["kept"], **common(max_headers_count=10)),
             gw.cluster("kept2", at["kept2"], **gw.h2_options()),
             gw.cluster("aged2", at["aged2"], **aged(explicit_http_config={"http2_protocol_options": {}})),
             gw.cluster("often", at["often"], **check()),
@@ -127,6 +138,14 @@ def test_max_connection_duration_ends_upstream_connections(w, version):
         assert w.get("kept" + version) == w.get("aged" + version) == 200
     assert w.origins["kept" + version].accepted - before["kept"] <= 1
     assert w.origins["aged" + version].accepted - before["aged"] >= 3
+
+
+def test_options_of_listeners_on_clusters(w):
+    """The message is the same for both: what a cluster does not honour is refused there."""
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        w.get("brief")
+    assert refused.value.code == 504
+    assert any("'counted'" in line and "max_headers_count" in line for line in w.gateway.log().splitlines())
 
 
 def test_no_traffic_interval_paces_checks_until_the_first_request(w):

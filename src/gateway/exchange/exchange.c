@@ -21,6 +21,7 @@
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/upstream/cluster.h"
+#include "gateway/upstream/host.h"
 #include "http/gzip.h"
 #include "tls/verify.h"
 
@@ -145,7 +146,7 @@ void gw_arm(struct sw_exchange *x)
     uint64_t at =
         earlier(earlier(x->clock.deadline_ns, x->clock.try_deadline_ns), x->clock.retry_at_ns);
 
-    at = earlier(at, receive_by(x));
+    at = earlier(earlier(at, x->clock.stream_deadline_ns), receive_by(x));
     if (x->plan.max_stream_ns)
         at = earlier(at, x->times.start_ns + x->plan.max_stream_ns);
     if (x->clock.idle_ns)
@@ -162,6 +163,17 @@ void gw_arm(struct sw_exchange *x)
 static void active(struct sw_exchange *x)
 {
     x->clock.active_ns = sw_loop_now(x->worker->loop);
+}
+
+/* The attempt takes too long. */
+static void end_attempt(struct sw_exchange *x, const char *why)
+{
+    x->clock.try_deadline_ns = x->clock.stream_deadline_ns = 0;
+    if (sw_list_linked(&x->queue))
+        x->worker->calls->cancel(x);
+    if (x->up.ops)
+        x->up.ops->abort(x);
+    sw_exchange_up_failed(x, SW_GW_TIMEOUT, why);
 }
 
 static void on_timer(struct sw_timer *t)
@@ -190,6 +202,10 @@ static void on_timer(struct sw_timer *t)
         sw_exchange_reply(x, 408, SW_SLICE_LIT("request timeout"), "request_overall_timeout");
         return;
     }
+    if (x->clock.stream_deadline_ns && now >= x->clock.stream_deadline_ns) {
+        end_attempt(x, "max_stream_duration of the cluster");
+        return;
+    }
     if (x->clock.retry_at_ns && now >= x->clock.retry_at_ns) {
         x->clock.retry_at_ns = 0;
         gw_attempt(x);
@@ -198,12 +214,7 @@ static void on_timer(struct sw_timer *t)
         return;
     }
     if (x->clock.try_deadline_ns && now >= x->clock.try_deadline_ns) {
-        x->clock.try_deadline_ns = 0;
-        if (sw_list_linked(&x->queue))
-            x->worker->calls->cancel(x);
-        if (x->up.ops)
-            x->up.ops->abort(x);
-        sw_exchange_up_failed(x, SW_GW_TIMEOUT, "per try timeout");
+        end_attempt(x, "per try timeout");
         return;
     }
     if (x->clock.idle_ns && now >= x->clock.active_ns + x->clock.idle_ns) {
@@ -355,6 +366,11 @@ void sw_exchange_up_ready(struct sw_exchange *x)
     bool all = x->down.end_got && x->kept.n == 0 && x->req.trailers.n == 0;
     struct sw_gw_kept kept = x->kept;
 
+    if (x->host && x->host->cluster->spec->max_stream_ns) {
+        x->clock.stream_deadline_ns =
+            sw_loop_now(x->worker->loop) + x->host->cluster->spec->max_stream_ns;
+        gw_arm(x);
+    }
     memset(&x->kept, 0, sizeof(x->kept)); /* a tunnel is answered from inside send_head */
     x->state = SW_GW_X_SEND;
     x->up.head_sent = true;

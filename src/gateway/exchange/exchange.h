@@ -181,9 +181,10 @@ struct sw_exchange {
         uint32_t cap;
     } kept; /* request body, for retries or until there is a connection */
     struct {
-        struct sw_timer timer; /* the earliest of the next four */
+        struct sw_timer timer; /* the earliest of the next five */
         uint64_t deadline_ns;  /* whole request; 0: none */
         uint64_t try_deadline_ns;
+        uint64_t stream_deadline_ns; /* of the attempt, its answer included */
         uint64_t retry_at_ns;
         uint64_t idle_ns;   /* 0: no limit */
         uint64_t active_ns; /* last byte either way */

@@ -18,7 +18,7 @@ static void again(struct sw_exchange *x, enum sw_gw_outcome how, int status, uin
     if (x->host)
         gw_host_done(x, how, status);
     x->state = SW_GW_X_BACKOFF;
-    x->clock.try_deadline_ns = 0;
+    x->clock.try_deadline_ns = x->clock.stream_deadline_ns = 0;
     memset(&x->up, 0, sizeof(x->up));
     memset(&x->resp, 0, sizeof(x->resp));
     x->clock.retry_at_ns = sw_loop_now(x->worker->loop) + sw_max(delay_ns, 1);

@@ -197,6 +197,11 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
         s->idle_timeout_ns = sw_gw_duration(c->idle_timeout, s->idle_timeout_ns);
         s->max_connection_duration_ns = sw_gw_duration(c->max_connection_duration, 0);
         s->max_requests_per_connection = sw_gw_u32(c->max_requests_per_connection, 0);
+        s->max_stream_ns = sw_gw_duration(c->max_stream_duration, 0);
+        if (c->max_headers_count) /* of a listener it is read */
+            return sw_err_set(b->err, SW_EINVAL,
+                              "common_http_protocol_options.max_headers_count: the bound of a "
+                              "response's head is fixed");
     }
     if (o && o->upstream_http_protocol_options) {
         s->auto_sni = o->upstream_http_protocol_options->auto_sni;

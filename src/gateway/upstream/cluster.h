@@ -201,6 +201,7 @@ struct sw_gw_cluster_spec {
     struct sw_gw_h2_opts h2;
     uint64_t idle_timeout_ns;            /* [1 h] */
     uint64_t max_connection_duration_ns; /* 0: no limit */
+    uint64_t max_stream_ns;              /* of one attempt; 0: no limit */
     uint32_t max_requests_per_connection;
     bool auto_sni; /* from HttpProtocolOptions */
     bool auto_san_validation;

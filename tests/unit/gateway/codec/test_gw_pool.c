@@ -542,6 +542,36 @@ static void a_server_may_refuse_before_the_body_ends(void **state)
     sw_sock_close(fd);
 }
 
+/* max_stream_duration of the cluster: before the head a 504, behind it the answer is cut. */
+static void an_attempt_lasts_no_longer_than_the_cluster_allows(void **state)
+{
+    struct up_req *r;
+    int fd;
+
+    (void)state;
+    up.spec->max_stream_ns = 10 * SW_NS_PER_S;
+    r = up_start(0, "GET", true);
+    fd = gw_accept(up.worker.loop, up.listener);
+    (void)gw_hear(up.worker.loop, fd, "\r\n\r\n");
+    gw_pass(up.worker.loop, 9 * SW_NS_PER_S);
+    assert_non_null(r->x);
+    gw_pass(up.worker.loop, SW_NS_PER_S);
+    assert_null(r->x);
+    assert_int_equal(r->status, 504);
+    assert_true(r->flags & SW_GW_FLAG_UT);
+    assert_true(gw_is_closed(fd));
+    sw_sock_close(fd);
+    r = up_start(1, "GET", true);
+    fd = gw_accept(up.worker.loop, up.listener);
+    (void)gw_hear(up.worker.loop, fd, "\r\n\r\n");
+    gw_say(fd, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\npart");
+    GW_UNTIL(up.worker.loop, r->n_body == 4);
+    gw_pass(up.worker.loop, 10 * SW_NS_PER_S);
+    assert_null(r->x);
+    assert_true(r->aborted);
+    sw_sock_close(fd);
+}
+
 static void interim_answers_do_not_end_the_wait(void **state)
 {
     struct up_req *r = up_start(0, "GET", true);
@@ -600,6 +630,7 @@ int main(void)
         POOL_TEST(an_answer_cut_short_is_not_passed_as_complete),
         POOL_TEST(a_server_that_breaks_the_protocol_is_a_bad_gateway),
         POOL_TEST(a_server_may_refuse_before_the_body_ends),
+        POOL_TEST(an_attempt_lasts_no_longer_than_the_cluster_allows),
         POOL_TEST(interim_answers_do_not_end_the_wait),
         POOL_TEST(nobody_listens),
     };
