@@ -14,7 +14,10 @@
 enum { DEFAULT_PEER_STREAMS = 100 /* until the peer's SETTINGS arrive */ };
 
 /* Usually few and short fields: on the stack in nghttp2's shape; longer lists on the heap. */
-enum { SEND_FIELDS_MAX = 32 };
+enum {
+    SEND_FIELDS_MAX = 32,
+    TRAILERS_MAX = 256, /* as many as are taken from a peer */
+};
 
 static nghttp2_nv *nv_room(nghttp2_nv *few, size_t n)
 {
@@ -40,13 +43,13 @@ static size_t to_ng(const struct sw_h2_header *fields, size_t n, nghttp2_nv *out
 /* True: the stream ends with these instead of its last DATA frame. */
 static bool submit_trailers(struct sw_h2 *h, int32_t id)
 {
-    struct sw_h2_header fields[SEND_FIELDS_MAX];
-    nghttp2_nv nv[SEND_FIELDS_MAX];
+    __attribute__((uninitialized)) struct sw_h2_header fields[TRAILERS_MAX]; /* 8 kB */
+    __attribute__((uninitialized)) nghttp2_nv nv[TRAILERS_MAX];              /* 10 kB */
     size_t n = 0;
 
     if (h->ops->trailers)
         n = h->ops->trailers(h, id, nghttp2_session_get_stream_user_data(h->ng, id), fields,
-                             SEND_FIELDS_MAX);
+                             TRAILERS_MAX);
     return n && nghttp2_submit_trailer(h->ng, id, nv, to_ng(fields, n, nv)) == 0;
 }
 

@@ -39,6 +39,7 @@ struct side {
     bool answer;
     size_t to_send[STREAMS];
     bool end_after;
+    size_t trailers; /* behind the body */
     int tags[STREAMS];
 };
 
@@ -129,6 +130,27 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     return n || *ret_end ? (ssize_t)n : SW_EAGAIN;
 }
 
+static size_t trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
+                       size_t max)
+{
+    size_t n = side_of(h)->trailers;
+
+    (void)id;
+    (void)stream;
+    if (n > max)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct sw_h2_header){SW_SLICE_LIT("x-part"), SW_SLICE_LIT("v")};
+    return n;
+}
+
+static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
+{
+    (void)id;
+    (void)stream;
+    side_of(h)->n_fields = head->n;
+}
+
 static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
                       const uint8_t head[SW_H2_FRAME_HEAD], size_t n)
 {
@@ -158,6 +180,8 @@ static const struct sw_h2_ops ops = {
     .on_pong = on_pong,
     .emit = emit,
     .pull = pull,
+    .trailers = trailers,
+    .on_trailers = on_trailers,
     .emit_data = emit_data,
 };
 
@@ -296,6 +320,25 @@ static void the_window_stops_the_sender_until_credit_comes(void **state)
     sw_h2_consume_stream(f->s.h, id, 100000);
     assert_int_equal(run(f), SW_OK);
     assert_int_equal(f->s.data[id], 360000);
+    fix_done(f);
+}
+
+/* As many as a peer may send, so that a proxy loses none. */
+static void many_trailers_end_a_stream(void **state)
+{
+    struct fix *f = fix_new();
+    int32_t id;
+
+    (void)state;
+    f->s.trailers = 250;
+    f->s.end_after = true;
+    fix_start(f);
+    id = request(f);
+    f->s.to_send[id] = 10;
+    assert_int_equal(run(f), SW_OK);
+    assert_true(f->c.ended[id]);
+    assert_int_equal(f->c.data[id], 10);
+    assert_int_equal(f->c.n_fields, 250);
     fix_done(f);
 }
 
@@ -586,6 +629,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_answered_and_both_ends_close),
         cmocka_unit_test(the_window_stops_the_sender_until_credit_comes),
+        cmocka_unit_test(many_trailers_end_a_stream),
         cmocka_unit_test(a_reset_travels_with_its_code),
         cmocka_unit_test(limits_on_streams_are_learnt),
         cmocka_unit_test(pings_are_answered),
