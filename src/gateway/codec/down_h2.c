@@ -322,6 +322,11 @@ static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct 
 {
     struct gw_h2_stream *s = stream;
 
+    if (s && s->x && head->too_large) {
+        sw_exchange_reply(s->x, 431, SW_SLICE_LIT("request trailers too large"),
+                          "request header fields too large");
+        return;
+    }
     gw_h2_on_trailers(h, id, stream, head);
     if (s && s->x && down_hcm(owner_of(h)->d)->underscores != SW_GW_UNDERSCORES_ALLOW)
         (void)sw_gw_fields_drop_underscored(&s->x->req.trailers); /* too late to refuse */

@@ -429,7 +429,7 @@ void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct s
 
     (void)h;
     (void)id;
-    if (!s || !s->x || head->too_large)
+    if (!s || !s->x)
         return;
     gw_h2_take_fields(s->x, s->g->upstream ? &s->x->resp.trailers : &s->x->req.trailers, head,
                       true);

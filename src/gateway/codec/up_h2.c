@@ -214,6 +214,20 @@ static void on_info(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     sw_exchange_up_info(x, head->status);
 }
 
+static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head)
+{
+    struct gw_h2_stream *s = stream;
+    struct sw_exchange *x = s ? s->x : NULL;
+
+    if (!x || !head->too_large) {
+        gw_h2_on_trailers(h, id, stream, head);
+        return;
+    }
+    (void)detach(x);
+    sw_h2_reset(h, id, SW_H2_CANCEL);
+    sw_exchange_up_failed(x, SW_GW_BAD_RESPONSE, "response trailers too large");
+}
+
 static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct gw_h2_stream *s = stream;
@@ -281,7 +295,7 @@ static const struct sw_h2_ops engine = {
     .on_head = on_head,
     .on_info = on_info,
     .on_data = gw_h2_on_data,
-    .on_trailers = gw_h2_on_trailers,
+    .on_trailers = on_trailers,
     .on_end = on_end,
     .on_close = on_close,
     .on_window = gw_h2_on_window,

@@ -250,6 +250,15 @@ static inline void gw_h2_answer(int fd, uint32_t id, const char *status, bool en
     gw_frame(fd, GW_HEADERS, GW_END_HEADERS | (end ? GW_END_STREAM : 0), id, b, n);
 }
 
+/* The same field 300 times: more than are taken. */
+static inline void gw_h2_trailers_too_many(int fd, uint32_t id)
+{
+    uint8_t b[305] = {0x40, 1, 'x', 1, 'y'}; /* literal with incremental indexing */
+
+    memset(b + 5, 0x80 | 62, sizeof(b) - 5);
+    gw_frame(fd, GW_HEADERS, GW_END_HEADERS | GW_END_STREAM, id, b, sizeof(b));
+}
+
 static inline void gw_h2_serve(struct gw_h2peer *p, struct sw_loop *l, int fd)
 {
     *p = (struct gw_h2peer){.loop = l, .fd = fd};

@@ -578,6 +578,21 @@ static void a_busy_connection_beyond_its_age_gets_goaway(void **state)
     expect_closed();
 }
 
+static void trailers_beyond_the_bound_are_refused(void **state)
+{
+    struct gw_frame f;
+
+    (void)state;
+    t.hold = true;
+    connect_h2();
+    h2_ask(1, false);
+    GW_UNTIL(t.loop, t.n_held == 1);
+    gw_h2_trailers_too_many(t.fd, 1);
+    gw_expect_frame(&peer, GW_HEADERS, 1, &f);
+    assert_int_not_equal(f.p[0], 0x88); /* :status 200 */
+    GW_UNTIL(t.loop, t.worker.n_exchanges == 0);
+}
+
 /* The answer is complete while the body is not: the rest is not wanted (RFC 9113 8.1). */
 static void an_early_answer_ends_the_body(void **state)
 {
@@ -687,6 +702,7 @@ int main(void)
         DOWN_TEST(a_connection_drains_in_two_steps),
         DOWN_TEST(an_idle_connection_gets_goaway_after_its_time),
         DOWN_TEST(a_busy_connection_beyond_its_age_gets_goaway),
+        DOWN_TEST(trailers_beyond_the_bound_are_refused),
         DOWN_TEST(an_early_answer_ends_the_body),
         DOWN_TEST(an_answer_that_is_not_taken_is_reset),
         DOWN_TEST(a_client_that_reads_nothing_is_disconnected),

@@ -250,6 +250,29 @@ static void a_server_may_refuse_before_the_body_ends(void **state)
     close_peer(&p);
 }
 
+/* A response whose end cannot be passed on is not complete. */
+static void trailers_beyond_the_bound_cut_the_answer(void **state)
+{
+    struct gw_h2peer p;
+    struct gw_frame f;
+    struct up_req *r = up_start(0, "GET", true);
+
+    (void)state;
+    serve(&p);
+    hear_head(&p, 1);
+    gw_h2_answer(p.fd, 1, "200", false);
+    gw_frame(p.fd, GW_DATA, 0, 1, "part", 4);
+    gw_h2_trailers_too_many(p.fd, 1);
+    GW_UNTIL(up.worker.loop, !r->x);
+    assert_true(r->aborted);
+    assert_false(r->ended);
+    r = up_start(1, "GET", true);
+    while (gw_try_frame(&p, &f, 200) && f.type != GW_HEADERS)
+        assert_int_equal(f.type, GW_RST);
+    assert_int_equal(f.id, 3); /* the connection is as good as before */
+    close_peer(&p);
+}
+
 /* A client that leaves resets its stream; the others stay. */
 static void a_client_that_leaves_resets_its_stream(void **state)
 {
@@ -522,6 +545,7 @@ int main(void)
         H2_TEST(a_refused_stream_is_repeated_once),
         H2_TEST(a_stream_reset_otherwise_is_not_repeated),
         H2_TEST(a_server_may_refuse_before_the_body_ends),
+        H2_TEST(trailers_beyond_the_bound_cut_the_answer),
         H2_TEST(a_client_that_leaves_resets_its_stream),
         H2_TEST(a_connection_beyond_its_age_takes_no_stream),
         H2_TEST(idle_connections_are_closed_after_their_time),
