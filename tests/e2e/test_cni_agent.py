@@ -5,6 +5,7 @@ import filecmp
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import socket
@@ -93,9 +94,10 @@ def test_a_pod_without_the_label_is_left_alone(rig):
 
 
 class Behind(traffic.HandlerServer):
-    """The API without TLS, whose watch of namespaces stands still, or whose lists of them get no answer, when told to."""
+    """The API without TLS: its watch of a kind stands still, or its lists of the kind get no answer, when told to."""
 
-    def __init__(self, rig):
+    def __init__(self, rig, kind="namespaces"):
+        self.kind = kind.encode()
         self.api, self.still, self.silent = rig.api, threading.Event(), threading.Event()
         self.context = rig.api.context()
         super().__init__(rig.mesh.topo.fabric, ("127.0.0.1", free_port()), self._pass)
@@ -121,9 +123,10 @@ class Behind(traffic.HandlerServer):
             thread.start()
             with contextlib.suppress(OSError):
                 while data := sock.recv(1 << 16):
-                    if b"GET /api/v1/namespaces?" in data and b"watch=" in data:
+                    get = re.search(rb"GET /api/v1/(namespaces/[^/?]*/)?" + self.kind + rb"\?", data)
+                    if get and b"watch=" in data:
                         watch.set()
-                    elif b"GET /api/v1/namespaces?" in data and self.silent.is_set():
+                    elif get and self.silent.is_set():
                         sock.shutdown(socket.SHUT_RDWR)
                         break
                     up.sendall(data)
@@ -131,12 +134,18 @@ class Behind(traffic.HandlerServer):
             thread.join()
 
 
+def start_behind(rig, *flags, kind="namespaces"):
+    """An agent that has the API through a Behind."""
+    behind = rig.mesh.keep(Behind(rig, kind))
+    good, rig.api.kubeconfig = rig.api.kubeconfig, behind.kubeconfig
+    rig.start(*flags)
+    rig.api.kubeconfig = good
+    return behind
+
+
 def test_a_namespace_that_was_labelled_just_now(rig):
     """The agent's watch is behind: a pod of the namespace does not start in the clear, it waits."""
-    behind = rig.mesh.keep(Behind(rig))
-    good, rig.api.kubeconfig = rig.api.kubeconfig, behind.kubeconfig
-    rig.start("--wait", "1s")
-    rig.api.kubeconfig = good
+    behind = start_behind(rig, "--wait", "1s")
     rig.proxy()
     rig.namespace("late")
     rig.namespace("plain")
@@ -157,10 +166,7 @@ def test_a_namespace_that_was_labelled_just_now(rig):
 
 def test_a_namespace_that_the_api_does_not_tell_of(rig):
     """It may be in the mesh since the agent's watch was last heard: its pod waits until the API answers."""
-    behind = rig.mesh.keep(Behind(rig))
-    good, rig.api.kubeconfig = rig.api.kubeconfig, behind.kubeconfig
-    rig.start("--wait", "2s")
-    rig.api.kubeconfig = good
+    behind = start_behind(rig, "--wait", "2s")
     rig.proxy()
     rig.namespace("plain")
     behind.silent.set()
@@ -172,6 +178,82 @@ def test_a_namespace_that_the_api_does_not_tell_of(rig):
     behind.silent.clear()
     assert rig.result(waiting)[0] == 0
     assert box.untouched()
+
+
+def seen(rig, box, status=0):
+    """Waits until the agent has the pod from the API, and answers CHECK so."""
+    until(lambda: rig.call("CHECK", box)[0] == status, what=f"the agent to see {box.name}")
+
+
+def test_a_pod_whose_own_label_changed_just_now(rig):
+    """The agent's watch of pods is behind: what it says of a pod's own labels lets no pod start in the clear."""
+    behind = start_behind(rig, "--wait", "1s", kind="pods")
+    rig.proxy()
+    box, other = rig.pod("a1", 61, labels={MODE: "none"}), rig.pod("a2", 62, labels={MODE: "none"})
+    seen(rig, box)
+    seen(rig, other)
+    behind.still.set()
+    rig.label(box.path_api, {MODE: None})
+    status, out = rig.call("ADD", box, timeout="3s")
+    assert status != 0 and "has not seen the labels of the pod yet" in out["msg"], out
+    told(rig, box, "has not seen the labels of the pod yet")
+    rig.add(other)
+    assert other.untouched()
+    waiting = rig.call("ADD", box, wait=False)
+    behind.still.clear()
+    assert rig.result(waiting)[0] == 0
+    assert box.rules()
+
+
+def test_a_pod_that_the_api_does_not_tell_of(rig):
+    """Its labels may have changed while the API was away: it waits. Excluded namespaces do not."""
+    behind = start_behind(rig, "--wait", "2s", kind="pods")
+    rig.proxy()
+    rig.namespace("kube-system")
+    box, system = rig.pod("a1", 61, labels={MODE: "none"}), rig.pod("a2", 62, namespace="kube-system")
+    seen(rig, box)
+    behind.silent.set()
+    status, out = rig.call("ADD", box, timeout="4s")
+    assert status != 0 and "the API does not say whether the pod is in the mesh" in out["msg"], out
+    told(rig, box, "the API does not say whether the pod is in the mesh")
+    rig.add(system, excludeNamespaces=["kube-system"])
+    rig.add(system, excludeNamespaces=[])  # the agent knows, too
+    assert system.untouched()
+    waiting = rig.call("ADD", box, wait=False)
+    behind.silent.clear()
+    assert rig.result(waiting)[0] == 0
+    assert box.untouched()
+
+
+def test_an_excluded_pod_starts_while_the_api_is_away(rig):
+    """Before the agent has read the API at all, with a configuration that does not name the namespace."""
+    rig.api.close()
+    rig.start("--pod-namespace", "spanwire-system", wait=False)
+    until(rig.answers, what="the agent's socket")
+    for i, ns in enumerate(("kube-system", "spanwire-system")):
+        box = rig.sandbox(f"a{i}", 61 + i, ns)
+        rig.add(box, excludeNamespaces=[], timeout="5s")
+        assert box.untouched()
+
+
+def test_a_pod_made_anew_by_a_runtime_that_gives_no_uid(rig):
+    """The agent's watch still has the pod before: the new one does not get its identity."""
+    behind = start_behind(rig, "--wait", "1s", kind="pods")
+    node = rig.proxy()
+    box = rig.pod("a1", 61)
+    seen(rig, box, status=1)
+    behind.still.set()
+    assert rig.api.delete(box.path_api + "?gracePeriodSeconds=0").status in (200, 202)
+    rig.create(rig.manifest(box) | {"spec": {"nodeName": rig.node.name, "serviceAccountName": "other",
+                                             "containers": [{"name": "app", "image": "app"}]}})
+    box.uid = ""
+    status, out = rig.call("ADD", box, timeout="3s")
+    assert status != 0 and "the API shows another pod of this name" in out["msg"], out
+    assert pods_of(node) == {}
+    waiting = rig.call("ADD", box, wait=False)
+    behind.still.clear()
+    assert rig.result(waiting)[0] == 0
+    assert [p["info"]["serviceAccount"] for p in node.config_dump()["workloadState"].values()] == ["other"]
 
 
 def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):

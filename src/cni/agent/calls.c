@@ -15,6 +15,9 @@
 #include "io/netns.h"
 #include "io/sock.h"
 
+#define ANOTHER_POD "the API shows another pod of this name"
+#define NEW_LABELS  "the agent has not seen the labels of the pod yet"
+
 enum {
     AGAIN_MS = 50,
     NAME_MAX_LEN = 253,
@@ -24,6 +27,7 @@ enum {
     OTHER_CONNS = 128, /* for DEL, CHECK, GC and STATUS while as many ADDs wait as may */
 };
 
+static const struct sw_kube_gvr pods_gvr = {"", "v1", "pods", "Pod", true};
 static const struct sw_kube_gvr namespaces_gvr = {"", "v1", "namespaces", "Namespace", false};
 
 struct call {
@@ -32,7 +36,7 @@ struct call {
     struct sw_http_resp *resp;
     struct sw_arena arena;
     struct sw_slice key; /* "namespace/name"; this and the next: in the arena, terminated */
-    struct sw_slice uid; /* from the runtime; empty: not given */
+    struct sw_slice uid; /* from the runtime, or the API where it does not give one */
     const char *netns;
     const char *container_id;
     uint64_t start_ns;
@@ -40,9 +44,8 @@ struct call {
     char *pod_uid;              /* owned; attached to this pod */
     const char *waits_for;      /* a literal, as is the next */
     const char *told;           /* in the pod's events last */
-    struct sw_kube_call *asked; /* for the namespace as it is now */
+    struct sw_kube_call *asked; /* for the pod, then its namespace, as they are now */
     uint64_t ask_ns;            /* not before */
-    bool outside;               /* that says so, too */
 };
 
 static void call_free(struct call *c)
@@ -91,7 +94,7 @@ struct sw_kube_obj *agent_pod_of(const struct agent *g, struct sw_slice key, str
     else if (!o)
         *ret_waits = "the API does not show the pod on this node";
     else if (uid.n && !sw_slice_eq(o->uid, uid))
-        *ret_waits = "the API shows another pod of this name";
+        *ret_waits = ANOTHER_POD;
     else if (!agent_namespace_of(g, o))
         *ret_waits = "the API does not show the pod's namespace";
     else
@@ -162,68 +165,133 @@ static void attach(struct call *c, struct sw_kube_obj *o)
         answer(c, 503, "failed", "too many pods on this node");
 }
 
+/* ---- a pod that seems to be outside ---- */
+
+/*
+ * The watches may be behind, or silent while the API is unreachable: a pod that the mesh is to have
+ * would start without it. Only present answers of the API let a pod pass: of the pod, whose own
+ * labels come first, and of its namespace. By lists, for which the rights are there anyway.
+ */
+static void ask(struct call *c, const struct sw_kube_gvr *gvr, struct sw_slice ns,
+                struct sw_slice name, sw_kube_cb cb)
+{
+    const char *selector = sw_arena_printf(&c->arena, "metadata.name=%.*s", SW_SLICE_ARG(name));
+
+    c->asked = sw_kube_do(c->agent->client,
+                          &(struct sw_kube_req){.verb = SW_KUBE_LIST,
+                                                .gvr = gvr,
+                                                .ns = ns,
+                                                .field_selector = selector,
+                                                .timeout_ns = ASK_S * SW_NS_PER_S},
+                          cb, c);
+}
+
+/* What was asked for; NULL: asked again by a later step. */
+static const struct sw_json *answered(struct call *c, const struct sw_kube_reply *r)
+{
+    c->asked = NULL;
+    return r->rc == SW_OK ? sw_json_at(sw_json_find(r->object, "items"), 0) : NULL;
+}
+
 static void on_namespace_now(void *arg, struct sw_kube_reply *r)
 {
     struct call *c = arg;
-    const struct sw_agent_config *conf = c->agent->config;
-    const struct sw_json *ns;
-    const struct sw_kube_obj *o;
+    const struct sw_json *ns = answered(c, r);
+    const struct sw_kube_obj *seen;
 
-    c->asked = NULL;
-    if (r->rc != SW_OK) {
+    if (!ns) {
         c->waits_for = "the API does not say whether the pod's namespace is in the mesh";
-        return; /* asked again by the next step */
+        return;
     }
-    ns = sw_json_at(sw_json_find(r->object, "items"), 0);
-    o = find_pod(c, &c->waits_for);
-    c->outside =
-        !ns || !o || sw_enrol_why_not(o->json, ns, conf->excluded.p, conf->excluded.n) != NULL;
-    if (!c->outside)
-        c->waits_for = "the agent has not seen the labels of the pod's namespace yet";
+    if (!sw_enrol_by_namespace(ns)) {
+        answer(c, 200, "passed", "neither the pod nor its namespace is in the mesh");
+        return;
+    }
+    seen = sw_informer_get(c->agent->namespaces,
+                           sw_json_str(sw_json_walk(ns, "metadata", "name", NULL)));
+    c->waits_for = seen && sw_enrol_by_namespace(seen->json)
+                       ? NEW_LABELS
+                       : "the agent has not seen the labels of the pod's namespace yet";
     agent_calls_step(c->agent);
 }
 
-/*
- * The watch of namespaces may be behind that of pods: a pod that the mesh is to have would start
- * without it. By a list, for which the right is there anyway.
- */
-static void ask_for_namespace(struct call *c, struct sw_slice ns)
+static void judge_pod(struct call *c, const struct sw_json *pod)
 {
-    struct agent *g = c->agent;
-    const char *selector = sw_arena_printf(&c->arena, "metadata.name=%.*s", SW_SLICE_ARG(ns));
+    const struct sw_opt_list *excluded = &c->agent->config->excluded;
+    const char *why = sw_enrol_why_not(pod, NULL, excluded->p, excluded->n);
+    struct sw_slice ns = sw_json_str(sw_json_walk(pod, "metadata", "namespace", NULL));
 
-    if (c->asked || sw_loop_now(g->loop) < c->ask_ns)
+    if (why && sw_enrol_up_to_namespace(pod, excluded->p, excluded->n)) {
+        ask(c, &namespaces_gvr, sw_slice("", 0), ns, on_namespace_now);
+    } else if (why) {
+        answer(c, 200, "passed", why);
+    } else {
+        c->waits_for = NEW_LABELS;
+        agent_calls_step(c->agent);
+    }
+}
+
+static void on_pod_now(void *arg, struct sw_kube_reply *r)
+{
+    struct call *c = arg;
+    const struct sw_json *pod = answered(c, r);
+    struct sw_slice uid = sw_json_str(sw_json_walk(pod, "metadata", "uid", NULL));
+
+    if (!pod || uid.n == 0) {
+        c->waits_for = "the API does not say whether the pod is in the mesh";
         return;
-    c->ask_ns = sw_loop_now(g->loop) + ASK_AGAIN_S * SW_NS_PER_S;
-    c->asked = sw_kube_do(g->client,
-                          &(struct sw_kube_req){.verb = SW_KUBE_LIST,
-                                                .gvr = &namespaces_gvr,
-                                                .field_selector = selector,
-                                                .timeout_ns = ASK_S * SW_NS_PER_S},
-                          on_namespace_now, c);
+    }
+    if (c->uid.n == 0)
+        c->uid = sw_arena_slice(&c->arena, uid);
+    if (sw_slice_eq(c->uid, uid))
+        judge_pod(c, pod);
+    else
+        c->waits_for = ANOTHER_POD;
+}
+
+static void ask_for_pod(struct call *c)
+{
+    struct sw_slice name = c->key;
+    struct sw_slice ns = sw_slice_cut(&name, '/');
+
+    if (c->asked || sw_loop_now(c->agent->loop) < c->ask_ns)
+        return;
+    c->ask_ns = sw_loop_now(c->agent->loop) + ASK_AGAIN_S * SW_NS_PER_S;
+    ask(c, &pods_gvr, ns, name, on_pod_now);
+}
+
+/* By the call alone: these pods start without the API, which may be one of them. */
+static bool excluded(const struct call *c)
+{
+    const struct sw_opt_list *list = &c->agent->config->excluded;
+    struct sw_slice name = c->key;
+    struct sw_slice ns = sw_slice_cut(&name, '/');
+
+    for (size_t i = 0; i < list->n; i++) {
+        if (sw_slice_eq_str(ns, list->p[i]))
+            return true;
+    }
+    return false;
 }
 
 static void look(struct call *c)
 {
     struct agent *g = c->agent;
-    const char *why;
-    struct sw_kube_obj *o = find_pod(c, &c->waits_for);
+    const struct sw_opt_list *no = &g->config->excluded;
+    struct sw_kube_obj *o;
 
-    if (!o)
-        return;
-    if (g->uninstalling) {
-        answer(c, 200, "passed", "the mesh is being uninstalled");
+    if (g->uninstalling || excluded(c)) {
+        answer(c, 200, "passed",
+               g->uninstalling ? "the mesh is being uninstalled" : "the namespace is excluded");
         return;
     }
-    why = sw_enrol_why_not(o->json, agent_namespace_of(g, o), g->config->excluded.p,
-                           g->config->excluded.n);
-    if (!why)
+    o = find_pod(c, &c->waits_for);
+    if (!o)
+        return;
+    if (c->uid.n && !sw_enrol_why_not(o->json, agent_namespace_of(g, o), no->p, no->n))
         attach(c, o);
-    else if (c->outside ||
-             !sw_enrol_up_to_namespace(o->json, g->config->excluded.p, g->config->excluded.n))
-        answer(c, 200, "passed", why);
     else
-        ask_for_namespace(c, o->ns);
+        ask_for_pod(c);
 }
 
 /* Before it is known whether the pod belongs to the mesh. */

@@ -8,13 +8,18 @@ static struct sw_slice meta(const struct sw_json *o, const char *map, const char
     return sw_json_str(sw_json_walk(o, "metadata", map, key, NULL));
 }
 
+bool sw_enrol_by_namespace(const struct sw_json *ns)
+{
+    return sw_slice_eq_str(meta(ns, "labels", MODE_LABEL), "ambient");
+}
+
 static const char *by_labels(const struct sw_json *pod, const struct sw_json *ns)
 {
     struct sw_slice own = meta(pod, "labels", MODE_LABEL);
 
     if (sw_slice_eq_str(own, "ambient"))
         return NULL;
-    if (!sw_slice_eq_str(meta(ns, "labels", MODE_LABEL), "ambient"))
+    if (!sw_enrol_by_namespace(ns))
         return "neither the pod nor its namespace has " MODE_LABEL "=ambient";
     return sw_slice_eq_str(own, "none") ? "the pod has " MODE_LABEL "=none" : NULL;
 }

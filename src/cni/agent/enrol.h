@@ -25,6 +25,8 @@ const char *sw_enrol_why_not(const struct sw_json *pod, const struct sw_json *ns
 /* True when nothing but the label of its namespace decides. */
 bool sw_enrol_up_to_namespace(const struct sw_json *pod, const char *const *excluded,
                               size_t n_excluded);
+/* True when the namespace enrols the pods for which sw_enrol_up_to_namespace is true. */
+bool sw_enrol_by_namespace(const struct sw_json *ns);
 /* Phase Failed or Succeeded: nothing runs in it any more. */
 bool sw_enrol_terminal(const struct sw_json *pod);
 /* The annotation's value; empty: none. */
