@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cni/install/conflist.h"
 
+#include "cni/plugin/request.h"
+
 static const struct sw_json_write_opts layout = {.indent = 2};
 
 bool sw_conflist_is_file(struct sw_slice name)
@@ -58,15 +60,22 @@ static bool drop(struct sw_json *plugins, struct sw_slice type)
     return found;
 }
 
+/*
+ * As runtimes read a single plugin. The network keeps its name: plugins store addresses under it,
+ * and would hand out those of running pods again. Versions before lists have no prevResult.
+ */
 static struct sw_json *as_list(struct sw_arena *a, struct sw_json *single)
 {
     struct sw_json *list = sw_json_new_object(a);
     struct sw_json *plugins = sw_json_new_array(a);
+    struct sw_slice name = sw_json_str(sw_json_find(single, "name"));
+    struct sw_slice version = sw_json_str(sw_json_find(single, "cniVersion"));
 
+    sw_json_put_str(a, list, "name", name.n ? name : SW_SLICE_LIT("k8s-pod-network"));
+    sw_json_put_str(a, list, "cniVersion",
+                    sw_cni_version_known(version) ? version : SW_SLICE_LIT("0.3.1"));
     (void)sw_json_remove(single, SW_SLICE_LIT("cniVersion"));
     sw_json_push(a, plugins, single);
-    sw_json_put_str(a, list, "name", SW_SLICE_LIT("k8s-pod-network"));
-    sw_json_put_str(a, list, "cniVersion", SW_SLICE_LIT("0.3.1"));
     sw_json_put(a, list, "plugins", plugins);
     return list;
 }

@@ -19,7 +19,7 @@ static const struct {
     {"GC", SW_CNI_GC},   {"STATUS", SW_CNI_STATUS}, {"VERSION", SW_CNI_VERSION},
 };
 
-static bool known_version(struct sw_slice v)
+bool sw_cni_version_known(struct sw_slice v)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(versions); i++) {
         if (sw_slice_eq_str(v, versions[i]))
@@ -174,7 +174,7 @@ int sw_cni_request_parse(struct sw_arena *a, const struct sw_cni_env *env, struc
     if (r.command == SW_CNI_VERSION)
         return SW_OK;
     *ret_code = SW_CNI_BAD_VERSION;
-    if (!known_version(r.version))
+    if (!sw_cni_version_known(r.version))
         return sw_err_set(err, SW_EINVAL, "cniVersion '%.*s' is not supported (0.3.0 to 1.1.0 are)",
                           SW_SLICE_ARG(sw_slice_head(r.version, 20)));
     *ret_code = SW_CNI_BAD_CONFIG;
@@ -240,7 +240,7 @@ int sw_cni_result(struct sw_arena *a, const struct sw_cni_request *r, struct sw_
     struct sw_slice had = sw_json_str(sw_json_find(out, "cniVersion"));
     bool old = sw_slice_has_prefix(r->version, SW_SLICE_LIT("0."));
 
-    if (had.n && !known_version(had))
+    if (had.n && !sw_cni_version_known(had))
         return sw_err_set(err, SW_EINVAL, "prevResult of version '%.*s' cannot be converted",
                           SW_SLICE_ARG(sw_slice_head(had, 20)));
     sw_json_put_str(a, out, "cniVersion", r->version);
@@ -270,7 +270,8 @@ struct sw_json *sw_cni_error(struct sw_arena *a, struct sw_slice version, enum s
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    sw_json_put_str(a, out, "cniVersion", known_version(version) ? version : SW_SLICE_LIT("1.1.0"));
+    sw_json_put_str(a, out, "cniVersion",
+                    sw_cni_version_known(version) ? version : SW_SLICE_LIT("1.1.0"));
     sw_json_put(a, out, "code", sw_json_new_i64(a, (int64_t)code));
     sw_json_put_str(a, out, "msg", sw_slice_str(msg));
     return out;

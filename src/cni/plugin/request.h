@@ -74,6 +74,9 @@ SW_NODISCARD int sw_cni_request_parse(struct sw_arena *a, const struct sw_cni_en
                                       struct sw_slice input, struct sw_cni_request *ret,
                                       enum sw_cni_code *ret_code, struct sw_err *err);
 
+/* True for a cniVersion that the plugin speaks. */
+bool sw_cni_version_known(struct sw_slice v);
+
 /* True when the pod is left alone without asking the node agent: not Kubernetes', or excluded. */
 bool sw_cni_passes(const struct sw_cni_request *r);
 

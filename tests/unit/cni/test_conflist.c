@@ -35,8 +35,16 @@ static void puts_itself_last_and_once(void **state)
          "{\"type\":\"portmap\"}]}",
          "{\"plugins\":[{\"type\":\"bridge\"},{\"type\":\"portmap\"},%s]}", false},
         {"{\"cniVersion\":\"0.3.1\",\"name\":\"n\",\"type\":\"bridge\"}",
-         "{\"name\":\"k8s-pod-network\",\"cniVersion\":\"0.3.1\",\"plugins\":["
+         "{\"name\":\"n\",\"cniVersion\":\"0.3.1\",\"plugins\":["
          "{\"name\":\"n\",\"type\":\"bridge\"},%s]}",
+         true},
+        {"{\"cniVersion\":\"1.1.0\",\"name\":\"n\",\"type\":\"bridge\"}",
+         "{\"name\":\"n\",\"cniVersion\":\"1.1.0\",\"plugins\":["
+         "{\"name\":\"n\",\"type\":\"bridge\"},%s]}",
+         true},
+        {"{\"cniVersion\":\"0.2.0\",\"type\":\"bridge\"}",
+         "{\"name\":\"k8s-pod-network\",\"cniVersion\":\"0.3.1\",\"plugins\":["
+         "{\"type\":\"bridge\"},%s]}",
          true},
         {"{\"plugins\":[]}", NULL, false},
         {"{\"plugins\":[{\"type\":\"spanwire-cni\"}]}", NULL, false},
