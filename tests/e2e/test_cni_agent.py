@@ -397,6 +397,22 @@ def test_a_recorded_namespace_that_is_another_pods_now(rig):
     assert other.untouched()
 
 
+def test_records_of_pods_that_ended_while_no_agent_ran(rig):
+    """And what an agent that was killed left of one: the run directory does not grow."""
+    agent = rig.start()
+    rig.proxy()
+    box, kept = rig.pod("a1", 61), rig.pod("a2", 62)
+    rig.add(box)
+    rig.add(kept)
+    records = rig.dir / "run" / "pods"
+    assert {f.name for f in records.iterdir()} == {box.uid, kept.uid}
+    agent.kill()
+    (records / f"{box.uid}.tmp").write_text("{")
+    assert rig.api.delete(box.path_api + "?gracePeriodSeconds=0").status in (200, 202)
+    rig.start()
+    until(lambda: {f.name for f in records.iterdir()} == {kept.uid}, what="the record to go")
+
+
 def test_the_node_proxy_restarts(rig):
     rig.start()
     node = rig.proxy()
@@ -633,6 +649,75 @@ def test_probes_reach_a_pod_and_nothing_else_does(rig):
         pytest.skip(f"no other user here: {done.stderr}")
     assert done.returncode != 7, done.stderr
     assert app.peer_ips() == {"169.254.7.127"}
+
+
+def probed(rig, name, host):
+    """A pod of the mesh with a probe."""
+    box = rig.pod(name, host, containers=[{"name": "app", "image": "app", **probe(PORT)}])
+    rig.add(box)
+    rig.running(box)
+    return box
+
+
+def test_rules_that_another_program_removes_are_repaired(rig):
+    """Those of the host, without which a kubelet restarts pods whose policies name identities, and those of a pod."""
+    rig.start("--probe-uid", "0", "--verify", "300ms")
+    rig.proxy()
+    box = probed(rig, "a1", 61)
+    target = f"{box.ip4} . {PORT}"
+    until(lambda: target in rig.node.run("nft", "list", "ruleset"), what="the host's rules")
+    rig.node.run("nft", "delete", "table", "inet", "spanwire-probes")
+    box.run("nft", "flush", "ruleset")
+    until(lambda: target in rig.node.run("nft", "list", "ruleset"), what="the host's rules to be repaired")
+    until(box.rules, what="the pod's rules to be repaired")
+
+
+class Nft:
+    """nft for an agent that starts with .prefix: refuses scripts that have the text in .refused, while there is one."""
+
+    def __init__(self, directory):
+        directory.mkdir()
+        self.refused, fake, real = (directory / name for name in ("refused", "fake", "real"))
+        shutil.copy(shutil.which("nft"), real)
+        fake.write_text(f"""#!/bin/sh
+[ "$1" = list ] && exec {real} "$@"
+script=$(cat)
+if [ -e {self.refused} ] && printf %s "$script" | grep -qf {self.refused}; then echo "no such luck"; exit 1; fi
+printf '%s\\n' "$script" | {real} "$@"
+""")
+        fake.chmod(0o755)
+        self.prefix = ("unshare", "-m", "--propagation", "slave", "sh", "-c",
+                       f'mount --bind {fake} {shutil.which("nft")} && exec "$@"', "agent")
+
+
+def test_rules_of_the_host_that_fail_are_tried_again(rig, tmp_path):
+    nft = Nft(tmp_path / "nft")
+    nft.refused.write_text("spanwire-probes")
+    rig.start("--probe-uid", "0", prefix=nft.prefix)
+    rig.proxy()
+    box = probed(rig, "a1", 61)
+    until(lambda: "cannot change the host's rules: nft refused the rules (status 1): no such luck" in rig.log(),
+          what="the reason in the log")
+    assert not rig.host_rules()
+    nft.refused.unlink()
+    until(lambda: f"{box.ip4} . {PORT}" in rig.node.run("nft", "list", "ruleset"), what="the host's rules")
+
+
+def test_rules_of_a_pod_that_fail_half_way_leave_nothing(rig, tmp_path):
+    """Routes are there already when nft refuses: they go again, the start fails with the reason and succeeds later."""
+    nft = Nft(tmp_path / "nft")
+    nft.refused.write_text("redirect to :15006")
+    rig.start("--wait", "1s", prefix=nft.prefix)
+    rig.proxy()
+    box = rig.pod("a1", 61)
+    status, out = rig.call("ADD", box, timeout="2s")
+    assert status != 0 and "nft refused the rules" in out["msg"], out
+    assert rig.call("DEL", box) == (0, None)
+    until(box.untouched, what="nothing to be left")
+    until(lambda: ("RedirectionFailed", True) in [(r, "no such luck" in m) for r, m in rig.events(box)], what="the event")
+    nft.refused.unlink()
+    rig.add(box)
+    assert box.rules()
 
 
 # -- installing -----------------------------------------------------------------------------------

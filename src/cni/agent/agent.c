@@ -20,8 +20,8 @@
 #include "io/sock.h"
 
 enum {
-    VERIFY_S = 60,
     PROBES_MS = 50,
+    PROBES_AGAIN_S = 2,
     PROBES_TEXT_MAX = 4 << 20,
     UNINSTALL_S = 15,
     ASK_S = 5,
@@ -88,6 +88,34 @@ static void on_namespace_changed(void *arg, struct sw_kube_obj *old, struct sw_k
     consider_all(arg, o->name);
 }
 
+struct listed {
+    struct sw_kube_obj **pods;
+    size_t n;
+};
+
+static bool is_listed(const char *uid, void *arg)
+{
+    const struct listed *l = arg;
+
+    for (size_t i = 0; i < l->n; i++) {
+        if (sw_slice_eq_str(l->pods[i]->uid, uid))
+            return true;
+    }
+    return false;
+}
+
+/* A pod without an address yet is not looked after, but its record counts when it has one. */
+static void prune_records(struct agent *g)
+{
+    struct listed l = {0};
+
+    l.n = sw_informer_list(g->pods_of_node, &l.pods);
+    agent_record_prune(g->config, is_listed, &l);
+    for (size_t i = 0; i < l.n; i++)
+        (void)sw_kube_obj_unref(l.pods[i]);
+    sw_free(l.pods);
+}
+
 static void on_synced(void *arg)
 {
     struct agent *g = arg;
@@ -99,6 +127,7 @@ static void on_synced(void *arg)
     sw_log_info("agent", "%zu pods on node '%s'", sw_informer_count(g->pods_of_node),
                 g->config->node_name);
     consider_all(g, sw_slice("", 0));
+    prune_records(g);
     sw_zds_server_open(g->zds);
 }
 
@@ -131,13 +160,20 @@ static int start_informers(struct agent *g, struct sw_err *err)
 
 /* ---- the host's rules ---- */
 
+static void on_probes(struct sw_timer *t);
+
 static void on_probes_done(void *arg, int rc, const struct sw_err *err)
 {
     struct agent *g = arg;
 
     g->host_jobs--;
-    if (rc != SW_OK && !g->ending)
-        sw_log_error("agent", "probes may fail, the host's rules were not changed: %s", err->msg);
+    if (rc == SW_OK || g->ending)
+        return;
+    sw_log_error("agent", "probes may fail, cannot change the host's rules: %s; retrying in %d s",
+                 err->msg, PROBES_AGAIN_S);
+    sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_FAILURES, "ProbeRules"), 1);
+    if (!g->uninstalling && !sw_timer_running(&g->probes))
+        sw_timer_start(g->loop, &g->probes, PROBES_AGAIN_S * SW_NS_PER_S, on_probes);
 }
 
 static void change_host(struct agent *g, struct sw_slice script)
@@ -195,7 +231,8 @@ static void on_verify(struct sw_timer *t)
     struct agent *g = SW_CONTAINER_OF(t, struct agent, verify);
 
     agent_pods_verify(g);
-    sw_timer_start(g->loop, t, VERIFY_S * SW_NS_PER_S, on_verify);
+    agent_probes_changed(g); /* in one transaction: what is there already loses nothing */
+    sw_timer_start(g->loop, t, g->config->verify_ns, on_verify);
 }
 
 /* ---- installing ---- */
@@ -508,7 +545,7 @@ static int start(struct agent *g, struct sw_err *err)
         return rc;
     sw_informer_start(g->namespaces);
     sw_informer_start(g->pods_of_node);
-    sw_timer_start(g->loop, &g->verify, VERIFY_S * SW_NS_PER_S, on_verify);
+    sw_timer_start(g->loop, &g->verify, g->config->verify_ns, on_verify);
     return SW_OK;
 }
 

@@ -39,6 +39,7 @@ struct sw_agent_config {
     bool probes;
     const char *probe_uid_text;
     uint64_t wait_ns; /* how long a plugin's ADD is held */
+    uint64_t verify_ns;
     struct sw_addr admin_addr;
     struct sw_addr pages_addr;
     struct sw_admin_access access;

@@ -133,6 +133,10 @@ bool agent_record_parse(struct sw_arena *a, struct sw_slice text, struct agent_r
 void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd, void *arg),
                        void *arg);
 
+/* Forgets the pods that keep is false for: they ended while no agent ran. */
+void agent_record_prune(const struct sw_agent_config *c, bool (*keep)(const char *uid, void *arg),
+                        void *arg);
+
 /* ---- calls.c: the plugin's socket ---- */
 /* What a call says of a pod. */
 struct agent_add {

@@ -61,6 +61,9 @@ static const struct sw_opt table[] = {
      .help =
          "How long the start of a pod is held while it cannot join the mesh, before the runtime "
          "is asked to retry."},
+    {"verify", NULL, SW_OPT_DURATION, AT(verify_ns), .def = "60s", .min = 100,
+     .help = "How often the rules of pods and of the host are checked, and repaired where another "
+             "program removed them."},
 
     {.type = SW_OPT_GROUP, .help = "The plugin on the host"},
     {"install", NULL, SW_OPT_BOOL, AT(install), .def = "true", .arg = "BOOL",

@@ -361,8 +361,13 @@ void agent_pods_deleted(struct agent *g, struct sw_kube_obj *o)
 {
     struct agent_pod *p = agent_pods_find(g, o->uid);
 
-    if (!p)
+    if (!p) {
+        SW_ARENA_AUTO a = {0};
+
+        /* An earlier agent may have noted it. */
+        agent_record_remove(g->config, sw_arena_dup(&a, o->uid));
         return;
+    }
     p->wanted = false;
     p->gone = true;
     step(p);

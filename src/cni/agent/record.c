@@ -52,8 +52,10 @@ void agent_record_write(const struct agent_pod *p)
     text = sw_json_text(&a, doc, NULL);
     (void)snprintf(tmp, sizeof(tmp), "%s.tmp", path);
     fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, text.p, text.n) != (ssize_t)text.n || rename(tmp, path) != 0)
+    if (fd < 0 || write(fd, text.p, text.n) != (ssize_t)text.n || rename(tmp, path) != 0) {
         sw_log_warn("agent", "cannot write '%s': %s", path, sw_errno_text(errno));
+        (void)unlink(tmp);
+    }
 }
 
 void agent_record_remove(const struct sw_agent_config *c, const char *uid)
@@ -97,15 +99,27 @@ bool agent_record_open(const struct sw_agent_config *c, const char *uid, int *re
     return ok;
 }
 
+/* NULL: there is none. */
+static DIR *open_dir(const struct sw_agent_config *c, char path[PATH_LEN])
+{
+    (void)snprintf(path, PATH_LEN, "%s/pods", c->run_dir);
+    return opendir(path);
+}
+
+/* Records, and what a write that was cut short left of one. */
+static void remove_entry(DIR *d, const char *name)
+{
+    if (name[0] != '.')
+        (void)unlinkat(dirfd(d), name, 0);
+}
+
 void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd, void *arg),
                        void *arg)
 {
     char path[PATH_LEN];
     struct dirent *e;
-    DIR *d;
+    DIR *d = open_dir(c, path);
 
-    (void)snprintf(path, sizeof(path), "%s/pods", c->run_dir);
-    d = opendir(path);
     while (d && (e = readdir(d)) != NULL) {
         int fd = -1;
 
@@ -113,9 +127,24 @@ void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd,
             fn(fd, arg);
             (void)close(fd);
         }
-        agent_record_remove(c, e->d_name);
+        remove_entry(d, e->d_name);
     }
     if (d)
         (void)closedir(d);
     (void)rmdir(path);
+}
+
+void agent_record_prune(const struct sw_agent_config *c, bool (*keep)(const char *uid, void *arg),
+                        void *arg)
+{
+    char path[PATH_LEN];
+    const struct dirent *e;
+    DIR *d = open_dir(c, path);
+
+    while (d && (e = readdir(d)) != NULL) {
+        if (!keep(e->d_name, arg))
+            remove_entry(d, e->d_name);
+    }
+    if (d)
+        (void)closedir(d);
 }
