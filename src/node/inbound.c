@@ -392,6 +392,8 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
     struct sw_err err = {0};
     struct server *sv;
 
+    if (!p->cred)
+        sw_worker_need_cred(p);
     if (why) {
         sw_ledger_refused(&w->book, SW_INBOUND, peer, &local, p->cred ? "handshakes" : "identity",
                           why);

@@ -222,10 +222,12 @@ static void without_cred(struct outbound *o)
     struct sw_wpod *p = o->live.pod;
     char text[SW_ERRTEXT];
 
-    if (p->cred_error)
+    if (p->cred_error) {
+        sw_worker_need_cred(p);
         outbound_finish(o, SW_FLAG_IDENTITY_ERROR, sw_errtext_identity(p->cred_error, text));
-    else
+    } else {
         sw_worker_wait_cred(p, &o->setup->cred_wait, on_cred);
+    }
 }
 
 /* Tunnels whose readers do not read have used up the connection window to this peer. */

@@ -16,6 +16,8 @@ enum {
     CONCURRENT = 8,
     BACKOFF_FIRST_S = 1,
     BACKOFF_MOST_S = 150,
+    DEMAND_S = 5,     /* between two tries while connections are refused without it */
+    CLOCK_S = 60,     /* at most between two looks at the clock of the wall, which may be set */
     ROOTS_AGE_S = 60, /* a certificate this young is not renewed for the sake of its roots */
 };
 
@@ -30,8 +32,11 @@ struct cert {
     struct sw_issue issue;
     struct sw_timer timer; /* renewal or the next try */
     struct sw_metric *expiry;
-    uint64_t backoff_s;
+    uint64_t backoff_s; /* 0: the last try succeeded, or there was none */
     uint64_t issued_ns;
+    uint64_t failed_ns;
+    uint64_t due_ns;      /* of the renewal, by the loop's clock, */
+    uint64_t due_wall_ns; /* and by that of the wall: whichever is first */
     enum priority wish;   /* of a first request */
     enum priority queued; /* in which queue, while linked */
     bool asking;
@@ -108,21 +113,47 @@ static void enqueue(struct cert *c, enum priority p)
     pump(c->certs);
 }
 
+static uint64_t wall_ns(const struct sw_certs *all)
+{
+    return all->opts.wall_ns ? all->opts.wall_ns() : sw_wall_ns();
+}
+
+static void on_due(struct sw_timer *t);
+
+/*
+ * The loop's clock stands still while a machine sleeps, and that of the wall is set: after one long
+ * timer a certificate would have expired long ago.
+ */
+static void wait_for_renewal(struct cert *c)
+{
+    uint64_t now = sw_loop_now(c->certs->loop);
+    uint64_t wall = wall_ns(c->certs);
+    uint64_t left = c->due_ns > now ? c->due_ns - now : 0;
+
+    left = c->due_wall_ns > wall ? sw_min(left, c->due_wall_ns - wall) : 0;
+    if (left)
+        sw_timer_start(c->certs->loop, &c->timer, sw_min(left, CLOCK_S * SW_NS_PER_S), on_due);
+    else
+        enqueue(c, RENEWAL);
+}
+
 static void on_due(struct sw_timer *t)
 {
     struct cert *c = SW_CONTAINER_OF(t, struct cert, timer);
 
-    enqueue(c, c->cred ? RENEWAL : c->wish);
+    if (c->cred && !c->backoff_s)
+        wait_for_renewal(c);
+    else
+        enqueue(c, c->cred ? RENEWAL : c->wish);
 }
 
 /* ---- answers ---- */
 
 /* Half of the lifetime, but never in a tight loop. */
-static uint64_t refresh_delay(const struct sw_tls_cred *cred)
+static uint64_t refresh_delay(const struct sw_tls_cred *cred, uint64_t now_ns)
 {
     uint64_t begin = sw_tls_cred_not_before(cred);
     uint64_t end = sw_tls_cred_not_after(cred);
-    uint64_t now_ns = sw_wall_ns();
     uint64_t at_ns = begin * SW_NS_PER_S + (end - begin) * SW_NS_PER_S / 2;
 
     /* A back-dated begin can put the middle of a short life into the past. */
@@ -142,24 +173,28 @@ static void tell(const struct cert *c)
                       c->cred ? NULL : c->error);
 }
 
+/* Nodes that failed at the same time do not come back at the same time. */
+static uint64_t spread(uint64_t ns)
+{
+    return ns - ns / 5 + sw_rand_below(ns * 2 / 5);
+}
+
 static uint64_t next_backoff(struct cert *c)
 {
-    uint64_t ns;
-
     c->backoff_s = c->backoff_s ? sw_min(c->backoff_s * 2, BACKOFF_MOST_S) : BACKOFF_FIRST_S;
-    ns = c->backoff_s * SW_NS_PER_S;
-    return ns - ns / 5 + sw_rand_below(ns * 2 / 5);
+    return spread(c->backoff_s * SW_NS_PER_S);
 }
 
 static void failed(struct cert *c, const struct sw_err *err)
 {
     uint64_t end_ns = c->cred ? sw_tls_cred_not_after(c->cred) * SW_NS_PER_S : 0;
-    uint64_t now_ns = sw_wall_ns();
+    uint64_t now_ns = wall_ns(c->certs);
     uint64_t wait_ns = next_backoff(c);
 
     count(c->certs, err->rc == SW_EUNAVAIL  ? "unavailable"
                     : err->rc == SW_EDENIED ? "denied"
                                             : "invalid");
+    c->failed_ns = sw_loop_now(c->certs->loop);
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);
     /* Up to the end of the old one, there is a try in time for it. */
     if (end_ns > now_ns)
@@ -221,6 +256,7 @@ static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct
     struct cert *c = SW_CONTAINER_OF(i, struct cert, issue);
     struct sw_certs *all = c->certs;
     bool new_roots = cred && c->cred && !same_roots(cred, c->cred);
+    uint64_t delay_ns;
 
     c->asking = false;
     all->n_asking--;
@@ -234,7 +270,10 @@ static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct
     c->backoff_s = 0;
     c->error[0] = '\0';
     c->issued_ns = sw_loop_now(all->loop);
-    sw_timer_start(all->loop, &c->timer, refresh_delay(cred), on_due);
+    delay_ns = refresh_delay(cred, wall_ns(all));
+    c->due_ns = c->issued_ns + delay_ns;
+    c->due_wall_ns = wall_ns(all) + delay_ns;
+    wait_for_renewal(c);
     install(c, cred);
     if (new_roots) {
         sw_log_info("certs",
@@ -324,8 +363,16 @@ void sw_certs_need(struct sw_certs *c, struct sw_slice identity)
 {
     struct cert *x = sw_map_get(&c->index, identity);
 
-    if (x && sw_list_linked(&x->link))
+    if (!x || x->cred)
+        return;
+    if (sw_list_linked(&x->link)) {
         enqueue(x, TRAFFIC);
+    } else if (x->backoff_s > DEMAND_S && !x->asking) {
+        uint64_t at_ns = x->failed_ns + spread(DEMAND_S * SW_NS_PER_S);
+        uint64_t now = sw_loop_now(c->loop);
+
+        sw_timer_start(c->loop, &x->timer, at_ns > now ? at_ns - now : 0, on_due);
+    }
 }
 
 static struct sw_certs_entry entry(const struct cert *x)

@@ -27,6 +27,7 @@ struct sw_certs_opts {
     const char *crl;          /* file, may not exist; NULL: none */
     uint64_t ttl_ns;
     struct sw_metrics_shard *shard; /* borrowed */
+    uint64_t (*wall_ns)(void);      /* NULL: the clock of the machine */
     sw_certs_cb cb;
     void *arg;
 };
@@ -42,7 +43,10 @@ void sw_certs_free(struct sw_certs *c);
  */
 void sw_certs_want(struct sw_certs *c, const struct sw_slice *identities, size_t n_served,
                    size_t n);
-/* A connection waits for the certificate of this identity: its request goes first. */
+/*
+ * A connection waits for the certificate of this identity, or was refused without it: its request
+ * goes first. One that failed is repeated soon, but not for each connection.
+ */
 void sw_certs_need(struct sw_certs *c, struct sw_slice identity);
 
 struct sw_certs_entry {

@@ -14,9 +14,16 @@ enum { ASKED_MAX = 64 };
 
 static uint64_t now_ns;
 
+static uint64_t wall_offset_ns; /* what the clock of the wall was set by */
+
 static uint64_t fake_clock(void)
 {
     return now_ns;
+}
+
+static uint64_t fake_wall(void)
+{
+    return sw_wall_ns() + wall_offset_ns;
 }
 
 /* ---- an issuer that waits for orders ---- */
@@ -84,13 +91,14 @@ static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cre
 static int setup(void **state)
 {
     struct sw_err err = {0};
-    struct sw_certs_opts o = {.ttl_ns = 3600 * SW_NS_PER_S, .cb = on_cred};
+    struct sw_certs_opts o = {.ttl_ns = 3600 * SW_NS_PER_S, .wall_ns = fake_wall, .cb = on_cred};
 
     (void)state;
     memset(&rig, 0, sizeof(rig));
     memset(&fake, 0, sizeof(fake));
     fake.base = (struct sw_issuer){.ops = &fake_ops, .name = "fake"};
     now_ns = SW_NS_PER_S;
+    wall_offset_ns = 0;
     rig.loop = sw_loop_new(&err);
     sw_loop_set_clock(rig.loop, fake_clock);
     rig.metrics = sw_metrics_new(&(struct sw_metrics_opts){0});
@@ -252,6 +260,48 @@ static void old_certificate_stays_while_it_is_valid(void **state)
     assert_non_null(sw_certs_find(rig.certs, id(0)).cred);
 }
 
+static void a_machine_that_slept_renews_at_once(void **state)
+{
+    (void)state;
+    want(1, 1);
+    grant(0);
+    pass(61 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 1);
+    wall_offset_ns = 2000 * SW_NS_PER_S; /* the loop's clock stood still meanwhile */
+    pass(61 * SW_NS_PER_S);
+    assert_true(asked(1, 0));
+    wall_offset_ns = 0;
+    grant(1);
+    /* Set back: by the loop's clock it is due all the same. */
+    wall_offset_ns = (uint64_t)-2000 * SW_NS_PER_S;
+    pass(1700 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 2);
+    pass(200 * SW_NS_PER_S);
+    assert_true(asked(2, 0));
+}
+
+static void traffic_shortens_the_wait_after_failures(void **state)
+{
+    (void)state;
+    want(1, 1);
+    for (unsigned tries = 0; tries < 8; tries++) {
+        refuse(fake.n - 1);
+        pass(180 * SW_NS_PER_S);
+    }
+    refuse(fake.n - 1);
+    assert_int_equal(fake.n, 9);
+    sw_certs_need(rig.certs, id(0));
+    pass(3 * SW_NS_PER_S);
+    sw_certs_need(rig.certs, id(0));
+    assert_int_equal(fake.n, 9); /* not for each connection */
+    pass(4 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 10);
+    grant(9);
+    sw_certs_need(rig.certs, id(0));
+    pass(60 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 10);
+}
+
 static void expired_certificate_goes(void **state)
 {
     struct sw_issue *x;
@@ -332,6 +382,8 @@ int main(void)
         T(renewal_is_due_at_half_of_life),
         T(failures_back_off),
         T(old_certificate_stays_while_it_is_valid),
+        T(a_machine_that_slept_renews_at_once),
+        T(traffic_shortens_the_wait_after_failures),
         T(expired_certificate_goes),
         T(unwanted_are_forgotten),
         T(new_roots_renew_the_others),
