@@ -270,11 +270,14 @@ static int proxy_port(const struct sw_yaml *doc, const char *key, uint16_t *port
     return rc;
 }
 
-/* A key that is there already gets the new value. */
+/* A key that is there already gets the new value; one may be written like its variable. */
 static void put_metadata(struct sw_node_config *c, struct sw_slice key, struct sw_slice value)
 {
+    const struct sw_slice prefix = SW_SLICE_LIT("ISTIO_META_");
     size_t i = 0;
 
+    if (sw_slice_has_prefix(key, prefix))
+        key = sw_slice_from(key, prefix.n);
     while (i < c->istio.n_metadata && !sw_slice_eq(c->istio.metadata[i].key, key))
         i++;
     c->istio.metadata[i] = (struct sw_node_meta){key, value};
@@ -364,13 +367,33 @@ static int read_variable(struct sw_node_config *c, struct proxy_config *p, struc
     return rc == SW_OK ? rc : sw_err_prefix(err, "PROXY_CONFIG");
 }
 
+/* The setting itself, or what the metadata have under the key, or the default. */
+static struct sw_slice or_metadata(const struct sw_node_config *c, const char *text,
+                                   const char *key, struct sw_slice def)
+{
+    if (text)
+        return sw_slice_str(text);
+    for (size_t i = 0; i < c->istio.n_metadata; i++) {
+        if (sw_slice_eq_str(c->istio.metadata[i].key, key))
+            return c->istio.metadata[i].value;
+    }
+    return def;
+}
+
 /* "localhost:PORT" or an address of this machine. */
 static int derive_dns(struct sw_node_config *c, struct sw_err *err)
 {
     const struct sw_slice local = SW_SLICE_LIT("localhost:");
-    struct sw_slice text = sw_slice_str(c->dns.addr_text);
+    struct sw_slice capture =
+        or_metadata(c, c->dns.capture_text, "DNS_CAPTURE", SW_SLICE_LIT("true"));
+    struct sw_slice text =
+        or_metadata(c, c->dns.addr_text, "DNS_PROXY_ADDR", SW_SLICE_LIT("localhost:15053"));
     uint64_t port;
 
+    if (!sw_opt_bool(capture, &c->dns.capture))
+        return sw_err_set(err, SW_EINVAL,
+                          "--dns (ISTIO_META_DNS_CAPTURE): '%.*s' is neither true nor false",
+                          SW_SLICE_ARG(sw_slice_head(capture, 40)));
     if (!sw_slice_has_prefix(text, local)) {
         if (sw_addr_parse(text, &c->dns.addr, err) != SW_OK)
             return sw_err_prefix(err, "--dns-addr (ISTIO_META_DNS_PROXY_ADDR)");
@@ -378,8 +401,8 @@ static int derive_dns(struct sw_node_config *c, struct sw_err *err)
     }
     if (!sw_slice_to_u64(sw_slice_from(text, local.n), UINT16_MAX, &port) || !port)
         return sw_err_set(err, SW_EINVAL,
-                          "--dns-addr (ISTIO_META_DNS_PROXY_ADDR): '%.60s' has no port",
-                          c->dns.addr_text);
+                          "--dns-addr (ISTIO_META_DNS_PROXY_ADDR): '%.*s' has no port",
+                          SW_SLICE_ARG(sw_slice_head(text, 60)));
     c->dns.localhost = !c->listen.ip.family;
     c->dns.addr = (struct sw_addr){.ip = c->listen.ip, .port = (uint16_t)port};
     if (c->dns.localhost)
@@ -420,12 +443,16 @@ static int derive_ca(struct sw_node_config *c, struct sw_err *err)
 {
     static const char token[] = "./var/run/secrets/tokens/istio-token";
 
-    if (c->ca.address && !c->ca.address[0])
+    /* Empty, as an option or as the variable: none, as with XDS_ADDRESS. */
+    bool none = c->ca.address ? !c->ca.address[0]
+                              : getenv("CA_ADDRESS") != NULL; /* NOLINT(concurrency-mt-unsafe) */
+
+    if (none)
         c->ca.address = NULL;
     if (c->ca.address && c->ca.local)
         return sw_err_set(err, SW_EINVAL,
                           "--local-ca and --ca-address (CA_ADDRESS) exclude each other");
-    if (!c->ca.address && !c->ca.local &&
+    if (!none && !c->ca.address && !c->ca.local &&
         getenv("KUBERNETES_SERVICE_HOST")) /* NOLINT(concurrency-mt-unsafe) */
         c->ca.address = "https://istiod.istio-system.svc:15012";
     if (!c->ca.auth_token && access(token, R_OK) == 0)

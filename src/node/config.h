@@ -119,7 +119,8 @@ struct sw_node_config {
     } admin;
 
     struct {
-        bool capture;
+        const char *capture_text;
+        bool capture; /* derived */
         const char *addr_text;
         struct sw_addr addr; /* derived */
         bool localhost;      /* derived: 127.0.0.1 and [::1] */

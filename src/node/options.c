@@ -91,7 +91,7 @@ static const struct sw_opt table[] = {
      .help = "Name of this node; workloads of the same node are local."},
     {"network", "NETWORK", SW_OPT_STR, AT(names.network), .def = "", .arg = "NAME",
      .help = "Network this node is in; other networks are reached through their gateways."},
-    {"cluster-id", "CLUSTER_ID,ISTIO_META_CLUSTER_ID", SW_OPT_STR, AT(names.cluster_id),
+    {"cluster-id", "ISTIO_META_CLUSTER_ID,CLUSTER_ID", SW_OPT_STR, AT(names.cluster_id),
      .def = "Kubernetes", .arg = "NAME",
      .help = "Name of the cluster; sent to the certificate authority, shown in /config_dump."},
     {"cluster-domain", "CLUSTER_DOMAIN", SW_OPT_STR, AT(names.cluster_domain),
@@ -126,12 +126,13 @@ static const struct sw_opt table[] = {
      .help = "Open the SOCKS5 port 15080 for programs on the same host."},
     {"ipv6", "IPV6_ENABLED", SW_OPT_BOOL, AT(listen.ipv6), .def = "true", .arg = "BOOL",
      .help = "Bind [::] rather than 0.0.0.0."},
-    {"dns", "ISTIO_META_DNS_CAPTURE", SW_OPT_BOOL, AT(dns.capture), .def = "true", .arg = "BOOL",
+    {"dns", "ISTIO_META_DNS_CAPTURE", SW_OPT_STR, AT(dns.capture_text), .arg = "BOOL",
      .help = "Serve DNS on 15053, by UDP and TCP, in the namespace of each pod: names of the mesh "
-             "are answered, others forwarded."},
-    {"dns-addr", "ISTIO_META_DNS_PROXY_ADDR", SW_OPT_STR, AT(dns.addr_text),
-     .def = "localhost:15053", .arg = "ADDR",
-     .help = "Where. localhost means 127.0.0.1 and [::1], or --listen-ip."},
+             "are answered, others forwarded. Default: DNS_CAPTURE of PROXY_CONFIG's "
+             "proxyMetadata, or true."},
+    {"dns-addr", "ISTIO_META_DNS_PROXY_ADDR", SW_OPT_STR, AT(dns.addr_text), .arg = "ADDR",
+     .help = "Where. localhost means 127.0.0.1 and [::1], or --listen-ip. Default: DNS_PROXY_ADDR "
+             "of PROXY_CONFIG's proxyMetadata, or localhost:15053."},
     {"dns-resolv-conf", "SPANWIRE_RESOLV_CONF", SW_OPT_STR, AT(dns.resolv_conf),
      .def = "/etc/resolv.conf", .arg = "FILE",
      .help = "Whose nameservers get the other names, and in dedicated mode whose search list "

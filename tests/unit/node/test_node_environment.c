@@ -202,6 +202,27 @@ static const struct row {
      "2",
      {NULL},
      0},
+    {"PROXY_CONFIG",
+     "{proxyMetadata: {DNS_CAPTURE: 'false'}}",
+     FIELD(dns.capture),
+     SW_OPT_BOOL,
+     "false",
+     {NULL},
+     0},
+    {"PROXY_CONFIG",
+     "{proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'false'}}",
+     FIELD(dns.capture),
+     SW_OPT_BOOL,
+     "false",
+     {NULL},
+     0},
+    {"PROXY_CONFIG",
+     "{proxyMetadata: {DNS_PROXY_ADDR: '127.0.0.3:53'}}",
+     FIELD(dns.addr),
+     SW_OPT_ADDR,
+     "127.0.0.3:53",
+     {NULL},
+     0},
 };
 
 static int read_config(struct sw_node_config *c, const char *const *flags, struct sw_err *err)
@@ -392,6 +413,55 @@ static void the_variable_overrides_the_mesh(void **state)
     assert_int_equal(unsetenv("PROXY_CONFIG"), 0);
 }
 
+static void of_two_variables_istios_counts(void **state)
+{
+    struct sw_node_config c;
+    struct sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(setenv("CLUSTER_ID", "east", 1), 0);
+    assert_int_equal(setenv("ISTIO_META_CLUSTER_ID", "west", 1), 0);
+    assert_int_equal(read_config(&c, NULL, &err), SW_OK);
+    assert_string_equal(c.names.cluster_id, "west");
+    sw_node_config_done(&c);
+    assert_int_equal(unsetenv("CLUSTER_ID"), 0);
+    assert_int_equal(unsetenv("ISTIO_META_CLUSTER_ID"), 0);
+    /* And of a variable and the configuration, the variable. */
+    assert_int_equal(setenv("PROXY_CONFIG", "proxyMetadata: {DNS_CAPTURE: 'false'}", 1), 0);
+    assert_int_equal(setenv("ISTIO_META_DNS_CAPTURE", "true", 1), 0);
+    assert_int_equal(read_config(&c, NULL, &err), SW_OK);
+    assert_true(c.dns.capture);
+    sw_node_config_done(&c);
+    assert_int_equal(setenv("ISTIO_META_DNS_CAPTURE", "perhaps", 1), 0);
+    assert_int_equal(read_config(&c, NULL, &err), SW_EINVAL);
+    assert_non_null(strstr(err.msg, "ISTIO_META_DNS_CAPTURE"));
+    sw_node_config_done(&c);
+    assert_int_equal(unsetenv("PROXY_CONFIG"), 0);
+    assert_int_equal(unsetenv("ISTIO_META_DNS_CAPTURE"), 0);
+}
+
+static void empty_addresses_are_none(void **state)
+{
+    struct sw_node_config c;
+    struct sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1), 0);
+    assert_int_equal(read_config(&c, NULL, &err), SW_OK);
+    assert_non_null(c.xds.address);
+    assert_non_null(c.ca.address);
+    sw_node_config_done(&c);
+    assert_int_equal(setenv("XDS_ADDRESS", "", 1), 0);
+    assert_int_equal(setenv("CA_ADDRESS", "", 1), 0);
+    assert_int_equal(read_config(&c, NULL, &err), SW_OK);
+    assert_null(c.xds.address);
+    assert_null(c.ca.address);
+    sw_node_config_done(&c);
+    assert_int_equal(unsetenv("XDS_ADDRESS"), 0);
+    assert_int_equal(unsetenv("CA_ADDRESS"), 0);
+    assert_int_equal(unsetenv("KUBERNETES_SERVICE_HOST"), 0);
+}
+
 static void a_mesh_without_our_keys_is_fine_and_nonsense_is_not(void **state)
 {
     static const struct {
@@ -427,6 +497,8 @@ int main(void)
         cmocka_unit_test(every_variable_sets_its_field),
         cmocka_unit_test(no_variable_is_without_a_row),
         cmocka_unit_test(the_variable_overrides_the_mesh),
+        cmocka_unit_test(of_two_variables_istios_counts),
+        cmocka_unit_test(empty_addresses_are_none),
         cmocka_unit_test(a_mesh_without_our_keys_is_fine_and_nonsense_is_not),
     };
 
