@@ -18,7 +18,11 @@
 
 #include <proto/discovery.pb-c.h>
 
-enum { TOKEN_MAX = 64 * 1024, SILENT_S = 5 };
+enum {
+    TOKEN_MAX = 64 * 1024,
+    SILENT_S = 5,
+    SETTLED_S = 60, /* a stream that lasted so long was a good one, however it ended */
+};
 #define METHOD "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
 /* --- requests --- */
@@ -392,9 +396,19 @@ static void on_retry(struct sw_timer *t)
     open_stream(SW_CONTAINER_OF(t, struct sw_xds_client, retry));
 }
 
-static void ended(struct sw_xds_client *c, const char *reason, const char *why)
+/* A server that answers each time, and then each time what ends the stream, is not asked at once.
+ */
+static bool was_healthy(const struct sw_xds_client *c, const char *reason)
 {
     uint64_t lasted = sw_loop_now(c->loop) - c->since_ns;
+    bool fault = sw_slice_eq_str(SW_SLICE_LIT("Error"), reason);
+    uint64_t least = fault ? sw_max(c->o.healthy_ns, SETTLED_S * SW_NS_PER_S) : c->o.healthy_ns;
+
+    return c->connected && lasted >= least;
+}
+
+static void ended(struct sw_xds_client *c, const char *reason, const char *why)
+{
     struct sw_err err = {0};
     uint64_t wait;
 
@@ -409,7 +423,7 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
         xc_type_forget_changes(t);
         xc_type_forget_response(t);
     }
-    if (c->connected && lasted >= c->o.healthy_ns)
+    if (was_healthy(c, reason))
         c->backoff_ns = c->o.backoff_least_ns;
     wait = c->backoff_ns / 2 + sw_rand_below(c->backoff_ns / 2 + 1);
     c->backoff_ns = sw_min(c->backoff_ns * 2, c->o.backoff_most_ns);

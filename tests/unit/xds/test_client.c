@@ -521,6 +521,80 @@ static void what_a_response_needs_is_asked_for_before_it_is_acknowledged(void **
     sw_grpc_server_free(g);
 }
 
+static uint64_t fake_ns;
+
+static uint64_t fake_clock(void)
+{
+    return fake_ns;
+}
+
+/* One good answer, then one that is cut short. */
+static void on_request_of_a_broken_server(struct sw_grpc_call *call, struct sw_slice msg, void *arg)
+{
+    unsigned *streams = arg;
+    SW_ARENA_AUTO a = {0};
+    Sw__DeltaDiscoveryResponse out = SW__DELTA_DISCOVERY_RESPONSE__INIT;
+    const Sw__DeltaDiscoveryRequest *r =
+        SW_PB_UNPACK(&a, Sw__DeltaDiscoveryRequest, sw__delta_discovery_request, msg, NULL, NULL);
+    struct sw_slice bytes;
+
+    assert_non_null(r);
+    if (r->response_nonce.len)
+        return;
+    (*streams)++;
+    out.type_url = r->type_url;
+    out.nonce = SW_PB_LIT("1");
+    bytes = sw_pb_pack(&a, &out.base);
+    assert_int_equal(sw_grpc_send(call, bytes), SW_OK);
+    assert_int_equal(sw_grpc_send(call, sw_slice_head(bytes, bytes.n - 1)), SW_OK);
+}
+
+static void on_open_broken(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
+{
+    static const struct sw_grpc_ops ops = {.on_message = on_request_of_a_broken_server,
+                                           .on_done = on_request_done};
+
+    (void)req;
+    sw_grpc_accept(c, &ops, arg);
+}
+
+static void a_server_whose_answers_end_each_stream_is_not_stormed(void **state)
+{
+    struct world *w = *state;
+    unsigned streams = 0;
+    struct sw_grpc_method m = {.path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
+                                       "DeltaAggregatedResources",
+                               .open = on_open_broken,
+                               .arg = &streams};
+    struct sw_grpc_server *g = sw_grpc_server_new(w->loop, &(struct sw_grpc_server_opts){0});
+    struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
+    struct sw_xds_client_opts o = {.host = SW_SLICE_LIT("127.0.0.1"),
+                                   .node_id = SW_SLICE_LIT("n"),
+                                   .backoff_least_ns = 10 * SW_NS_PER_MS,
+                                   .backoff_most_ns = 15 * SW_NS_PER_S,
+                                   .healthy_ns = 1};
+    struct sw_xds_client *c;
+
+    fake_ns = sw_now_ns();
+    sw_loop_set_clock(w->loop, fake_clock);
+    sw_grpc_server_methods(g, &m, 1);
+    assert_int_equal(sw_grpc_server_listen(g, &at, &at, NULL), SW_OK);
+    o.port = at.port;
+    c = sw_xds_client_new(w->loop, &o, NULL);
+    sw_xds_client_type(c, OWN, on_update, w);
+    sw_xds_client_wildcard(c, OWN, true);
+    sw_xds_client_start(c);
+    /* 20 s: with each pause at least 3/4 of the one that is twice as long, a dozen streams. */
+    for (int i = 0; i < 20000; i++) {
+        fake_ns += SW_NS_PER_MS;
+        sw_loop_turn(w->loop, 0);
+    }
+    assert_in_range(streams, 5, 14);
+    sw_xds_client_free(c);
+    sw_grpc_server_free(g);
+    sw_loop_set_clock(w->loop, sw_now_ns);
+}
+
 static void numbers_tell_what_happened(void **state)
 {
     static const char *const want[] = {
@@ -569,6 +643,7 @@ int main(void)
         LIVE(an_answer_may_wait),
         LIVE(it_does_not_know_what_a_refusal_left),
         LIVE(what_a_response_needs_is_asked_for_before_it_is_acknowledged),
+        LIVE(a_server_whose_answers_end_each_stream_is_not_stormed),
         LIVE(numbers_tell_what_happened),
     };
 
