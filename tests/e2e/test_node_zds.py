@@ -15,8 +15,8 @@ def agent(tmp_path):
     a.close()
 
 
-def start(mesh, agent, name="node1", **kw):
-    node = mesh.shared(name, "--agent-socket", agent.path, pods=kw.pop("pods", []), wait=False, **kw)
+def start(mesh, agent, name="node1", flags=(), **kw):
+    node = mesh.shared(name, "--agent-socket", agent.path, *flags, pods=kw.pop("pods", []), wait=False, **kw)
     agent.accept()
     return node
 
@@ -93,6 +93,25 @@ def test_carriers_of_a_deleted_pod_are_dropped_at_once(mesh, agent):
     assert agent.delete("uid-c1") == ""
     until(lambda: not node.open_sockets() & mine, what="the pooled carriers of c1 to be closed")
     assert other <= node.open_sockets(), "those of another pod stay"
+
+
+def test_a_proxy_that_drains_takes_no_new_pods(mesh, agent):
+    """Acknowledged, they would start redirected to ports that nothing listens on. Those it has go as before."""
+    node = start(mesh, agent, flags=["--drain", "20s"])
+    mesh.shared("node2")
+    agent.snapshot(mesh.c1)
+    node.wait_ready()
+    mesh.echo(mesh.s2)
+    kept = mesh.connect(mesh.c1, mesh.s2)
+    traffic.echo_once(kept)
+    node.signal(15)
+    until(lambda: "draining" in node.log(), what="the drain to begin")
+    assert agent.add(mesh.s1) == "the node proxy is draining"
+    assert agent.add(mesh.s1) == "the node proxy is draining"
+    traffic.echo_once(kept)
+    assert agent.delete("uid-c1") == ""
+    until(lambda: traffic.ended(kept), what="the connection to end")
+    assert node.wait() == 0
 
 
 def test_a_lost_agent_ends_nothing_and_its_return_reconciles(mesh, agent):

@@ -76,6 +76,9 @@ static int on_add(struct node_zds *z, const struct sw_zds_request *r, struct sw_
     if (pk->n_fds != 1)
         return sw_err_set(err, SW_EINVAL, "AddWorkload came with %u descriptors instead of one",
                           pk->n_fds);
+    /* Its workers open no port any more: the pod would start redirected to nothing. */
+    if (z->node->process.crew.draining)
+        return sw_err_set(err, SW_EUNAVAIL, "the node proxy is draining");
     rc = node_pods_add(z->node, uid, &who, SW_TAKE_FD(pk->fd), err);
     node_pods_mark(z->node, uid, z->generation);
     return rc;
