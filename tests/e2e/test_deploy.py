@@ -173,6 +173,28 @@ def test_values_of_the_chart():
     assert pods["spanwire-gateway"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
 
 
+def test_values_that_yaml_reads_otherwise(tmp_path):
+    """Helm makes floats of the numbers of a values file; texts may hold what means something in YAML."""
+    values = tmp_path / "values.yaml"
+    values.write_text("image: {tag: 20260101}\nmesh: {revision: 12345678, trustDomain: 'a: b # c'}\n"
+                      "istio: {clusterId: 123456789012}\nnode: {terminationGracePeriodSeconds: 3600000}\n"
+                      "gateway: {className: 'true', addresses: '*=0.0.0.0', extraArgs: ['--x=y: z', 5000000, true]}\n"
+                      "cni: {confName: '10: x', binDir: '/a: b'}\n")
+    objects = deploy.rendered("--values", str(values))
+    pods = deploy.pods(objects)
+    assert ("GatewayClass", None, "true") in {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects}
+    assert {t["spec"]["containers"][0]["image"] for t in pods.values()} == {"spanwire:20260101"}
+    args = {name: t["spec"]["containers"][0]["args"] for name, t in pods.items()}
+    assert all(isinstance(a, str) for words in args.values() for a in words), args
+    assert {"--cluster-id=123456789012", "--mesh-revision=12345678", "--trust-domain=a: b # c",
+            "--gateway-addresses=*=0.0.0.0"} <= set(args["spanwire-control"])
+    assert {"--cluster-id=123456789012", "--grace-period=3600000"} <= set(args["spanwire-node"])
+    assert pods["spanwire-node"]["spec"]["terminationGracePeriodSeconds"] == 3600000
+    assert "--cni-conf-name=10: x" in args["spanwire-cni"]
+    assert args["spanwire-gateway"][-3:] == ["--x=y: z", "5000000", "true"]
+    assert "gateway.service.ports is empty" in deploy.refused("--set-json", "gateway.service.ports=[]")
+
+
 def test_values_of_links_and_joining_machines():
     # Off unless asked for, with every right.
     off = deploy.by_key(deploy.rendered())

@@ -1,6 +1,16 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{/* A value as text: numbers of a values file are floats, which print as 2.026e+07. */}}
+{{- define "spanwire.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ printf "%.0f" . }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+
+{{/* An argument of a program: name, value. */}}
+{{- define "spanwire.arg" -}}
+{{- printf "--%s=%s" (index . 0) (include "spanwire.text" (index . 1)) | quote }}
+{{- end }}
+
 {{- define "spanwire.image" -}}
-image: {{ .Values.image.repository }}{{ with .Values.image.tag }}:{{ . }}{{ end }}
+image: {{ printf "%s%s" .Values.image.repository (empty .Values.image.tag | ternary "" (printf ":%s" (include "spanwire.text" .Values.image.tag))) | quote }}
 {{- with .Values.image.pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
@@ -9,7 +19,7 @@ imagePullPolicy: {{ . }}
 {{/* Where pods go, from the values of one role; also image pull secrets, which are the same for all. */}}
 {{- define "spanwire.placement" -}}
 {{- with .role.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .role.nodeSelector }}
 nodeSelector:
