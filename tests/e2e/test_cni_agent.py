@@ -225,6 +225,24 @@ def test_a_pod_that_the_api_does_not_tell_of(rig):
     assert box.untouched()
 
 
+def test_a_namespace_that_is_gone_before_its_pods(rig):
+    """The agent's watch of pods is behind: a pod that may still run does not lose its rules."""
+    behind = start_behind(rig, kind="pods")
+    node = rig.proxy()
+    rig.namespace("short", {MODE: "ambient"})
+    box = rig.pod("a1", 61, namespace="short")
+    rig.add(box)
+    behind.still.set()
+    assert rig.api.delete(box.path_api + "?gracePeriodSeconds=0").status in (200, 202)
+    assert rig.api.delete("/api/v1/namespaces/short").status in (200, 202)
+    until(lambda: "the API does not show the pod's namespace" in (rig.call("CHECK", box)[1] or {}).get("msg", ""),
+          what="the agent to see that the namespace is gone")
+    time.sleep(0.5)
+    assert box.rules() and pods_of(node) == {"a1": "Up"}
+    behind.still.clear()
+    until(lambda: pods_of(node) == {}, what="a1 to be given up")
+
+
 def test_an_excluded_pod_starts_while_the_api_is_away(rig):
     """Before the agent has read the API at all, with a configuration that does not name the namespace."""
     rig.api.close()

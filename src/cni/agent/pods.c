@@ -317,18 +317,25 @@ static void update(struct agent_pod *p, struct sw_kube_obj *o)
     }
 }
 
-static bool belongs(const struct agent *g, const struct sw_kube_obj *o)
+/*
+ * A namespace that is deleted may be gone before the watch of pods says that its pods are: they
+ * keep their rules, or their last connections would be in the clear.
+ */
+static bool belongs(const struct agent *g, const struct agent_pod *p, const struct sw_kube_obj *o)
 {
     const struct sw_json *ns = agent_namespace_of(g, o);
 
-    return ns && !g->uninstalling && !sw_enrol_terminal(o->json) &&
-           !sw_enrol_why_not(o->json, ns, g->config->excluded.p, g->config->excluded.n);
+    if (g->uninstalling || sw_enrol_terminal(o->json))
+        return false;
+    if (!ns)
+        return p && p->wanted;
+    return !sw_enrol_why_not(o->json, ns, g->config->excluded.p, g->config->excluded.n);
 }
 
 void agent_pods_consider(struct agent *g, struct sw_kube_obj *o)
 {
     struct agent_pod *p = agent_pods_find(g, o->uid);
-    bool wanted = belongs(g, o);
+    bool wanted = belongs(g, p, o);
     bool marked = sw_slice_eq_str(sw_enrol_state(o->json), agent_enabled);
     struct sw_ip ips[SW_ENROL_IPS_MAX];
 
