@@ -35,19 +35,35 @@ int sw_dns_server_parse(struct sw_slice text, struct sw_addr *ret, struct sw_err
     return SW_OK;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+struct sw_slice sw_dns_resolv_word(struct sw_slice *line)
+{
+    struct sw_slice word;
+    size_t n = 0;
+
+    while (line->n && is_blank(line->p[0]))
+        *line = sw_slice_from(*line, 1);
+    while (n < line->n && !is_blank(line->p[n]))
+        n++;
+    word = sw_slice_head(*line, n);
+    *line = sw_slice_from(*line, n);
+    return word;
+}
+
 size_t sw_dns_resolv_conf(struct sw_slice text, struct sw_addr ret[SW_DNS_SERVERS_MAX])
 {
     size_t n = 0;
 
     while (text.p && n < SW_DNS_SERVERS_MAX) {
-        struct sw_slice line = sw_slice_trim(sw_slice_cut(&text, '\n'));
-        struct sw_slice word = SW_SLICE_LIT("nameserver");
+        struct sw_slice line = sw_slice_cut(&text, '\n');
 
-        if (!sw_slice_has_prefix(line, word) || line.n == word.n ||
-            (line.p[word.n] != ' ' && line.p[word.n] != '\t'))
+        if (!sw_slice_eq_str(sw_dns_resolv_word(&line), "nameserver"))
             continue;
-        if (sw_dns_server_parse(sw_slice_trim(sw_slice_from(line, word.n)), &ret[n], NULL) == SW_OK)
-            n++;
+        n += sw_dns_server_parse(sw_dns_resolv_word(&line), &ret[n], NULL) == SW_OK;
     }
     return n;
 }

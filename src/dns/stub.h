@@ -51,6 +51,11 @@ void sw_dns_lookup_cancel(struct sw_dns_lookup *l);
 void sw_dns_stub_forget(struct sw_dns_stub *s, const struct sw_dns_name *name);
 
 /*
+ * The next word of a line of resolv.conf, which spaces and tabs separate, taken off the line; empty
+ * at its end. What follows the words that count is a comment, as the C library reads it.
+ */
+struct sw_slice sw_dns_resolv_word(struct sw_slice *line);
+/*
  * The nameserver lines of a resolv.conf text, at most SW_DNS_SERVERS_MAX; lines that do not parse
  * are skipped. Returns how many.
  */

@@ -385,7 +385,8 @@ def test_configuration_changes(mesh, dns):
 
 
 def test_dedicated_mode_uses_the_search_list_of_resolv_conf(mesh, dns):
-    mesh.conf.write_text(f"search corp.example second.example\nnameserver {mesh.u2.ip4}\n")
+    # Tabs, upper case and what follows an address are fine for the C library, too.
+    mesh.conf.write_text(f"search\tCorp.Example.\tsecond.example\nnameserver\t{mesh.u2.ip4} # of the site\n")
     mesh.dedicated(mesh.d1, *mesh.dns_flags)
     reply = ask(mesh.d1, "shop.example.com.second.example.")
     assert records(reply) == ["240.0.0.1"] and records(reply, "CNAME") == ["shop.example.com."]

@@ -3,6 +3,8 @@
  * Requests that are not answered at once: those for others, which go to the resolvers of
  * resolv.conf, one after the other, and those of pods whose workload is not known yet.
  */
+#include <ctype.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -191,25 +193,33 @@ static bool is_own(const struct sw_node_config *c, const struct sw_addr *a)
            (c->dns.localhost && a->port == c->dns.addr.port && sw_ip_is_loopback(&a->ip));
 }
 
+/* As the names of questions are compared. */
+static struct sw_slice lower(struct sw_arena *a, struct sw_slice name)
+{
+    char *text = sw_arena_dup(a, name);
+
+    for (size_t i = 0; i < name.n; i++)
+        text[i] = (char)tolower((unsigned char)text[i]);
+    return sw_slice(text, name.n);
+}
+
 /* The last 'search' or 'domain' line counts (resolv.conf(5)). */
 static void read_search(struct sw_dns_proxy *p, struct sw_slice text)
 {
     sw_arena_clear(&p->search_text);
     p->env.n_search = 0;
     while (text.p) {
-        struct sw_slice line = sw_slice_trim(sw_slice_cut(&text, '\n'));
-        struct sw_slice word = sw_slice_cut(&line, ' ');
+        struct sw_slice line = sw_slice_cut(&text, '\n');
+        struct sw_slice word = sw_dns_resolv_word(&line);
 
         if (!sw_slice_eq_str(word, "search") && !sw_slice_eq_str(word, "domain"))
             continue;
         p->env.n_search = 0;
-        while (line.p && p->env.n_search < SW_DNSP_SEARCH_MAX) {
-            struct sw_slice one = sw_slice_trim(sw_slice_cut(&line, ' '));
-
-            if (one.n && one.p[one.n - 1] == '.')
-                one.n--;
-            if (one.n)
-                p->env.search[p->env.n_search++] = sw_arena_slice(&p->search_text, one);
+        while ((word = sw_dns_resolv_word(&line)).n && p->env.n_search < SW_DNSP_SEARCH_MAX) {
+            if (word.p[word.n - 1] == '.')
+                word.n--;
+            if (word.n)
+                p->env.search[p->env.n_search++] = lower(&p->search_text, word);
         }
     }
 }

@@ -343,6 +343,7 @@ static void servers_are_read_from_resolv_conf(void **state)
 {
     struct sw_addr a[SW_DNS_SERVERS_MAX];
     char text[SW_ADDR_TEXT];
+    struct sw_slice line = SW_SLICE_LIT("search\ta.example \t b ");
 
     (void)state;
     assert_int_equal(sw_dns_resolv_conf(SW_SLICE_LIT("# nameserver 1.1.1.1\nsearch x\n"
@@ -358,6 +359,17 @@ static void servers_are_read_from_resolv_conf(void **state)
                      2);
     assert_string_equal(sw_addr_text(&a[0], text), "192.0.2.1:53");
     assert_string_equal(sw_addr_text(&a[1], text), "[2001:db8::1]:53");
+    assert_int_equal(sw_dns_resolv_conf(SW_SLICE_LIT("nameserver 192.0.2.1 # of the site\n"
+                                                     "\tnameserver \t 192.0.2.2\t; old\n"
+                                                     "nameserver\nnameserver \n"),
+                                        a),
+                     2);
+    assert_string_equal(sw_addr_text(&a[1], text), "192.0.2.2:53");
+    assert_true(sw_slice_eq_str(sw_dns_resolv_word(&line), "search"));
+    assert_true(sw_slice_eq_str(sw_dns_resolv_word(&line), "a.example"));
+    assert_true(sw_slice_eq_str(sw_dns_resolv_word(&line), "b"));
+    assert_int_equal(sw_dns_resolv_word(&line).n, 0);
+    assert_int_equal(sw_dns_resolv_word(&line).n, 0);
     assert_int_equal(sw_dns_server_parse(SW_SLICE_LIT("127.0.0.1:5353"), &a[0], NULL), SW_OK);
     assert_int_equal(a[0].port, 5353);
     assert_int_not_equal(sw_dns_server_parse(SW_SLICE_LIT("127.0.0.1:0"), &a[0], NULL), SW_OK);
