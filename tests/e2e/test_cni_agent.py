@@ -783,6 +783,11 @@ def test_uninstall_leaves_nothing(rig, running):
         rig.add(box)
         rig.running(box)
         rig.enabled(box)
+    early = rig.pod("a3", 63, ready=True)  # in no record: it ran before it joined
+    rig.show_process(early)
+    rig.show_process(early)
+    rig.enabled(early)
+    boxes.append(early)
     until(rig.host_rules, what="the host's rules")
     if not running:
         agent.signal(15)
@@ -790,7 +795,7 @@ def test_uninstall_leaves_nothing(rig, running):
         assert all(b.rules() for b in boxes), "an agent that ends leaves the pods in the mesh"
     argv = [rig.binary, "cni", "uninstall", "--node-name", "node1", "--plugin-socket", str(rig.plugin_sock),
             "--run-dir", str(rig.dir / "run"), "--cni-bin-dir", str(rig.bin), "--cni-conf-dir", str(rig.conf),
-            "--host-netns", rig.node.path, "--node-state-dir", str(state)]
+            "--host-netns", rig.node.path, "--host-proc", str(rig.proc), "--node-state-dir", str(state)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stderr, rig.log()[-2000:])
     assert all(b.untouched() for b in boxes)

@@ -354,6 +354,13 @@ static void clean_pod(int netns_fd, void *arg)
         (void)fprintf(stderr, "spanwire: %s\n", err.msg);
 }
 
+/* Pods that ran before they joined are in no record: nothing but their processes shows them. */
+static void clean_found(int netns_fd, void *arg)
+{
+    if (sw_redirect_verify(netns_fd, NULL) == SW_OK)
+        clean_pod(netns_fd, arg);
+}
+
 static int clean_host(const struct sw_agent_config *c, struct sw_err *err)
 {
     struct sw_install_opts o = install_opts(c, NULL);
@@ -361,6 +368,7 @@ static int clean_host(const struct sw_agent_config *c, struct sw_err *err)
     int rc = c->install ? sw_install_remove(&o, err) : SW_OK;
 
     agent_record_each(c, clean_pod, NULL);
+    sw_pod_netns_each(c->host_proc, clean_found, NULL);
     remove_node_state(c);
     if (rc == SW_OK && c->host_netns)
         rc = sw_netns_open(c->host_netns, &host, err);

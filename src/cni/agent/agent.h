@@ -58,7 +58,7 @@ void sw_agent_config_done(struct sw_agent_config *c);
 SW_NODISCARD int sw_agent_run(const struct sw_agent_config *c, struct sw_err *err);
 /*
  * Takes everything off this node: by the running agent where there is one (pods leave the mesh),
- * otherwise what is on the host: plugin, configuration, host rules and the rules of pods recorded
- * in the run directory.
+ * otherwise what is on the host: plugin, configuration, host rules and the rules of pods that are
+ * recorded in the run directory or found by their processes.
  */
 SW_NODISCARD int sw_agent_uninstall(const struct sw_agent_config *c, struct sw_err *err);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/vec.h"
 #include "io/filewatch.h"
 #include "io/netns.h"
 
@@ -47,9 +48,9 @@ bool sw_pod_uid_of_cgroup(struct sw_slice text, char ret[SW_POD_UID_LEN + 1])
     return false;
 }
 
-static bool is_of_pod(const char *proc, const char *pid, struct sw_slice uid)
+/* False: of no pod. */
+static bool uid_of(const char *proc, const char *pid, char ret[SW_POD_UID_LEN + 1])
 {
-    char found[SW_POD_UID_LEN + 1];
     char path[PATH_LEN];
     struct sw_slice text = {0};
     bool yes;
@@ -57,9 +58,16 @@ static bool is_of_pod(const char *proc, const char *pid, struct sw_slice uid)
     (void)snprintf(path, sizeof(path), "%s/%s/cgroup", proc, pid);
     if (sw_file_read(path, CGROUP_MAX, &text, NULL) != SW_OK)
         return false;
-    yes = sw_pod_uid_of_cgroup(text, found) && sw_slice_eq_str(uid, found);
+    yes = sw_pod_uid_of_cgroup(text, ret);
     sw_slice_free(&text);
     return yes;
+}
+
+static bool is_of_pod(const char *proc, const char *pid, struct sw_slice uid)
+{
+    char found[SW_POD_UID_LEN + 1];
+
+    return uid_of(proc, pid, found) && sw_slice_eq_str(uid, found);
 }
 
 /* Field 22 of stat: when it started; UINT64_MAX when it cannot be read. */
@@ -171,6 +179,53 @@ int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip 
         return sw_err_set(err, SW_ENOENT, "no process of the pod has a network namespace");
     *ret_fd = best;
     return SW_OK;
+}
+
+/* Namespaces by what stat says of them. */
+struct seen {
+    SW_VEC(struct stat) v;
+};
+
+/* True the first time. */
+static bool note(struct seen *s, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return false;
+    SW_VEC_FOREACH (struct stat, it, &s->v) {
+        if (it->st_dev == st.st_dev && it->st_ino == st.st_ino)
+            return false;
+    }
+    sw_vec_push(&s->v, st);
+    return true;
+}
+
+void sw_pod_netns_each(const char *proc, void (*fn)(int netns_fd, void *arg), void *arg)
+{
+    DIR *d = opendir(proc);
+    struct seen seen = {0};
+    char path[PATH_LEN];
+    const struct dirent *e;
+
+    (void)snprintf(path, sizeof(path), "%s/1/ns/net", proc);
+    (void)note(&seen, path);
+    (void)note(&seen, "/proc/self/ns/net");
+    while (d && (e = readdir(d)) != NULL) {
+        char uid[SW_POD_UID_LEN + 1];
+        int fd = -1;
+
+        if (!isdigit((unsigned char)e->d_name[0]) || !uid_of(proc, e->d_name, uid))
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/ns/net", proc, e->d_name);
+        if (!note(&seen, path) || sw_netns_open(path, &fd, NULL) != SW_OK)
+            continue;
+        fn(fd, arg);
+        (void)close(fd);
+    }
+    if (d)
+        (void)closedir(d);
+    sw_vec_done(&seen.v);
 }
 
 unsigned sw_kubelet_uid(const char *proc)

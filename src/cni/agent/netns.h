@@ -20,6 +20,11 @@ bool sw_pod_uid_of_cgroup(struct sw_slice text, char ret[SW_POD_UID_LEN + 1]);
  */
 SW_NODISCARD int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip *ips,
                                    size_t n_ips, int *ret_fd, struct sw_err *err);
+/*
+ * Calls fn once for each network namespace that processes of pods are in, but for our own and that
+ * of the host (process 1).
+ */
+void sw_pod_netns_each(const char *proc, void (*fn)(int netns_fd, void *arg), void *arg);
 /* True when the namespace has one of the addresses, or none was given. */
 bool sw_pod_netns_has(int fd, const struct sw_ip *ips, size_t n_ips);
 /* User id of a running kubelet (or k3s, k0s, ...); 0 where none is found. */
