@@ -16,7 +16,8 @@ enum {
     CONCURRENT = 8,
     BACKOFF_FIRST_S = 1,
     BACKOFF_MOST_S = 150,
-    DEMAND_S = 5,     /* between two tries while connections are refused without it */
+    DEMAND_S = 5,     /* between two tries while connections are refused without it; */
+    DENIED_S = 30,    /* an authority that answers is asked for the same less often */
     CLOCK_S = 60,     /* at most between two looks at the clock of the wall, which may be set */
     ROOTS_AGE_S = 60, /* a certificate this young is not renewed for the sake of its roots */
 };
@@ -35,6 +36,7 @@ struct cert {
     uint64_t backoff_s; /* 0: the last try succeeded, or there was none */
     uint64_t issued_ns;
     uint64_t failed_ns;
+    uint64_t demand_s; /* after failed_ns a refused connection may ask again */
     uint64_t due_ns;      /* of the renewal, by the loop's clock, */
     uint64_t due_wall_ns; /* and by that of the wall: whichever is first */
     enum priority wish;   /* of a first request */
@@ -195,6 +197,7 @@ static void failed(struct cert *c, const struct sw_err *err)
                     : err->rc == SW_EDENIED ? "denied"
                                             : "invalid");
     c->failed_ns = sw_loop_now(c->certs->loop);
+    c->demand_s = err->rc == SW_EUNAVAIL ? DEMAND_S : DENIED_S;
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);
     /* Up to the end of the old one, there is a try in time for it. */
     if (end_ns > now_ns)
@@ -367,8 +370,8 @@ void sw_certs_need(struct sw_certs *c, struct sw_slice identity)
         return;
     if (sw_list_linked(&x->link)) {
         enqueue(x, TRAFFIC);
-    } else if (x->backoff_s > DEMAND_S && !x->asking) {
-        uint64_t at_ns = x->failed_ns + spread(DEMAND_S * SW_NS_PER_S);
+    } else if (x->backoff_s > x->demand_s && !x->asking) {
+        uint64_t at_ns = x->failed_ns + spread(x->demand_s * SW_NS_PER_S);
         uint64_t now = sw_loop_now(c->loop);
 
         sw_timer_start(c->loop, &x->timer, at_ns > now ? at_ns - now : 0, on_due);

@@ -157,15 +157,20 @@ static void grant(size_t i)
     grant_ttl(i, 3600);
 }
 
-static void refuse(size_t i)
+static void refuse_for(size_t i, int rc)
 {
     struct sw_issue *x = fake.open[i];
     struct sw_err err = {0};
 
-    (void)sw_err_set(&err, SW_EDENIED, "not today");
+    (void)sw_err_set(&err, rc, "not today");
     fake.open[i] = NULL;
     x->call = NULL;
     x->cb(x, NULL, &err);
+}
+
+static void refuse(size_t i)
+{
+    refuse_for(i, SW_EDENIED);
 }
 
 static void pass(uint64_t ns)
@@ -288,7 +293,7 @@ static void traffic_shortens_the_wait_after_failures(void **state)
         refuse(fake.n - 1);
         pass(180 * SW_NS_PER_S);
     }
-    refuse(fake.n - 1);
+    refuse_for(fake.n - 1, SW_EUNAVAIL);
     assert_int_equal(fake.n, 9);
     sw_certs_need(rig.certs, id(0));
     pass(3 * SW_NS_PER_S);
@@ -296,10 +301,16 @@ static void traffic_shortens_the_wait_after_failures(void **state)
     assert_int_equal(fake.n, 9); /* not for each connection */
     pass(4 * SW_NS_PER_S);
     assert_int_equal(fake.n, 10);
-    grant(9);
+    refuse(9); /* it is there, and denies: not so soon */
+    sw_certs_need(rig.certs, id(0));
+    pass(23 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 10);
+    pass(14 * SW_NS_PER_S);
+    assert_int_equal(fake.n, 11);
+    grant(10);
     sw_certs_need(rig.certs, id(0));
     pass(60 * SW_NS_PER_S);
-    assert_int_equal(fake.n, 10);
+    assert_int_equal(fake.n, 11);
 }
 
 static void expired_certificate_goes(void **state)
