@@ -452,6 +452,10 @@ static void on_gc(struct agent *g, const struct sw_json *body, struct sw_http_re
 {
     const struct sw_json *list = sw_json_find(body, "ValidAttachments");
 
+    if (list && !sw_json_is(list, SW_JSON_ARRAY)) {
+        sw_http_send_text(resp, 400, "ValidAttachments is not a list\n");
+        return;
+    }
     SW_MAP_FOREACH (it, &g->pods) {
         struct agent_pod *p = it->value;
 
