@@ -415,6 +415,24 @@ def test_a_recorded_namespace_that_is_another_pods_now(rig):
     assert other.untouched()
 
 
+def test_an_agent_that_is_killed_while_adds_wait(rig):
+    """Redirected and not handed over yet, three ADDs of one container: the next agent goes on, and serves all of them."""
+    agent = rig.start()
+    box = rig.pod("a1", 61)
+    assert rig.call("DEL", box) == (0, None), "without an ADD"
+    waiting = [rig.call("ADD", box, wait=False) for _ in range(3)]
+    until(box.rules, what="the rules")
+    agent.kill()
+    assert all(p.poll() is None for p in waiting)
+    rig.start(wait=False)
+    node = rig.proxy(wait=False)
+    assert [rig.result(p)[0] for p in waiting] == [0, 0, 0]
+    node.wait_ready()
+    assert box.rules() and pods_of(node) == {"a1": "Up"}
+    rig.add(box)
+    assert pods_of(node) == {"a1": "Up"}
+
+
 def test_records_of_pods_that_ended_while_no_agent_ran(rig):
     """And what an agent that was killed left of one: the run directory does not grow."""
     agent = rig.start()

@@ -36,7 +36,7 @@ struct cert {
     uint64_t backoff_s; /* 0: the last try succeeded, or there was none */
     uint64_t issued_ns;
     uint64_t failed_ns;
-    uint64_t demand_s; /* after failed_ns a refused connection may ask again */
+    uint64_t demand_s;    /* after failed_ns a refused connection may ask again */
     uint64_t due_ns;      /* of the renewal, by the loop's clock, */
     uint64_t due_wall_ns; /* and by that of the wall: whichever is first */
     enum priority wish;   /* of a first request */
