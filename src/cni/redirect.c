@@ -117,7 +117,8 @@ static void nat_table(struct text *t, const struct sw_redirect *r)
     chain(t, "nat", "output", -100, "istio-output");
     probe(t, r, "daddr");
     if (r->dns) {
-        line(t, "\t\toifname != \"lo\" udp dport 53 " NOT_PROXY " redirect to :15053");
+        line(t, "\t\t%soifname != \"lo\" udp dport 53 " NOT_PROXY " redirect to :15053",
+             r->ipv6 ? "" : "meta nfproto ipv4 ");
         not_local(t, r, "", "tcp dport 53 " NOT_PROXY " redirect to :15053");
     }
     line(t, "\t\tmeta l4proto tcp meta mark & 0xfff == 0x111 accept");

@@ -156,6 +156,24 @@ def test_no_inbound_leaves_the_pod_reachable(pair, binary):
         assert lands(pod, (PEER4, 8080), outbound)[0] == (PEER4, 8080)
 
 
+@pytest.mark.parametrize("ipv6", ["true", "false"])
+def test_without_ipv6_its_dns_is_left_alone(pair, binary, ipv6):
+    """No proxy listens on ::1 then: a redirected question would get no answer."""
+    pod, peer = pair
+    apply(binary, pod, "--dns", "true", "--ipv6", ipv6)
+    with pod.socket(socket.AF_INET6, socket.SOCK_DGRAM) as proxy, peer.socket(socket.AF_INET6, socket.SOCK_DGRAM) as server, \
+            pod.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
+        proxy.bind(("::1", 15053))
+        server.bind(("::", 53))
+        there, other = (proxy, server) if ipv6 == "true" else (server, proxy)
+        there.settimeout(guard(GUARD))
+        client.sendto(b"question", (PEER6, 53))
+        assert there.recv(100) == b"question"
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(100)
+
+
 def test_virtual_interface_counts_as_outbound(pair, binary):
     pod, peer = pair
     apply(binary, pod, "--virtual-interface", "eth0")
