@@ -96,7 +96,7 @@ struct mesh_workload {
     uint64_t uid;            /* hash of metadata.uid; 0: none */
     uint64_t emitted;        /* hash of the resource; 0: there is none */
     uint16_t key_len;
-    uint8_t ips_len; /* bytes: per address a family and the address */
+    uint16_t ips_len; /* bytes: per address a family and the address */
     bool healthy : 1;
     bool host_network : 1;
     bool hbone : 1;

@@ -14,6 +14,7 @@ enum { PORTS_BYTES = 16384 };
 struct ips {
     char bytes[MESH_IPS_MAX * 17];
     size_t n;
+    size_t count;
 };
 
 static bool add_ip(struct ips *out, struct sw_slice text)
@@ -23,8 +24,9 @@ static bool add_ip(struct ips *out, struct sw_slice text)
 
     if (sw_ip_parse(text, &ip, &err) != SW_OK)
         return false;
-    if (out->n + 17 > sizeof(out->bytes) || out->n + 17 > UINT8_MAX)
+    if (out->count == MESH_IPS_MAX)
         return true; /* no node has so many */
+    out->count++;
     out->bytes[out->n++] = (char)ip.family;
     memcpy(out->bytes + out->n, ip.b, sw_ip_len(&ip));
     out->n += sw_ip_len(&ip);
@@ -58,7 +60,7 @@ static struct mesh_workload *make(const struct mesh_meta *m, const struct ips *i
     memcpy(p + m->ns.n + 1, m->name.p, m->name.n);
     memcpy(p + key_len, ips->bytes, ips->n);
     w->key_len = (uint16_t)key_len;
-    w->ips_len = (uint8_t)ips->n;
+    w->ips_len = (uint16_t)ips->n;
     sw_list_init(&w->in_group);
     sw_list_init(&w->in_node);
     sw_list_init(&w->dirty);

@@ -833,6 +833,50 @@ static void test_services_that_multiply(void **state)
     mesh_rig_done(&r);
 }
 
+static size_t times(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* The writer of a pod's status chooses how many addresses there are. */
+static void test_many_addresses(void **state)
+{
+    static const struct {
+        const char *what;
+        size_t n;
+        const char *item;
+        size_t kept;
+    } rows[] = {
+        {"IPv4", 16, "{'ip':'10.0.#.1'}", 16},
+        {"more IPv4 than are kept", 200, "{'ip':'10.0.#.1'}", 16},
+        {"IPv6", 16, "{'ip':'fd00::#'}", 16},
+        {"more IPv6 than are kept", 200, "{'ip':'fd00::#'}", 16},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_ARENA_AUTO a = {0};
+        SW_BUF_AUTO b = {.max = 1 << 20};
+        struct mesh_rig r;
+        size_t found;
+
+        put_list(&b, "{'kind':'Pod'," META("'name':'p'") ",'spec':{},'status':{'podIPs':[",
+                 rows[i].n, rows[i].item, "]}}");
+        assert_int_equal(sw_buf_putc(&b, '\0'), SW_OK);
+        mesh_rig_init(&r, NULL);
+        mesh_rig_set(&r, (const char *)sw_buf_data(&b));
+        (void)mesh_rig_flush(&r);
+        found = times(mesh_rig_text(&r, &a, UID), "addresses:");
+        if (found != rows[i].kept)
+            fail_msg("%s: %zu addresses", rows[i].what, found);
+        mesh_rig_done(&r);
+    }
+}
+
 /* What a step costs counts, not only that it is one: other work of the loop gets its turn. */
 static void test_a_flush_ends_with_its_share(void **state)
 {
@@ -871,6 +915,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_endpoints_of_one_address),
     cmocka_unit_test(test_an_entry_that_multiplies),
     cmocka_unit_test(test_services_that_multiply),
+    cmocka_unit_test(test_many_addresses),
     cmocka_unit_test(test_a_flush_ends_with_its_share),
 };
 
