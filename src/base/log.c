@@ -527,17 +527,59 @@ void sw_log_end(struct sw_log_line *l)
     (void)pthread_mutex_unlock(&logger.lock);
 }
 
-void sw_log(enum sw_log_level level, const char *scope, const char *fmt, ...)
+static void log_text(struct sw_log_limit *limit, enum sw_log_level level, const char *scope,
+                     const char *fmt, va_list ap)
 {
     struct sw_log_line l;
     char msg[1024];
+
+    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    sw_log_begin(&l, level, scope, "%s", msg);
+    if (limit)
+        sw_log_limit_put(limit, &l);
+    sw_log_end(&l);
+}
+
+void sw_log(enum sw_log_level level, const char *scope, const char *fmt, ...)
+{
     va_list ap;
 
     if (!sw_log_enabled(level, scope))
         return;
     va_start(ap, fmt);
-    (void)vsnprintf(msg, sizeof(msg), fmt, ap);
+    log_text(NULL, level, scope, fmt, ap);
     va_end(ap);
-    sw_log_begin(&l, level, scope, "%s", msg);
-    sw_log_end(&l);
+}
+
+/* ---- limits ---- */
+
+static const uint64_t each_line_ns = 100 * SW_NS_PER_MS;
+
+bool sw_log_limit_take(struct sw_log_limit *l, uint64_t now_ns)
+{
+    if (sw_rate_used(&l->rate, each_line_ns, now_ns) >= SW_LOG_LIMIT_BURST) {
+        l->suppressed++;
+        return false;
+    }
+    (void)sw_rate_add(&l->rate, 1, SW_LOG_LIMIT_BURST, each_line_ns, now_ns);
+    return true;
+}
+
+void sw_log_limit_put(struct sw_log_limit *l, struct sw_log_line *line)
+{
+    if (l->suppressed)
+        sw_log_u64(line, "suppressed_lines", l->suppressed);
+    l->suppressed = 0;
+}
+
+void sw_log_limited(struct sw_log_limit *l, uint64_t now_ns, enum sw_log_level level,
+                    const char *scope, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!sw_log_enabled(level, scope) || !sw_log_limit_take(l, now_ns))
+        return;
+    va_start(ap, fmt);
+    log_text(l, level, scope, fmt, ap);
+    va_end(ap);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/rate.h"
 #include "base/slice.h"
 
 enum sw_log_level {
@@ -75,3 +76,20 @@ void sw_log(enum sw_log_level level, const char *scope, const char *fmt, ...) SW
 #define sw_log_warn(scope, ...)  sw_log(SW_LOG_WARN, scope, __VA_ARGS__)
 #define sw_log_info(scope, ...)  sw_log(SW_LOG_INFO, scope, __VA_ARGS__)
 #define sw_log_debug(scope, ...) sw_log(SW_LOG_DEBUG, scope, __VA_ARGS__)
+
+/*
+ * Bounds the lines that others cause: a burst, then ten a second. Lines beyond it are counted, and
+ * the next one that is logged has the number as 'suppressed_lines'. Zeroed: nothing was logged.
+ */
+enum { SW_LOG_LIMIT_BURST = 20 };
+struct sw_log_limit {
+    struct sw_rate rate;
+    uint64_t suppressed; /* since the last line that was logged */
+};
+/* False: no line now. */
+bool sw_log_limit_take(struct sw_log_limit *l, uint64_t now_ns);
+/* After a sw_log_limit_take that was true: the field, unless no line was suppressed. */
+void sw_log_limit_put(struct sw_log_limit *l, struct sw_log_line *line);
+/* Both with a line without other fields. */
+void sw_log_limited(struct sw_log_limit *l, uint64_t now_ns, enum sw_log_level level,
+                    const char *scope, const char *fmt, ...) SW_PRINTF(5, 6);

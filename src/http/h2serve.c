@@ -21,7 +21,8 @@ struct sw_h2serve {
     struct sw_accept_group accept;
     struct sw_list peers;
     size_t n_peers;
-    bool full_logged;
+    struct sw_log_limit full;
+    struct sw_log_limit dropped;
     bool stopping;
     struct sw_timer stop_timer;
     struct sw_defer stop_defer;
@@ -73,7 +74,6 @@ static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
     (void)c;
     sw_log_debug(s->o.conn.scope, "connection ended: %s", err->msg);
     peer_gone(p);
-    s->full_logged = false;
     maybe_stopped(s);
 }
 
@@ -94,7 +94,6 @@ static bool make_room(struct sw_h2serve *s)
     return false;
 }
 
-/* One line until there is room again. */
 static bool has_room(struct sw_h2serve *s)
 {
     bool made;
@@ -102,11 +101,10 @@ static bool has_room(struct sw_h2serve *s)
     if (s->n_peers < s->o.max_conns)
         return true;
     made = make_room(s);
-    if (!s->full_logged)
-        sw_log_warn(s->o.conn.scope, "more than %zu connections: %s", s->o.max_conns,
-                    made ? "closing those without a stream, the oldest first"
-                         : "new ones are closed");
-    s->full_logged = true;
+    sw_log_limited(&s->full, sw_loop_now(s->loop), SW_LOG_WARN, s->o.conn.scope,
+                   "more than %zu connections: %s", s->o.max_conns,
+                   made ? "closing those without a stream, the oldest first"
+                        : "new ones are closed");
     return made;
 }
 
@@ -125,7 +123,8 @@ void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
     o.arg = p;
     p->conn = sw_h2conn_new(s->loop, fd, &o, &err);
     if (!p->conn) {
-        sw_log_warn(s->o.conn.scope, "connection dropped: %s", err.msg);
+        sw_log_limited(&s->dropped, sw_loop_now(s->loop), SW_LOG_WARN, s->o.conn.scope,
+                       "connection dropped: %s", err.msg);
         sw_free(p);
         return;
     }

@@ -38,6 +38,8 @@ struct sw_ca_service {
     struct sw_ca_service_opts o;
     struct sw_list calls;
     size_t n_calls;
+    struct sw_log_limit strangers; /* lines about callers that were not authenticated */
+    struct sw_log_limit callers;   /* about those that were */
 };
 
 /* One request. */
@@ -89,12 +91,18 @@ static void count(const struct sw_ca_service *s, const char *result)
 
 /* --- refusals --- */
 
-static void log_refusal(const struct sw_ca_service *s, const struct sw_addr *addr,
-                        const struct asking *a, enum sw_grpc_status status, struct sw_slice why)
+static void log_refusal(struct sw_ca_service *s, const struct sw_addr *addr, const struct asking *a,
+                        enum sw_grpc_status status, struct sw_slice why)
 {
+    struct sw_log_limit *limit = a->own.n ? &s->callers : &s->strangers;
     char text[SW_ADDR_TEXT];
     struct sw_log_line l;
 
+    count(s, status == SW_GRPC_UNAUTHENTICATED    ? "unauthenticated"
+             : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
+                                                  : "failed");
+    if (!sw_log_limit_take(limit, sw_loop_now(s->loop)))
+        return;
     sw_log_begin(&l, SW_LOG_WARN, "ca", "certificate request refused");
     sw_log_cstr(&l, "client", sw_addr_text(addr, text));
     if (a->own.n)
@@ -104,10 +112,8 @@ static void log_refusal(const struct sw_ca_service *s, const struct sw_addr *add
     if (a->id.n)
         sw_log_str(&l, "identity", sw_slice_head(a->id, SW_SPIFFE_MAX));
     sw_log_str(&l, "reason", why);
+    sw_log_limit_put(limit, &l);
     sw_log_end(&l);
-    count(s, status == SW_GRPC_UNAUTHENTICATED    ? "unauthenticated"
-             : status == SW_GRPC_INVALID_ARGUMENT ? "invalid"
-                                                  : "failed");
 }
 
 static void refuse(struct call *c, const struct asking *a, enum sw_grpc_status status,

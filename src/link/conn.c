@@ -2,11 +2,8 @@
 /* Access log and metrics of a connection. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "link/link_int.h"
 #include "telemetry/accesslog.h"
-
-enum { LINES_PER_S = 10 };
 
 static const char *side(const struct link_conn *c)
 {
@@ -114,15 +111,9 @@ void link_conn_end(struct link_conn *c, const char *result, const char *why)
 void link_refused(struct link_worker *w, const char *reason, const struct sw_addr *from,
                   const char *detail)
 {
-    uint64_t now = sw_loop_now(w->loop);
     char at[SW_ADDR_TEXT];
 
     sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_LINK_REFUSED, reason), 1);
-    if (now >= w->refused_quiet_ns) {
-        w->refused_quiet_ns = now + SW_NS_PER_S;
-        w->n_refused_logged = 0;
-    }
-    if (w->n_refused_logged++ < LINES_PER_S)
-        sw_log_warn("link", "connection of %s refused: %s: %s", sw_addr_text(from, at), reason,
-                    detail);
+    sw_log_limited(&w->refused, sw_loop_now(w->loop), SW_LOG_WARN, "link",
+                   "connection of %s refused: %s: %s", sw_addr_text(from, at), reason, detail);
 }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "io/accept.h"
@@ -124,8 +125,7 @@ struct link_worker {
     struct sw_map peers; /* peer_load by name: connections of each that came in */
     uint64_t next_id;
     uint64_t epochs; /* how often the epoch changed */
-    uint64_t refused_quiet_ns;
-    unsigned n_refused_logged;
+    struct sw_log_limit refused;
     struct sw_metrics_shard *shard;
 };
 

@@ -449,8 +449,10 @@ bool xds_follow_push(struct xds_sub *u, bool held, bool removals)
     if (!due(u, t, held, removals) || must_wait(u) || must_queue(u))
         return false;
     if (missed(u, t)) {
-        sw_log_info("xds", "node '%.*s' is more than %zu removals behind: its stream ends",
-                    SW_SLICE_ARG(u->stream->node_id), t->n_removed);
+        sw_log_limited(&u->stream->server->clients, sw_loop_now(u->stream->server->loop),
+                       SW_LOG_INFO, "xds",
+                       "node '%.*s' is more than %zu removals behind: its stream ends",
+                       SW_SLICE_ARG(u->stream->node_id), t->n_removed);
         sw_grpc_finish(u->stream->call, SW_GRPC_UNAVAILABLE, "too far behind, reconnect");
         return false;
     }

@@ -75,8 +75,10 @@ bool xds_msg_send(struct xds_sub *u, struct xds_msg *r)
               sw_buf_append_slice(&r->buf, sw_buf_slice(&r->removed)) != SW_OK;
     rc = r->full ? SW_ELIMIT : sw_grpc_send(st->call, sw_buf_slice(&r->buf));
     if (rc != SW_OK) {
-        sw_log_warn("xds", "response for type %s is too large for client '%.*s'", u->url,
-                    SW_SLICE_ARG(st->node_id));
+        sw_log_limited(&st->server->clients, sw_loop_now(st->server->loop), SW_LOG_WARN, "xds",
+                       "response for type %s is too large for client '%.*s'", u->url,
+                       SW_SLICE_ARG(st->node_id));
+        xds_count_refusal(st->server, SW_GRPC_RESOURCE_EXHAUSTED);
         sw_grpc_finish(st->call, SW_GRPC_RESOURCE_EXHAUSTED, "response is too large");
         return false;
     }

@@ -80,7 +80,8 @@ static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct s
     if (rc == SW_EPENDING && s->n_waiting >= WAITING_MAX)
         rc = sw_err_set(&err, SW_ELIMIT, "too many wait to be let in");
     if (rc != SW_OK && rc != SW_EPENDING) {
-        sw_log_info("xds", "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);
+        sw_log_limited(&s->strangers, sw_loop_now(s->loop), SW_LOG_INFO, "xds",
+                       "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);
         xds_count_refusal(s, xds_refusal_status(rc));
         sw_grpc_finish(c, xds_refusal_status(rc), "%s", err.msg);
     }
@@ -146,7 +147,9 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     if (rc != SW_OK && rc != SW_EPENDING)
         return;
     if (s->n_streams >= s->o.max_streams) {
-        sw_log_warn("xds", "limit of %zu streams reached: refusing a new stream", s->o.max_streams);
+        sw_log_limited(&s->clients, sw_loop_now(s->loop), SW_LOG_WARN, "xds",
+                       "limit of %zu streams reached: refusing a new stream", s->o.max_streams);
+        xds_count_refusal(s, SW_GRPC_RESOURCE_EXHAUSTED);
         sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many streams");
         return;
     }

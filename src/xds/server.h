@@ -68,8 +68,6 @@ struct sw_xds_server_opts {
      */
     int (*view)(void *arg, const struct sw_xds_client_id *id, char ret[SW_XDS_VIEW_MAX],
                 struct sw_err *err);
-    /* A client refused a version, for another reason than before. From the loop; may commit. */
-    void (*on_nack)(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text);
     /* Clients came or went, or answered: see sw_xds_server_planes. From anywhere; may be NULL. */
     void (*on_change)(void *arg);
     void *arg;

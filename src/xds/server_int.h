@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "http/grpc/grpc.h"
 #include "telemetry/metrics.h"
@@ -129,7 +130,10 @@ struct sw_xds_server {
     struct sw_list streams;
     size_t n_streams;
     size_t n_waiting;
-    size_t first_bytes;          /* of first answers of large types that are not taken yet */
+    size_t first_bytes;            /* of first answers of large types that are not taken yet */
+    struct sw_log_limit strangers; /* lines about clients that 'allow' did not accept */
+    struct sw_log_limit clients;   /* about those it did */
+    struct sw_log_limit nacks;
     struct sw_metric *m_streams; /* NULL without metrics */
 };
 

@@ -105,10 +105,12 @@ struct sw_xds_client_id xds_stream_id(const struct xds_stream *st)
 
 static void log_closing(const struct xds_stream *st, struct sw_slice why)
 {
+    struct sw_xds_server *s = st->server;
     char text[SW_ADDR_TEXT];
 
-    sw_log_warn("xds", "closing the stream of client %s, node '%.*s': %.*s",
-                sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(why));
+    sw_log_limited(st->waiting ? &s->strangers : &s->clients, sw_loop_now(s->loop), SW_LOG_WARN,
+                   "xds", "closing the stream of client %s, node '%.*s': %.*s",
+                   sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(why));
 }
 
 void xds_stream_close(struct xds_stream *st, enum sw_grpc_status status, const char *why)
@@ -231,8 +233,9 @@ static void refuse_node(struct xds_stream *st, const struct sw_err *err)
     const char *why = err->rc ? err->msg : "nothing to serve for this node";
     char text[SW_ADDR_TEXT];
 
-    sw_log_info("xds", "client %s, node '%.*s', refused: %s", sw_addr_text(&st->addr, text),
-                SW_SLICE_ARG(st->node_id), why);
+    sw_log_limited(&st->server->clients, sw_loop_now(st->server->loop), SW_LOG_INFO, "xds",
+                   "client %s, node '%.*s', refused: %s", sw_addr_text(&st->addr, text),
+                   SW_SLICE_ARG(st->node_id), why);
     xds_count_refusal(st->server, status);
     sw_grpc_finish(st->call, status, "%s", why);
 }
@@ -282,8 +285,9 @@ static bool type_ready(struct xds_stream *st, struct sw_slice url)
 
     if (!sw_xds_cache_offers(st->cache, url) ||
         (large && (st->view[0] || !sw_xds_cache_table(st->cache, url)))) {
-        sw_log_info("xds", "client %s, node '%.*s', asks for type %.*s, which is not served",
-                    sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(url));
+        sw_log_limited(&st->server->clients, sw_loop_now(st->server->loop), SW_LOG_INFO, "xds",
+                       "client %s, node '%.*s', asks for type %.*s, which is not served",
+                       sw_addr_text(&st->addr, text), SW_SLICE_ARG(st->node_id), SW_SLICE_ARG(url));
         xds_count_refusal(st->server, SW_GRPC_UNIMPLEMENTED);
         sw_grpc_finish(st->call, SW_GRPC_UNIMPLEMENTED, "type %.*s is not served here",
                        SW_SLICE_ARG(url));

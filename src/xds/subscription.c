@@ -312,21 +312,20 @@ static char *reason_of(struct sw_slice text)
 static void log_refusal(const struct xds_sub *u, char *before)
 {
     const struct xds_stream *st = u->stream;
+    struct sw_xds_server *s = st->server;
     bool same = before && strcmp(before, u->nack) == 0;
     struct sw_log_line l;
 
     sw_free(before);
-    if (same)
+    if (same || !sw_log_limit_take(&s->nacks, sw_loop_now(s->loop)))
         return;
     sw_log_begin(&l, SW_LOG_WARN, "xds", "client refused a response");
     sw_log_str(&l, "node", st->node_id);
     sw_log_cstr(&l, "type", u->url);
     sw_log_cstr(&l, "version", u->sent);
     sw_log_cstr(&l, "reason", u->nack);
+    sw_log_limit_put(&s->nacks, &l);
     sw_log_end(&l);
-    if (st->server->o.on_nack)
-        st->server->o.on_nack(st->server->o.arg, st->node_id, sw_slice_str(u->url),
-                              sw_slice_str(u->nack));
 }
 
 static void set_detail(struct xds_sub *u, const struct sw_slice *text)

@@ -79,13 +79,6 @@ static void on_answer(void *arg, bool changed)
         sw_control_views_changed(g->views);
 }
 
-static void on_nack(void *arg, struct sw_slice node_id, struct sw_slice type, struct sw_slice text)
-{
-    (void)arg;
-    sw_log_warn("xds", "data plane '%.*s' refuses %.*s: %.*s", SW_SLICE_ARG(node_id),
-                SW_SLICE_ARG(type), SW_SLICE_ARG(text));
-}
-
 static void on_planes(void *arg)
 {
     struct sw_control_gateway *g = arg;
@@ -142,7 +135,6 @@ static int start_server(struct sw_control_gateway *g, struct sw_loop *l,
         .metrics = g->shard,
         .allow = allow,
         .view = view,
-        .on_nack = on_nack,
         .review_ns = g->api ? review_ns : o->review_ns,
         .on_change = on_planes,
         .arg = g,

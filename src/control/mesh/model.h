@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/mesh/read/text.h"
@@ -36,6 +37,7 @@ struct mesh_ns {
     struct mesh_text *canary_weight;    /* annotation */
     enum sw_mesh_visibility visibility; /* of its ServiceEntries */
     bool known;                         /* the Namespace object exists */
+    struct sw_log_limit cut;            /* lines about services that were left out */
     struct sw_list groups;              /* mesh_group.in_ns */
     struct sw_list services;            /* mesh_svc.in_ns */
     struct sw_list slices;              /* mesh_slice.in_ns */

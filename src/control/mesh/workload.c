@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/search.h"
+#include "base/time.h"
 #include "control/mesh/far.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
@@ -35,10 +36,11 @@ static void bound_offers(struct mesh_group *g, offers *found)
         ports += found->p[n++]->of->n_ports + 1;
     cut = n < found->n;
     if (cut && !g->cut)
-        sw_log_warn("mesh",
-                    "workloads of namespace '%.*s' are selected by %zu services with more than %d "
-                    "ports together: the last %zu by name are left out",
-                    SW_SLICE_ARG(mesh_str(g->ns->name)), found->n, MESH_LISTED_MAX, found->n - n);
+        sw_log_limited(&g->ns->cut, sw_now_ns(), SW_LOG_WARN, "mesh",
+                       "workloads of namespace '%.*s' are selected by %zu services with more than "
+                       "%d ports together: the last %zu by name are left out",
+                       SW_SLICE_ARG(mesh_str(g->ns->name)), found->n, MESH_LISTED_MAX,
+                       found->n - n);
     g->cut = cut;
     found->n = n;
 }

@@ -42,12 +42,15 @@ static const char *result_of(enum sw_grpc_status status)
     return status == SW_GRPC_RESOURCE_EXHAUSTED ? "limited" : "refused";
 }
 
-static void log_refusal(struct join_call *c, const char *why, uint64_t unlogged)
+static void log_refusal(struct join_call *c, const char *why)
 {
     static const char *const methods[] = {"roots", "redeem", "renew", "leave"};
     char addr[SW_ADDR_TEXT];
+    struct sw_log_limit *limit = &c->service->refused;
     struct sw_log_line l;
 
+    if (!sw_log_limit_take(limit, sw_loop_now(c->service->loop)))
+        return;
     sw_log_begin(&l, SW_LOG_WARN, "join", "join request refused");
     sw_log_cstr(&l, "client", sw_addr_text(&c->addr, addr));
     sw_log_cstr(&l, "method", methods[c->method]);
@@ -56,23 +59,19 @@ static void log_refusal(struct join_call *c, const char *why, uint64_t unlogged)
     if (c->r.name.n)
         sw_log_str(&l, "name", c->r.name);
     sw_log_cstr(&l, "reason", why);
-    if (unlogged)
-        sw_log_u64(&l, "refused_without_a_line", unlogged);
+    sw_log_limit_put(limit, &l);
     sw_log_end(&l);
 }
 
 void join_refuse(struct join_call *c, enum sw_grpc_status status, const char *text, const char *why)
 {
     struct sw_join_service *s = c->service;
-    uint64_t now = sw_loop_now(s->loop);
-    uint64_t unlogged = 0;
     const char *result = result_of(status);
 
     c->answered = true;
     if (strcmp(result, "refused") == 0)
-        sw_join_throttle_refused(&s->throttle, &c->addr.ip, now);
-    if (sw_join_throttle_log(&s->throttle, now, &unlogged))
-        log_refusal(c, why, unlogged);
+        sw_join_throttle_refused(&s->throttle, &c->addr.ip, sw_loop_now(s->loop));
+    log_refusal(c, why);
     count(s, result);
     sw_grpc_finish(c->grpc, status, "%s", text);
 }
@@ -83,9 +82,10 @@ void join_reply(struct join_call *c, struct sw_slice msg, const char *result)
 
     c->answered = true;
     count(c->service, result);
-    sw_log_info("join", "%s %s: %s '%.*s' of namespace %.*s, code %.*s",
-                sw_addr_text(&c->addr, addr), result, sw_join_kind_name(c->r.kind),
-                SW_SLICE_ARG(c->r.name), SW_SLICE_ARG(c->r.ns), SW_SLICE_ARG(c->r.id));
+    sw_log_limited(&c->service->granted, sw_loop_now(c->service->loop), SW_LOG_INFO, "join",
+                   "%s %s: %s '%.*s' of namespace %.*s, code %.*s", sw_addr_text(&c->addr, addr),
+                   result, sw_join_kind_name(c->r.kind), SW_SLICE_ARG(c->r.name),
+                   SW_SLICE_ARG(c->r.ns), SW_SLICE_ARG(c->r.id));
     sw_grpc_reply(c->grpc, msg);
 }
 

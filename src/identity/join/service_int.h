@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "base/log.h"
 #include "http/grpc/grpc.h"
 #include "identity/join/index.h"
 #include "identity/join/request.h"
@@ -17,6 +18,8 @@ struct sw_join_service {
     struct sw_list calls;
     size_t n_calls;
     struct sw_join_throttle throttle;
+    struct sw_log_limit refused;
+    struct sw_log_limit granted;
 };
 
 struct join_call {

@@ -8,8 +8,7 @@
 
 enum { KEY_LEN = 17, IPV6_NET = 8 };
 
-static const uint64_t decay_ns = SW_NS_PER_S;       /* each refusal of an address, after so long */
-static const uint64_t line_ns = 100 * SW_NS_PER_MS; /* lines: ten a second */
+static const uint64_t decay_ns = SW_NS_PER_S; /* each refusal of an address, after so long */
 
 struct throttled {
     char key[KEY_LEN];
@@ -76,16 +75,4 @@ void sw_join_throttle_refused(struct sw_join_throttle *t, const struct sw_ip *ip
         (void)sw_map_put(&t->by_address, sw_slice(a->key, KEY_LEN), a);
     }
     (void)sw_rate_add(&a->rate, 1, SW_JOIN_BURST, decay_ns, now_ns);
-}
-
-bool sw_join_throttle_log(struct sw_join_throttle *t, uint64_t now_ns, uint64_t *ret_unlogged)
-{
-    if (sw_rate_used(&t->logged, line_ns, now_ns) >= SW_JOIN_LOGGED_BURST) {
-        t->unlogged++;
-        return false;
-    }
-    (void)sw_rate_add(&t->logged, 1, SW_JOIN_LOGGED_BURST, line_ns, now_ns);
-    *ret_unlogged = t->unlogged;
-    t->unlogged = 0;
-    return true;
 }

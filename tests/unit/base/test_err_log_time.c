@@ -156,6 +156,41 @@ static void say_things(void)
     sw_log_end(&l);
 }
 
+/* A thousand lines at once, another at the end of a second, one when all is forgiven. */
+static void say_too_often(void)
+{
+    const uint64_t later_ns[] = {0, SW_NS_PER_S, 60 * SW_NS_PER_S};
+    const size_t n[] = {1000, 1, 1};
+    struct sw_log_limit limit = {.suppressed = 0};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(n); i++) {
+        for (size_t k = 0; k < n[i]; k++)
+            sw_log_limited(&limit, SW_NS_PER_S + later_ns[i], SW_LOG_WARN, "ca", "refused %zu", i);
+    }
+    sw_log_limited(&limit, SW_NS_PER_S, SW_LOG_DEBUG, "ca", "filtered");
+}
+
+static size_t count_of(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+static void lines_that_others_cause_are_bounded(void **state)
+{
+    char *text;
+
+    (void)state;
+    assert_int_equal(sw_log_filter(SW_SLICE_LIT("info"), true, NULL), SW_OK);
+    text = logged(SW_LOG_PLAIN, say_too_often);
+    assert_int_equal(count_of(text, "refused 0"), SW_LOG_LIMIT_BURST);
+    assert_int_equal(count_of(text, "refused 1\tsuppressed_lines=980\n"), 1);
+    assert_int_equal(count_of(text, "refused 2\n"), 1);
+}
+
 static void plain_lines_cannot_be_forged(void **state)
 {
     char *text;
@@ -326,6 +361,7 @@ int main(void)
         cmocka_unit_test(times_have_a_text_form),
         cmocka_unit_test(durations_need_units),
         cmocka_unit_test(plain_lines_cannot_be_forged),
+        cmocka_unit_test(lines_that_others_cause_are_bounded),
         cmocka_unit_test(json_lines_are_json),
         cmocka_unit_test(long_lines_are_cut),
         cmocka_unit_test(cut_json_lines_are_json),

@@ -79,7 +79,6 @@ struct world {
     int responses;
     int done;
     enum sw_grpc_status status;
-    int nacks;
 };
 
 /* --- the scripted client --- */

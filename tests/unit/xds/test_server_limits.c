@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slow clients, bounds, who may be served and with what, and the end. */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "rig.h"
+
+#include "base/log.h"
 
 static void a_slow_client_costs_little(void **state)
 {
@@ -135,6 +140,88 @@ static void strangers_are_refused(void **state)
     connect_delta(w);
     subscribe(w, "CDS", NULL);
     expect(w, "CDS");
+}
+
+static void capture(int fds[2])
+{
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    sw_log_start(fds[1], SW_LOG_PLAIN);
+}
+
+/* Later lines go to the last descriptor. */
+static void uncapture(const int fds[2])
+{
+    sw_log_stop();
+    sw_log_start(STDERR_FILENO, SW_LOG_PLAIN);
+    sw_log_stop();
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
+static size_t count_lines(int fd, const char *what)
+{
+    size_t n = 0;
+    char text[65536];
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+
+    text[got > 0 ? got : 0] = '\0';
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        n++;
+    return n;
+}
+
+static void a_flood_of_refusals_is_not_a_flood_of_lines(void **state)
+{
+    struct world *w = *state;
+    const char *want = "other";
+    int fds[2];
+
+    w->opts.allow = allow_good;
+    w->opts.arg = &want;
+    capture(fds);
+    for (int i = 0; i < 200; i++) {
+        connect_delta(w);
+        subscribe(w, "CDS", NULL);
+        wait_done(w);
+        assert_int_equal(w->status, SW_GRPC_UNAUTHENTICATED);
+        w->done = 0;
+    }
+    sw_log_flush();
+    assert_in_range(count_lines(fds[0], "refused: bad token"), 1, 100);
+    /* A known client still has a line. */
+    want = "good";
+    connect_delta(w);
+    assert_int_equal(sw_grpc_send(w->call, SW_SLICE_LIT("\xff\xff")), SW_OK);
+    wait_done(w);
+    sw_log_flush();
+    assert_int_equal(count_lines(fds[0], "closing the stream of client"), 1);
+    uncapture(fds);
+}
+
+/* Each refusal quotes something else. */
+static void a_flood_of_nacks_is_not_a_flood_of_lines(void **state)
+{
+    struct world *w = *state;
+    char text[64];
+    int fds[2];
+
+    capture(fds);
+    COMMIT(w, "OWN a=1");
+    connect_delta(w);
+    subscribe(w, "OWN", "*");
+    for (int i = 0; i < 200; i++) {
+        expect_open(w, i % 2 ? "OWN +a=2" : "OWN +a=1");
+        (void)snprintf(text, sizeof(text), "no good %d", i);
+        answer(w, text);
+        turns(w, 1);
+        if (i % 2)
+            COMMIT(w, "OWN! a=1");
+        else
+            COMMIT(w, "OWN! a=2");
+    }
+    sw_log_flush();
+    assert_in_range(count_lines(fds[0], "client refused a response"), 1, 100);
+    uncapture(fds);
 }
 
 static int allow_as_told(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
@@ -372,6 +459,8 @@ int main(void)
         LIVE(a_slow_node_never_delays_the_others),
         LIVE(streams_are_bounded),
         LIVE(strangers_are_refused),
+        LIVE(a_flood_of_refusals_is_not_a_flood_of_lines),
+        LIVE(a_flood_of_nacks_is_not_a_flood_of_lines),
         LIVE(a_client_waits_while_it_is_judged),
         LIVE(a_client_that_waited_may_be_refused),
         LIVE(a_client_that_loses_its_right_loses_its_stream),

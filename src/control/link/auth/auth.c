@@ -286,7 +286,7 @@ void auth_record(struct sw_link_auth *a, const struct auth_subject *s,
     struct sw_log_line l;
 
     count(a, s, answer);
-    if (answer->status == 200)
+    if (answer->status == 200 || !sw_log_limit_take(&a->refused, sw_loop_now(a->loop)))
         return;
     sw_log_begin(&l, SW_LOG_WARN, "link", "connection refused");
     sw_log_cstr(&l, "side", s->side);
@@ -297,5 +297,7 @@ void auth_record(struct sw_link_auth *a, const struct auth_subject *s,
     log_part(&l, "policy", s->policy);
     sw_log_u64(&l, "status", (uint64_t)answer->status);
     sw_log_cstr(&l, "reason", answer->text);
+    log_part(&l, "detail", sw_slice_str(s->detail));
+    sw_log_limit_put(&a->refused, &l);
     sw_log_end(&l);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "control/link/auth/auth.h"
 #include "control/link/auth/judge.h"
@@ -40,6 +41,7 @@ struct sw_link_auth {
     uint64_t boot;       /* a restart is a new epoch: grants may have changed unseen */
     uint64_t pod_change; /* pods that were used for decisions and changed */
     uint64_t epoch;
+    struct sw_log_limit refused;
 };
 
 uint64_t auth_now_s(const struct sw_link_auth *a);
@@ -53,6 +55,7 @@ struct auth_subject {
     struct sw_slice client;
     struct sw_slice peer;
     struct sw_slice policy;
+    const char *detail; /* for the log alone; NULL: none */
 };
 /* Counts the answer, and logs a refusal. */
 void auth_record(struct sw_link_auth *a, const struct auth_subject *s,

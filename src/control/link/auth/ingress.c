@@ -159,8 +159,8 @@ static bool judge_token(struct sw_link_auth *a, struct sw_arena *arena, struct w
     } else if (bind_name(arena, who, &w->src, &err) != SW_OK || !auth_admits(a, who->name)) {
         auth_refuse(answer, 403, "name", "Permission denied for '%.*s'.",
                     SW_SLICE_ARG(s->exported));
-        sw_log_warn("link", "token refused: %s",
-                    err.rc ? err.msg : "the peer has no Peer object, and must");
+        s->detail = err.rc ? sw_arena_dup(arena, sw_slice_str(err.msg))
+                           : "the peer has no Peer object, and must";
     } else if (!e || !e->valid) {
         auth_refuse(answer, 404, e ? "invalid-export" : "no-export",
                     "Exported service '%.*s' not found.", SW_SLICE_ARG(s->exported));

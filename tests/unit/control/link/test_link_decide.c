@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts from objects, the order of sources, pods, and both sides' decisions. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "control/link/auth/auth.h"
 #include "control/link/auth/balance.h"
 #include "control/link/auth/judge.h"
 #include "control/link/auth/peers.h"
 #include "control/link/auth/pods.h"
 #include "control/link/facts.h"
+#include "io/loop.h"
 
 #define S(x) SW_SLICE_LIT(x)
 
@@ -331,6 +336,42 @@ static void silent_peers_leave_places_for_others(void **state)
     assert_false(sw_link_share_left(SW_LINK_ASKS_MAX / 2, SW_LINK_ASKS_MAX / 2));
 }
 
+static void count_answer(void *arg, const struct sw_link_answer *answer)
+{
+    assert_int_equal(answer->status, 400);
+    ++*(size_t *)arg;
+}
+
+/* Every refused connection is answered and counted; the log has some. */
+static void a_flood_of_refusals_is_not_a_flood_of_lines(void **state)
+{
+    const struct sw_link_caller peer = {.name = S("far")};
+    struct sw_loop *loop = sw_loop_new(NULL);
+    struct sw_link_auth *auth = sw_link_auth_new(loop, &(struct sw_link_auth_opts){.wall_s = NULL});
+    static char text[1 << 18];
+    size_t answers = 0;
+    size_t lines = 0;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    (void)fcntl(fds[0], F_SETPIPE_SZ, sizeof(text));
+    sw_log_start(fds[1], SW_LOG_PLAIN);
+    for (size_t i = 0; i < 500; i++)
+        sw_link_auth_token(auth, S("{"), &peer, count_answer, &answers);
+    sw_log_flush();
+    sw_log_stop();
+    assert_true(read(fds[0], text, sizeof(text) - 1) > 0);
+    for (const char *at = text; (at = strstr(at, "connection refused")); at++)
+        lines++;
+    assert_int_equal(answers, 500);
+    assert_in_range(lines, 1, 100);
+    sw_link_auth_free(auth);
+    sw_loop_free(loop);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +381,7 @@ int main(void)
         cmocka_unit_test(both_sides_decide),
         cmocka_unit_test(clients_are_pods_with_an_address_of_their_own),
         cmocka_unit_test(silent_peers_leave_places_for_others),
+        cmocka_unit_test(a_flood_of_refusals_is_not_a_flood_of_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
