@@ -52,6 +52,7 @@ struct sw_mesh_controller {
     uint64_t not_before_ns;
     struct sw_metrics_shard *metrics;
     struct sw_control *statuses; /* NULL: not written */
+    struct sw_log_limit ignored; /* lines about objects and resources that are left out */
 };
 
 /* ---- out ---- */
@@ -76,7 +77,8 @@ static void put(struct sw_mesh_controller *m, const char *type, struct sw_slice 
     count(m, SW_METRIC_MESH_CHANGES, value.p ? "set" : "removed");
     if (rc != SW_OK) {
         count(m, SW_METRIC_MESH_REFUSALS, "resource");
-        sw_log_warn("mesh", "resource '%.*s' not published: %s", SW_SLICE_ARG(name), err.msg);
+        sw_log_limited(&m->ignored, sw_loop_now(m->loop), SW_LOG_WARN, "mesh",
+                       "resource '%.*s' not published: %s", SW_SLICE_ARG(name), err.msg);
     }
 }
 
@@ -151,21 +153,22 @@ static struct sw_slice policies_of(void *arg, const struct sw_mesh_subject *of, 
     const struct sw_mesh_controller *m = arg;
     struct sw_mesh_label *labels = sw_arena_array(a, SW_MESH_LABELS_MAX, sizeof(*labels));
     struct sw_slice rest = of->labels;
-    struct sw_slice name = of->waypoint;
-    struct sw_slice ns = sw_slice_cut(&name, '/');
     struct sw_slice keys;
-    struct sw_slice own = sw_slice("", 0);
     size_t n = 0;
 
     while (n < SW_MESH_LABELS_MAX && mesh_labels_next(&rest, &labels[n]))
         n++;
     keys = sw_mesh_workload_policies(m->policies, of->ns, labels, n, a);
-    if (name.n)
-        own = sw_mesh_waypoint_policy(m->policies, ns, name, a);
-    if (!own.n)
-        return keys;
-    return sw_slice_str(sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(keys), keys.n ? "\n" : "",
-                                        SW_SLICE_ARG(own)));
+    for (size_t i = 0; i < of->n_waypoints; i++) {
+        struct sw_slice name = of->waypoints[i];
+        struct sw_slice ns = sw_slice_cut(&name, '/');
+        struct sw_slice own = sw_mesh_waypoint_policy(m->policies, ns, name, a);
+
+        if (own.n)
+            keys = sw_slice_str(sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(keys),
+                                                keys.n ? "\n" : "", SW_SLICE_ARG(own)));
+    }
+    return keys;
 }
 
 /* ---- the flush ---- */
@@ -286,18 +289,21 @@ static void on_object(void *arg, struct sw_kube_obj *o)
 {
     struct source *s = arg;
     const char *why = NULL;
+    struct sw_log_limit *limit = &s->of->ignored;
     struct sw_log_line l;
 
     if (s->kind < SW_MESH_KINDS)
         sw_mesh_index_set(s->of->ix, (enum sw_mesh_kind)s->kind, o->json, &why);
     else
         sw_mesh_policies_set(s->of->policies, policy_kind(s), o->json);
-    if (why) {
+    if (why)
         count(s->of, SW_METRIC_MESH_REFUSALS, "object");
+    if (why && sw_log_limit_take(limit, sw_loop_now(s->of->loop))) {
         sw_log_begin(&l, SW_LOG_WARN, "mesh", "object ignored");
         sw_log_cstr(&l, "kind", sw_mesh_kinds[s->kind].gvr.kind);
         sw_log_str(&l, "object", o->key);
         sw_log_cstr(&l, "reason", why);
+        sw_log_limit_put(limit, &l);
         sw_log_end(&l);
     }
     schedule(s->of);

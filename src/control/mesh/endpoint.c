@@ -74,12 +74,18 @@ static Sw__MeshWorkload *entry_workload(struct sw_mesh_index *ix, const struct m
     return m;
 }
 
-/* The entry's labels select, the endpoint's name the waypoint. */
+/* The entry's labels select; own: the endpoint's binding, NULL for a host. */
 static void put_policies(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struct mesh_svc *s,
-                         struct sw_slice waypoint)
+                         const struct mesh_binding *own)
 {
-    const struct sw_mesh_subject of = {mesh_str(s->ns->name), mesh_str(s->labels), waypoint};
+    const struct mesh_binding service = mesh_bind_service(ix, s, &ix->tmp);
+    struct mesh_senders from = mesh_senders(&ix->tmp, 2);
+    struct sw_mesh_subject of;
 
+    mesh_senders_add(&from, &service);
+    if (own)
+        mesh_senders_add(&from, own);
+    of = mesh_subject(s->ns, s->labels, &from);
     if (ix->conf.policies)
         mesh_msg_policies(&ix->tmp, m, ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp));
 }
@@ -106,7 +112,7 @@ static void emit_listed(struct sw_mesh_index *ix, struct set *set, const struct 
     }
     if (b.waypoint)
         m->waypoint = mesh_msg_waypoint(ix, &ix->tmp, b.waypoint);
-    put_policies(ix, m, s, b.waypoint ? b.waypoint->key : sw_slice("", 0));
+    put_policies(ix, m, s, &b);
     emit(ix, set, m);
 }
 
@@ -118,7 +124,7 @@ static void emit_host(struct sw_mesh_index *ix, struct set *set, const struct me
 
     m->hostname = SW_PB_BYTES(host);
     m->services[m->n_services++] = mesh_msg_ports(&ix->tmp, o, endpoint_target, NULL);
-    put_policies(ix, m, s, sw_slice("", 0));
+    put_policies(ix, m, s, NULL);
     emit(ix, set, m);
 }
 

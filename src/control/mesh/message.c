@@ -6,6 +6,7 @@
 
 #include "control/mesh/names.h"
 #include "control/mesh/netgw.h"
+#include "control/mesh/waypoint.h"
 #include "proto/pb.h"
 
 static ProtobufCBinaryData ip_bytes(const struct sw_ip *ip)
@@ -46,8 +47,8 @@ Sw__MeshGatewayAddress *mesh_msg_waypoint(const struct sw_mesh_index *ix, struct
                          : by_ip(a, mesh_str(ix->network), &g->ip);
 }
 
-Sw__MeshGatewayAddress *mesh_msg_missing(const struct sw_mesh_index *ix, struct sw_arena *a,
-                                         struct sw_slice key)
+static Sw__MeshGatewayAddress *by_key(const struct sw_mesh_index *ix, struct sw_arena *a,
+                                      struct sw_slice key)
 {
     struct sw_slice name = key;
     struct sw_slice ns = sw_slice_cut(&name, '/');
@@ -56,6 +57,14 @@ Sw__MeshGatewayAddress *mesh_msg_missing(const struct sw_mesh_index *ix, struct 
         a, ns,
         sw_slice_str(sw_arena_printf(a, "%.*s.%.*s.svc.%.*s", SW_SLICE_ARG(name), SW_SLICE_ARG(ns),
                                      SW_SLICE_ARG(ix->conf.domain))));
+}
+
+Sw__MeshGatewayAddress *mesh_msg_binding(const struct sw_mesh_index *ix, struct sw_arena *a,
+                                         const struct mesh_binding *b)
+{
+    if (b->waypoint)
+        return mesh_msg_waypoint(ix, a, b->waypoint);
+    return b->held ? by_key(ix, a, b->key) : NULL;
 }
 
 Sw__MeshGatewayAddress *mesh_msg_netgw(struct sw_arena *a, const struct mesh_netgw *g)

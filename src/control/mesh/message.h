@@ -4,6 +4,7 @@
 
 #include "control/mesh/model.h"
 
+struct mesh_binding;
 struct Sw__MeshGatewayAddress;
 struct Sw__MeshLocality;
 struct Sw__MeshServicePorts;
@@ -11,11 +12,11 @@ struct Sw__MeshWorkload;
 struct Sw__UInt32Value;
 
 /*
- * A waypoint that is not there, by the name that its Service will have: nodes refuse connections to
- * what is bound to it. key: "namespace/name".
+ * The binding's waypoint. One that is held but not there is given by the name that its Service will
+ * have: nodes refuse connections to what is bound to it. NULL: neither.
  */
-struct Sw__MeshGatewayAddress *mesh_msg_missing(const struct sw_mesh_index *ix, struct sw_arena *a,
-                                                struct sw_slice key);
+struct Sw__MeshGatewayAddress *mesh_msg_binding(const struct sw_mesh_index *ix, struct sw_arena *a,
+                                                const struct mesh_binding *b);
 struct Sw__MeshGatewayAddress *mesh_msg_waypoint(const struct sw_mesh_index *ix, struct sw_arena *a,
                                                  const struct mesh_gateway *g);
 struct Sw__MeshGatewayAddress *mesh_msg_netgw(struct sw_arena *a, const struct mesh_netgw *g);

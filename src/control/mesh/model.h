@@ -158,6 +158,8 @@ struct mesh_offer {
     bool won; /* not hidden by another service of this host in its namespace */
     bool canonical;
     enum mesh_missing missing;
+    uint64_t
+        bound; /* hash of its waypoints as of the last renewal; workloads list policies by it */
     uint64_t emitted;
 };
 

@@ -3,6 +3,7 @@
 
 #include <proto/workload.pb-c.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "control/mesh/ledger.h"
 #include "control/mesh/message.h"
@@ -186,11 +187,9 @@ static void put_waypoint(struct sw_mesh_index *ix, Sw__MeshService *m, struct me
                   b.held               ? MESH_MISSING_HELD
                   : b.key.n && b.error ? MESH_MISSING_PASSED
                                        : MESH_MISSING_NONE);
-    if (b.held)
-        m->waypoint = mesh_msg_missing(ix, a, b.key);
+    m->waypoint = mesh_msg_binding(ix, a, &b);
     if (!b.waypoint)
         return;
-    m->waypoint = mesh_msg_waypoint(ix, a, b.waypoint);
     m->ingress_use_waypoint = b.ingress;
     if (!b.canary)
         return;
@@ -276,6 +275,17 @@ static void emit(struct sw_mesh_index *ix, struct mesh_offer *o)
     mesh_publish(ix, &o->emitted, &c);
 }
 
+static uint64_t bound_of(const struct sw_mesh_index *ix, const struct mesh_svc *s,
+                         struct sw_arena *a)
+{
+    const struct mesh_binding b = mesh_bind_service(ix, s, a);
+    const struct sw_slice waypoint = b.waypoint ? b.waypoint->key : sw_slice("", 0);
+    const struct sw_slice canary = b.canary ? b.canary->key : sw_slice("", 0);
+    const uint64_t h[] = {sw_hash(waypoint.p, waypoint.n), sw_hash(canary.p, canary.n)};
+
+    return sw_hash(h, sizeof(h));
+}
+
 void mesh_host_renew(struct sw_mesh_index *ix, struct mesh_host *h,
                      void (*flipped)(struct sw_mesh_index *ix, struct mesh_svc *s))
 {
@@ -307,7 +317,15 @@ void mesh_host_renew(struct sw_mesh_index *ix, struct mesh_host *h,
     }
     /* After the losers, whose names the winners take over. */
     for (size_t i = 0; i < h->offers.n; i++) {
-        if (h->offers.p[i]->won)
-            emit(ix, h->offers.p[i]);
+        struct mesh_offer *o = h->offers.p[i];
+        uint64_t bound;
+
+        if (!o->won)
+            continue;
+        emit(ix, o);
+        bound = bound_of(ix, o->of, &ix->tmp);
+        if (bound != o->bound)
+            flipped(ix, o->of);
+        o->bound = bound;
     }
 }

@@ -41,12 +41,14 @@ struct sw_mesh_visibility_rule {
 /* Of which policies are asked for: workloads that have these labels. */
 struct sw_mesh_subject {
     struct sw_slice ns;
-    struct sw_slice labels;   /* what mesh_labels_next of text.h reads */
-    struct sw_slice waypoint; /* "namespace/name" of theirs; empty: none */
+    struct sw_slice labels; /* what mesh_labels_next of text.h reads */
+    /* "namespace/name" of each that they or their services are bound to; sorted, each once. */
+    const struct sw_slice *waypoints;
+    size_t n_waypoints;
 };
 /*
  * The keys of the policies that the workloads list, in order, one per line in the arena. Called for
- * each set of labels, not for each workload.
+ * each set of labels; for each workload only where slices make pods endpoints.
  */
 typedef struct sw_slice (*sw_mesh_policies_fn)(void *arg, const struct sw_mesh_subject *of,
                                                struct sw_arena *a);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/search.h"
 #include "control/mesh/names.h"
 #include "control/mesh/scope.h"
 #include "kube/names.h"
@@ -245,6 +246,37 @@ struct mesh_binding mesh_bind_workload(const struct sw_mesh_index *ix, const str
     }
     b.held = is_held(ns, b.error);
     return b;
+}
+
+struct mesh_senders mesh_senders(struct sw_arena *a, size_t bindings)
+{
+    return (struct mesh_senders){.p = sw_arena_array(a, 2 * bindings, sizeof(struct sw_slice))};
+}
+
+void mesh_senders_add(struct mesh_senders *s, const struct mesh_binding *b)
+{
+    if (b->waypoint)
+        s->p[s->n++] = b->waypoint->key;
+    if (b->canary)
+        s->p[s->n++] = b->canary->key;
+}
+
+struct sw_mesh_subject mesh_subject(const struct mesh_ns *ns, const struct mesh_text *labels,
+                                    struct mesh_senders *s)
+{
+    size_t kept = 0;
+
+    if (s->n > 1)
+        sw_slice_sort(s->p, s->n);
+    for (size_t i = 0; i < s->n; i++) {
+        if (!kept || !sw_slice_eq(s->p[i], s->p[kept - 1]))
+            s->p[kept++] = s->p[i];
+    }
+    s->n = kept;
+    return (struct sw_mesh_subject){.ns = mesh_str(ns->name),
+                                    .labels = mesh_str(labels),
+                                    .waypoints = s->p,
+                                    .n_waypoints = kept};
 }
 
 const struct mesh_gateway *mesh_instance_of(const struct sw_mesh_index *ix,

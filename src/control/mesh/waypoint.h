@@ -32,6 +32,18 @@ struct mesh_binding mesh_bind_service(const struct sw_mesh_index *ix, const stru
                                       struct sw_arena *a);
 struct mesh_binding mesh_bind_workload(const struct sw_mesh_index *ix, const struct mesh_ns *ns,
                                        const struct mesh_text *labels, struct sw_arena *a);
+/* Keys of the waypoints that connections to a workload come from. */
+struct mesh_senders {
+    struct sw_slice *p;
+    size_t n;
+};
+/* Room in the arena for the waypoints of so many bindings. */
+struct mesh_senders mesh_senders(struct sw_arena *a, size_t bindings);
+void mesh_senders_add(struct mesh_senders *s, const struct mesh_binding *b);
+/* What is asked of the policies; sorts the list. */
+struct sw_mesh_subject mesh_subject(const struct mesh_ns *ns, const struct mesh_text *labels,
+                                    struct mesh_senders *s);
+
 /* The waypoint that pods with these labels are instances of; NULL: none. */
 const struct mesh_gateway *mesh_instance_of(const struct sw_mesh_index *ix,
                                             const struct mesh_ns *ns,

@@ -82,7 +82,7 @@ static void mix(uint64_t *h, const void *p, size_t n)
 
 /* What a group's labels and namespace mean to each member, besides services and policies. */
 struct shared {
-    struct sw_slice waypoint_key;
+    struct mesh_binding binding;
     Sw__MeshGatewayAddress *waypoint;
     Sw__MeshApplicationTunnel *tunnel;
 };
@@ -103,25 +103,60 @@ static struct shared shared_of(const struct sw_mesh_index *ix, const struct mesh
             s.tunnel->port = in.port;
         }
     } else {
-        const struct mesh_binding b = mesh_bind_workload(ix, g->ns, g->labels, a);
-
-        if (b.waypoint) {
-            s.waypoint_key = b.waypoint->key;
-            s.waypoint = mesh_msg_waypoint(ix, a, b.waypoint);
-        } else if (b.held) {
-            s.waypoint = mesh_msg_missing(ix, a, b.key);
-        }
+        s.binding = mesh_bind_workload(ix, g->ns, g->labels, a);
+        s.waypoint = mesh_msg_binding(ix, a, &s.binding);
     }
     return s;
 }
 
-static void renew_policies(struct sw_mesh_index *ix, struct mesh_group *g, struct sw_slice waypoint)
+/* The Service that a slice's reference makes the pod an endpoint of; NULL: none. */
+static const struct mesh_svc *target_service(const struct sw_mesh_index *ix,
+                                             const struct mesh_workload *w,
+                                             const struct mesh_target_ref *ref)
 {
-    const struct sw_mesh_subject of = {mesh_str(g->ns->name), mesh_str(g->labels), waypoint};
-    struct mesh_text *now = NULL;
+    const struct mesh_svc *s = sw_map_get(&ix->services, ref->slice->backing->key);
 
-    if (ix->conf.policies)
-        now = mesh_text(&ix->pool, ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp));
+    return s && s->offers[0].won && (!w->uid || !ref->uid || ref->uid == w->uid) ? s : NULL;
+}
+
+static const struct mesh_target *targets_of(const struct sw_mesh_index *ix,
+                                            const struct mesh_workload *w)
+{
+    return ix->targets.n && !w->we ? sw_map_get(&ix->targets, sw_slice(w->key, w->key_len)) : NULL;
+}
+
+/* What the group's members list; w: one of them that is an endpoint by slices, too; or NULL. */
+static struct sw_slice policies_of(struct sw_mesh_index *ix, const struct mesh_group *g,
+                                   const struct mesh_binding *own, const struct mesh_workload *w)
+{
+    const struct mesh_target *t = w ? targets_of(ix, w) : NULL;
+    const size_t n_refs = t ? t->refs.n : 0;
+    struct mesh_senders from = mesh_senders(&ix->tmp, 1 + g->n_offers + n_refs);
+    struct sw_mesh_subject of;
+
+    mesh_senders_add(&from, own);
+    for (uint32_t i = 0; i < g->n_offers; i++) {
+        const struct mesh_binding b = mesh_bind_service(ix, g->offers[i]->of, &ix->tmp);
+
+        mesh_senders_add(&from, &b);
+    }
+    for (size_t i = 0; i < n_refs; i++) {
+        const struct mesh_svc *s = target_service(ix, w, &t->refs.p[i]);
+        const struct mesh_binding b =
+            s ? mesh_bind_service(ix, s, &ix->tmp) : (struct mesh_binding){.waypoint = NULL};
+
+        mesh_senders_add(&from, &b);
+    }
+    of = mesh_subject(g->ns, g->labels, &from);
+    return ix->conf.policies ? ix->conf.policies(ix->conf.policies_arg, &of, &ix->tmp)
+                             : sw_slice("", 0);
+}
+
+static void renew_policies(struct sw_mesh_index *ix, struct mesh_group *g,
+                           const struct mesh_binding *own)
+{
+    struct mesh_text *now = mesh_text(&ix->pool, policies_of(ix, g, own, NULL));
+
     mesh_text_drop(&ix->pool, &g->policies);
     g->policies = now;
 }
@@ -134,7 +169,7 @@ bool mesh_group_renew(struct sw_mesh_index *ix, struct mesh_group *g)
 
     find_offers(ix, g);
     s = shared_of(ix, g, &ix->tmp);
-    renew_policies(ix, g, s.waypoint_key);
+    renew_policies(ix, g, &s.binding);
     for (uint32_t i = 0; i < g->n_offers; i++) {
         mix(&h, g->offers[i]->key.p, g->offers[i]->key.n);
         mix(&h, &g->offers[i]->of->shape, sizeof(g->offers[i]->of->shape));
@@ -190,14 +225,10 @@ static void put_targets(struct sw_mesh_index *ix, Sw__MeshWorkload *m,
                         const struct mesh_workload *w, const struct mesh_target *t)
 {
     for (size_t i = 0; i < t->refs.n; i++) {
-        const struct mesh_slice *sl = t->refs.p[i].slice;
-        struct sw_slice key = sw_slice_str(sw_arena_printf(&ix->tmp, "%.*s/%.*s",
-                                                           SW_SLICE_ARG(mesh_str(sl->ns->name)),
-                                                           SW_SLICE_ARG(mesh_str(sl->service))));
-        const struct mesh_svc *s = sw_map_get(&ix->services, key);
+        const struct mesh_svc *s = target_service(ix, w, &t->refs.p[i]);
         bool twice = false;
 
-        if (!s || !s->offers[0].won || (w->uid && t->refs.p[i].uid && t->refs.p[i].uid != w->uid))
+        if (!s)
             continue;
         for (size_t k = 0; k < m->n_services; k++)
             twice |= sw_slice_eq(SW_PB_SLICE(m->services[k]->key), s->offers[0].key);
@@ -210,10 +241,8 @@ static void put_services(struct sw_mesh_index *ix, Sw__MeshWorkload *m,
                          const struct mesh_workload *w)
 {
     const struct mesh_group *g = w->group;
-    const struct mesh_target *t = NULL;
+    const struct mesh_target *t = targets_of(ix, w);
 
-    if (ix->targets.n && !w->we)
-        t = sw_map_get(&ix->targets, sw_slice(w->key, w->key_len));
     if (!g->n_offers && !t)
         return;
     m->services = sw_arena_array(&ix->tmp, g->n_offers + (t ? t->refs.n : 0), sizeof(void *));
@@ -261,7 +290,6 @@ static void put_facts(struct sw_mesh_index *ix, Sw__MeshWorkload *m, const struc
     if (w->host_network)
         m->network_mode = SW__MESH_WORKLOAD__NETWORK_MODE__HOST_NETWORK;
     mesh_msg_canonical(m, w->group->labels);
-    mesh_msg_policies(&ix->tmp, m, mesh_str(w->group->policies));
 }
 
 void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
@@ -278,6 +306,9 @@ void mesh_workload_emit(struct sw_mesh_index *ix, struct mesh_workload *w)
     if (w->node)
         put_node(ix, m, w->node);
     put_services(ix, m, w);
+    mesh_msg_policies(&ix->tmp, m,
+                      targets_of(ix, w) ? policies_of(ix, w->group, &s.binding, w)
+                                        : mesh_str(w->group->policies));
     m->waypoint = s.waypoint;
     m->application_tunnel = s.tunnel;
     m->network_gateway = mesh_msg_network_gateway(ix, &ix->tmp, SW_PB_SLICE(m->network));

@@ -220,13 +220,15 @@ static struct sw_slice policies_of(void *arg, const struct sw_mesh_subject *of, 
     struct sw_slice rest = of->labels;
     struct sw_mesh_label l;
     unsigned bit = sw_slice_eq_str(of->ns, "a") ? 1 : 2;
+    const char *keys = "root/q";
 
+    for (size_t i = 0; i < of->n_waypoints; i++)
+        keys = sw_arena_printf(a, "%s\n%.*s", keys, SW_SLICE_ARG(of->waypoints[i]));
     while (mesh_labels_next(&rest, &l)) {
         if (w->policies & bit && sw_slice_eq_str(l.key, "app") && sw_slice_eq_str(l.value, "x"))
-            return sw_slice_str(sw_arena_printf(a, "%.*s/p\nroot/q%.*s", SW_SLICE_ARG(of->ns),
-                                                SW_SLICE_ARG(of->waypoint)));
+            keys = sw_arena_printf(a, "%s\n%.*s/p", keys, SW_SLICE_ARG(of->ns));
     }
-    return sw_slice("", 0);
+    return sw_slice_str(keys);
 }
 
 /* ---- the test ---- */

@@ -647,6 +647,129 @@ static void test_a_change_costs_what_it_affects(void **state)
     mesh_rig_done(&r);
 }
 
+/* ---- policies of waypoints ---- */
+
+static struct sw_slice senders_of(void *arg, const struct sw_mesh_subject *of, struct sw_arena *a)
+{
+    const char *keys = "";
+
+    (void)arg;
+    for (size_t i = 0; i < of->n_waypoints; i++)
+        keys = sw_arena_printf(a, "%s%sfrom/%.*s", keys, i ? "\n" : "",
+                               SW_SLICE_ARG(of->waypoints[i]));
+    return sw_slice_str(keys);
+}
+
+/* What the resource lists, without what is before and behind it. */
+static const char *listed(const struct mesh_rig *r, struct sw_arena *a, const char *name)
+{
+    const char *rest = squeeze(a, mesh_rig_text(r, a, name));
+    const char *out = "";
+
+    while ((rest = strstr(rest, "authorization_policies: 'from/"))) {
+        const char *from = strchr(rest, '/') + 1;
+
+        out = sw_arena_printf(a, "%s%.*s ", out, (int)strcspn(from, "'"), from);
+        rest = from;
+    }
+    return out;
+}
+
+#define UP_POD(name, labels)                                                                       \
+    "{'kind':'Pod','metadata':{'namespace':'d','name':'" name "','labels':{" labels                \
+    "}},'spec':{},'status':{'phase':'Running','podIP':'10.0.0.1'}}"
+#define SELECTING(name, labels)                                                                    \
+    "{'kind':'Service','metadata':{'namespace':'d','name':'" name "','labels':{" labels            \
+    "},'annotations':{'istio.io/use-waypoint-canary-weight':'10'}},'spec':{'selector':{'app':'x'"  \
+    "}}}"
+
+/* Connections to a Service come from its waypoint, whichever way the workload is its endpoint. */
+static void test_workloads_list_the_waypoints_of_their_services(void **state)
+{
+    static const struct {
+        const char *what;
+        const char *objects;
+        const char *name;
+        const char *want;
+    } rows[] = {
+        {"by the pod's labels",
+         UP_POD("p", "'app':'x'") "," SELECTING("s", USE("w")) "," WP("d", "w"),
+         "Kubernetes//Pod/d/p", "d/w "},
+        {"not selected", UP_POD("p", "'app':'y'") "," SELECTING("s", USE("w")) "," WP("d", "w"),
+         "Kubernetes//Pod/d/p", ""},
+        {"the waypoint is not there", UP_POD("p", "'app':'x'") "," SELECTING("s", USE("w")),
+         "Kubernetes//Pod/d/p", ""},
+        {"canary",
+         UP_POD("p", "'app':'x'") "," SELECTING(
+             "s", USE("w") ",'istio.io/use-waypoint-canary':'v'") "," WP("d", "w") "," WP("d", "v"),
+         "Kubernetes//Pod/d/p", "d/v d/w "},
+        {"several services, one waypoint",
+         UP_POD("p", "'app':'x'") "," SELECTING("s", USE("w")) "," SELECTING("t", USE("w")) "," WP(
+             "d", "w"),
+         "Kubernetes//Pod/d/p", "d/w "},
+        {"by a slice",
+         UP_POD("p", "") "," SERVICE("d", "s", USE("w")) "," WP(
+             "d", "w") ",{'kind':'EndpointSlice','metadata':{'namespace':'d','name':'s1','labels':"
+                       "{'kubernetes.io/service-name':'s'}},'addressType':'IPv4','endpoints':[{"
+                       "'addresses':['10.0.0.1'],'targetRef':{'kind':'Pod','name':'p'}}]}",
+         "Kubernetes//Pod/d/p", "d/w "},
+        {"WorkloadEntry",
+         "{'kind':'WorkloadEntry','metadata':{'namespace':'d','name':'m'},'spec':{'address':"
+         "'1.1.1.1','labels':{'app':'x'}}}," SELECTING("s", USE("w")) "," WP("d", "w"),
+         "Kubernetes/networking.istio.io/WorkloadEntry/d/m", "d/w "},
+        {"endpoint of a ServiceEntry",
+         "{'kind':'ServiceEntry','metadata':{'namespace':'d','name':'e','labels':{" USE(
+             "w") "}},'spec':{'hosts':['h.t'],'resolution':'STATIC','endpoints':[{'address':"
+                  "'1.1.1.1'}]}}," WP("d", "w"),
+         "Kubernetes/networking.istio.io/ServiceEntry/d/e/1.1.1.1", "d/w "},
+        {"host of a ServiceEntry",
+         "{'kind':'ServiceEntry','metadata':{'namespace':'d','name':'e','labels':{" USE(
+             "w") "}},'spec':{'hosts':['h.t'],'resolution':'DNS'}}," WP("d", "w"),
+         "Kubernetes/networking.istio.io/ServiceEntry/d/e/h.t", "d/w "},
+    };
+    const struct sw_mesh_conf conf = {.policies = senders_of};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct mesh_rig r;
+
+        mesh_rig_init(&r, &conf);
+        mesh_rig_set(&r, rows[i].objects);
+        (void)mesh_rig_flush(&r);
+        if (strcmp(listed(&r, &a, rows[i].name), rows[i].want) != 0)
+            fail_msg("%s: '%s' in %s", rows[i].what, listed(&r, &a, rows[i].name),
+                     mesh_rig_text(&r, &a, rows[i].name));
+        mesh_rig_done(&r);
+    }
+}
+
+static void test_waypoints_of_services_come_and_go(void **state)
+{
+    const struct sw_mesh_conf conf = {.policies = senders_of};
+    SW_ARENA_AUTO a = {0};
+    struct mesh_rig r;
+
+    (void)state;
+    mesh_rig_init(&r, &conf);
+    mesh_rig_set(&r, UP_POD("p", "'app':'x'") "," SELECTING("s", USE("w")));
+    (void)mesh_rig_flush(&r);
+    assert_string_equal(listed(&r, &a, "Kubernetes//Pod/d/p"), "");
+    mesh_rig_set(&r, WP("d", "w"));
+    (void)mesh_rig_flush(&r);
+    assert_string_equal(listed(&r, &a, "Kubernetes//Pod/d/p"), "d/w ");
+    mesh_rig_set(&r, SELECTING("s", ""));
+    (void)mesh_rig_flush(&r);
+    assert_string_equal(listed(&r, &a, "Kubernetes//Pod/d/p"), "");
+    mesh_rig_set(&r, NS("d", USE("w")));
+    (void)mesh_rig_flush(&r);
+    assert_string_equal(listed(&r, &a, "Kubernetes//Pod/d/p"), "d/w ");
+    mesh_rig_del(&r, SW_MESH_GATEWAY, "d", "w");
+    (void)mesh_rig_flush(&r);
+    assert_string_equal(listed(&r, &a, "Kubernetes//Pod/d/p"), "");
+    mesh_rig_done(&r);
+}
+
 /* ---- statuses ---- */
 
 #define SE_KIND SW_MESH_ST_SERVICE_ENTRY
@@ -831,6 +954,8 @@ int main(void)
         cmocka_unit_test(test_a_change_costs_what_it_affects),
         cmocka_unit_test(test_conditions),
         cmocka_unit_test(test_policies_for_waypoints),
+        cmocka_unit_test(test_workloads_list_the_waypoints_of_their_services),
+        cmocka_unit_test(test_waypoints_of_services_come_and_go),
         cmocka_unit_test(test_conditions_that_stand_are_left_alone),
         cmocka_unit_test(test_addresses_are_given),
     };
