@@ -110,8 +110,7 @@ static void emit_listed(struct sw_mesh_index *ix, struct set *set, const struct 
             m->services[m->n_services++] =
                 mesh_msg_ports(&ix->tmp, &s->offers[i], endpoint_target, e);
     }
-    if (b.waypoint)
-        m->waypoint = mesh_msg_waypoint(ix, &ix->tmp, b.waypoint);
+    m->waypoint = mesh_msg_binding(ix, &ix->tmp, &b);
     put_policies(ix, m, s, &b);
     emit(ix, set, m);
 }

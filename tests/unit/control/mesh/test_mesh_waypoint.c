@@ -770,6 +770,25 @@ static void test_waypoints_of_services_come_and_go(void **state)
     mesh_rig_done(&r);
 }
 
+/* Traffic to the endpoint's address must not go past the waypoint either. */
+static void test_endpoints_are_held(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct mesh_rig r;
+
+    (void)state;
+    mesh_rig_init(&r, NULL);
+    mesh_rig_set(&r, NS("d", HOLD) ",{'kind':'ServiceEntry','metadata':{'namespace':'d','name':'e'}"
+                                   ",'spec':{'hosts':['h.t'],'resolution':'STATIC','endpoints':[{"
+                                   "'address':'1.1.1.1','labels':{" USE("w") "}}]}}");
+    (void)mesh_rig_flush(&r);
+    assert_non_null(strstr(
+        squeeze(&a,
+                mesh_rig_text(&r, &a, "Kubernetes/networking.istio.io/ServiceEntry/d/e/1.1.1.1")),
+        AT("d", "w")));
+    mesh_rig_done(&r);
+}
+
 /* ---- statuses ---- */
 
 #define SE_KIND SW_MESH_ST_SERVICE_ENTRY
@@ -956,6 +975,7 @@ int main(void)
         cmocka_unit_test(test_policies_for_waypoints),
         cmocka_unit_test(test_workloads_list_the_waypoints_of_their_services),
         cmocka_unit_test(test_waypoints_of_services_come_and_go),
+        cmocka_unit_test(test_endpoints_are_held),
         cmocka_unit_test(test_conditions_that_stand_are_left_alone),
         cmocka_unit_test(test_addresses_are_given),
     };
