@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/share.h"
 #include "control/objects.h"
 
 /* Ports that data planes have for themselves, of ours and of ClusterLink. */
@@ -22,11 +23,11 @@ static const struct sw_link_ports own[] = {
 
 struct ports {
     struct sw_link_lease *holder[SW_LINK_PORT_END]; /* by port */
-    bool asked[SW_LINK_PORT_END];                   /* spec.targetPort of some Import */
     bool reserved[SW_LINK_PORT_END];
-    unsigned first; /* not reserved */
-    unsigned end;   /* after the last that is not reserved; 0: all are */
-    bool full;      /* there is none to choose */
+    struct sw_shares shares; /* of namespaces */
+    unsigned first;          /* not reserved */
+    unsigned end;            /* after the last that is not reserved; 0: all are */
+    bool full;               /* there is none to choose */
 };
 
 static void reserve(struct ports *p, const struct sw_link_ports *list, size_t n)
@@ -45,6 +46,7 @@ static void find_range(struct ports *p)
         if (!p->end)
             p->first = k;
         p->end = k + 1;
+        p->shares.most++;
     }
 }
 
@@ -74,32 +76,68 @@ static int standing(const struct sw_link_lease *i)
     return js_int(c, "observedGeneration", INT64_MAX, -1) == generation_of(o) ? 2 : 1;
 }
 
-static bool goes_before(const struct sw_link_lease *x, const struct sw_link_lease *y)
-{
-    int d = standing(y) - standing(x);
+/* A claim to a port that spec names. */
+struct claim {
+    struct sw_link_lease *by;
+    int standing;
+};
 
-    return (d ? d : by_age(x->import, y->import)) < 0;
+static int best_first(const void *x, const void *y)
+{
+    const struct claim *p = x;
+    const struct claim *q = y;
+    int d = q->standing - p->standing;
+
+    return d ? d : by_age(p->by->import, q->by->import);
 }
 
-/* A port that spec names. */
-static void claim(struct sw_arena *a, struct ports *p, struct sw_link_lease *i,
-                  const struct sw_json *value)
+static void take(struct ports *p, struct sw_link_lease *i)
+{
+    p->holder[i->target] = i;
+    sw_shares_take(&p->shares, i->import->ns);
+}
+
+/* The namespace's Imports have as many ports as are left for those of all others. */
+static bool has_share(struct sw_arena *a, const struct ports *p, struct sw_link_lease *i)
+{
+    if (sw_shares_left(&p->shares, i->import->ns))
+        return true;
+    i->why = sw_arena_printf(a, "Namespace '%.*s' has %zu target ports, its share of %zu.",
+                             SW_SLICE_ARG(i->import->ns), sw_shares_of(&p->shares, i->import->ns),
+                             p->shares.most);
+    return false;
+}
+
+/* A port that spec names. False: nobody can have it. */
+static bool read_claim(struct sw_arena *a, const struct ports *p, struct sw_link_lease *i,
+                       const struct sw_json *value)
 {
     int64_t n = 0;
 
     if (!sw_json_exact_i64(value, &n) || n < SW_LINK_PORT_FIRST || n >= SW_LINK_PORT_END) {
         i->why = sw_arena_printf(a, "spec.targetPort must be in the range %d to %d.",
                                  SW_LINK_PORT_FIRST, SW_LINK_PORT_END - 1);
-        return;
+        return false;
     }
-    p->asked[n] = true;
     i->target = (uint16_t)n;
     if (p->reserved[n])
         i->why = sw_arena_printf(
             a, "spec.targetPort %u is a port of the data plane itself, or outside of --link-ports.",
             i->target);
-    else if (!p->holder[n] || goes_before(i, p->holder[n]))
-        p->holder[n] = i;
+    return !p->reserved[n];
+}
+
+/* The best first; what was granted stays, whatever share it is. */
+static void settle_claims(struct sw_arena *a, struct ports *p, struct claim *claims, size_t n)
+{
+    if (n > 1)
+        qsort(claims, n, sizeof(*claims), best_first);
+    for (size_t i = 0; i < n; i++) {
+        struct sw_link_lease *by = claims[i].by;
+
+        if (!p->holder[by->target] && (claims[i].standing == 2 || has_share(a, p, by)))
+            take(p, by);
+    }
 }
 
 /* The name of an object in another namespace is not disclosed. */
@@ -142,20 +180,22 @@ static bool settle(struct sw_arena *a, const struct ports *p, struct sw_link_lea
 }
 
 /* From a place that follows from the name, so that a lease that was lost is found again. */
-static void choose(struct ports *p, struct sw_link_lease *i)
+static void choose(struct sw_arena *a, struct ports *p, struct sw_link_lease *i)
 {
     const unsigned span = p->end - p->first;
     unsigned from =
         span ? (unsigned)(sw_siphash13(3, 4, i->import->key.p, i->import->key.n) % span) : 0;
 
+    if (p->shares.taken < p->shares.most && !has_share(a, p, i))
+        return;
     for (unsigned k = 0; k < span && !p->full; k++) {
         unsigned port = p->first + (from + k) % span;
 
-        if (p->asked[port] || p->reserved[port] || p->holder[port])
+        if (p->reserved[port] || p->holder[port])
             continue;
-        p->holder[port] = i;
         i->target = (uint16_t)port;
         i->unwritten = true;
+        take(p, i);
         return;
     }
     p->full = true;
@@ -193,7 +233,9 @@ void sw_link_leases(struct sw_arena *a, const struct sw_link_ports *reserved, si
 {
     struct ports *p = sw_calloc(1, sizeof(*p));
     struct sw_link_lease **without = sw_arena_array(a, n + 1, sizeof(struct sw_link_lease *));
+    struct claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
     size_t n_without = 0;
+    size_t n_claims = 0;
 
     reserve(p, own, SW_ARRAY_LEN(own));
     reserve(p, reserved, n_reserved);
@@ -205,9 +247,10 @@ void sw_link_leases(struct sw_arena *a, const struct sw_link_ports *reserved, si
 
         if (!value || (sw_json_exact_i64(value, &zero) && zero == 0))
             without[n_without++] = &list[i];
-        else
-            claim(a, p, &list[i], value);
+        else if (read_claim(a, p, &list[i], value))
+            claims[n_claims++] = (struct claim){&list[i], standing(&list[i])};
     }
+    settle_claims(a, p, claims, n_claims);
     for (size_t i = 0; i < n; i++) {
         if (!settle(a, p, &list[i]))
             without[n_without++] = &list[i];
@@ -215,6 +258,7 @@ void sw_link_leases(struct sw_arena *a, const struct sw_link_ports *reserved, si
     if (n_without > 1)
         qsort(without, n_without, sizeof(struct sw_link_lease *), oldest_first);
     for (size_t i = 0; i < n_without; i++)
-        choose(p, without[i]);
+        choose(a, p, without[i]);
+    sw_shares_done(&p->shares);
     sw_free(p);
 }

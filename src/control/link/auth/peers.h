@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/share.h"
 #include "base/slice.h"
 #include "control/link/facts.h"
 #include "control/link/reach.h"
@@ -28,7 +29,7 @@ enum { SW_LINK_ASKS_MAX = 4096 }; /* requests under way, to all peers */
  */
 static inline bool sw_link_share_left(size_t own, size_t all)
 {
-    return all < SW_LINK_ASKS_MAX && own < SW_LINK_ASKS_MAX - all;
+    return sw_share_left(own, all, SW_LINK_ASKS_MAX);
 }
 
 struct sw_link_peers_opts {

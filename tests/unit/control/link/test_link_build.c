@@ -522,6 +522,97 @@ static void many_imports_get_ports_of_their_own(void **state)
     world_end(&w);
 }
 
+enum { LEASES = 40 };
+
+/* Imports of a namespace, each a minute younger than the one before. */
+struct wanting {
+    const char *ns;
+    size_t n;
+    unsigned first; /* targetPort of the first, the next has the next; 0: none */
+    bool granted;   /* by their conditions */
+};
+
+static size_t lease(struct sw_arena *a, const struct wanting *w, struct sw_link_lease *list,
+                    size_t at)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const char *port = w->first ? sw_arena_printf(a, ",\"targetPort\":%zu", w->first + i) : "";
+        const char *condition = sw_arena_printf(
+            a,
+            ",\"status\":{\"conditions\":[{\"type\":\"ImportTargetPortValid\",\"status\":"
+            "\"True\",\"message\":\"Target port %zu.\"}]}",
+            w->first + i);
+        const char *text = sw_arena_printf(
+            a,
+            "{\"metadata\":{\"namespace\":\"%s\",\"name\":\"i%zu\",\"creationTimestamp\":"
+            "\"2026-01-01T00:%02zu:00Z\"},\"spec\":{\"port\":80%s}%s}",
+            w->ns, at, at, port, w->granted ? condition : "");
+        struct sw_json *v = NULL;
+
+        assert_int_equal(sw_json_parse(a, sw_slice_str(text), NULL, &v, NULL), SW_OK);
+        assert_true(at < LEASES);
+        list[at++] = (struct sw_link_lease){.import = sw_kube_obj_new(v)};
+    }
+    return at;
+}
+
+static size_t leased(const struct sw_link_lease *list, size_t n, const char *ns)
+{
+    size_t have = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!sw_slice_eq_str(list[i].import->ns, ns))
+            continue;
+        have += list[i].target != 0;
+        assert_true((list[i].target != 0) == (list[i].why == NULL));
+    }
+    return have;
+}
+
+/* Ten ports: of a namespace that wants all of them, others get some in any case. */
+static void no_namespace_leases_all_ports(void **state)
+{
+    static const struct {
+        const char *what;
+        struct wanting of[4];
+        size_t have[2]; /* of greedy, late */
+    } rows[] = {
+        {"chosen", {{"greedy", 20, 0, false}, {"late", 3, 0, false}}, {5, 3}},
+        {"named", {{"greedy", 10, 3000, false}, {"late", 3, 0, false}}, {5, 3}},
+        {"named, and the late one names some of them",
+         {{"greedy", 10, 3000, false}, {"late", 3, 3004, false}},
+         {5, 2}},
+        {"named and chosen",
+         {{"greedy", 3, 3000, false}, {"greedy", 20, 0, false}, {"late", 9, 0, false}},
+         {5, 3}},
+        {"granted before there were shares", {{"greedy", 10, 3000, true}}, {10, 0}},
+        {"granted, and no more",
+         {{"greedy", 8, 3000, true}, {"greedy", 2, 0, false}, {"late", 2, 0, false}},
+         {8, 1}},
+    };
+    struct sw_link_ports outside[2];
+
+    (void)state;
+    assert_int_equal(sw_link_ports_outside(SW_SLICE_LIT("3000-3009"), outside, NULL), SW_OK);
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_link_lease list[LEASES];
+        size_t n = 0;
+        size_t greedy;
+        size_t late;
+
+        for (size_t k = 0; k < SW_ARRAY_LEN(rows[i].of); k++)
+            n = lease(&a, &rows[i].of[k], list, n);
+        sw_link_leases(&a, outside, 2, list, n);
+        greedy = leased(list, n, "greedy");
+        late = leased(list, n, "late");
+        if (greedy != rows[i].have[0] || late != rows[i].have[1])
+            fail_msg("%s: %zu and %zu", rows[i].what, greedy, late);
+        for (size_t k = 0; k < n; k++)
+            sw_kube_obj_unref((struct sw_kube_obj *)(uintptr_t)list[k].import);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest fixed[] = {
@@ -530,6 +621,7 @@ int main(void)
         cmocka_unit_test(allowed_hosts),
         cmocka_unit_test(a_bad_object_changes_nothing_else),
         cmocka_unit_test(many_imports_get_ports_of_their_own),
+        cmocka_unit_test(no_namespace_leases_all_ports),
     };
     static struct CMUnitTest all[GOLDEN_MAX + SW_ARRAY_LEN(fixed)];
     size_t n = 0;
