@@ -167,6 +167,18 @@ static void notice_missing(struct sw_output *out, size_t kind, const struct sw_k
                       SW_SLICE_ARG(b->key))));
 }
 
+/* Without an address a host is found by no client of the DNS proxy. */
+static void notice_refused(struct sw_output *out, const struct mesh_allocation *given)
+{
+    if (given->refused)
+        sw_out_notice(out, SW_MESH_ST_SERVICE_ENTRY, given->of, "AddressesExhausted",
+                      sw_slice_str(sw_arena_printf(
+                          sw_out_arena(out),
+                          "%zu addresses were not allocated: the block is full, or namespace "
+                          "'%.*s' has as many as are left for all others",
+                          given->refused, SW_SLICE_ARG(given->of->ns))));
+}
+
 static void add_entry(struct set *s, const struct mesh_svc *e, const struct mesh_binding *b)
 {
     enum sw_mesh_visibility visibility = e->ns->visibility;
@@ -248,6 +260,8 @@ static void services(const struct sw_view *v, const struct sw_mesh_status_conf *
             if (entry)
                 add_entry(&s, svc, &b);
         }
+        if (given)
+            notice_refused(out, &given[i]);
         put(out, kind, o, &s, given ? given[i].addresses : NULL);
     }
 }
