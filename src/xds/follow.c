@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/vec.h"
 #include "proto/pb.h"
 #include "xds/server_int.h"
 #include "xds/table.h"
@@ -158,6 +159,25 @@ int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice ve
     return add(u, name, true, !current);
 }
 
+int xds_follow_resume(struct xds_sub *u)
+{
+    const struct xds_table *t = u->follow->table;
+    SW_VEC(struct sw_slice) held = {0};
+    int rc = SW_OK;
+
+    SW_MAP_FOREACH (it, &u->names)
+        sw_vec_push(&held, it->key);
+    for (size_t i = 0; i < held.n && rc == SW_OK; i++) {
+        struct xds_hits endpoints;
+
+        xds_index_find(&t->services, held.p[i], &endpoints);
+        for (size_t k = 0; k < endpoints.n && rc == SW_OK; k++)
+            rc = xds_follow_ask(u, endpoints.p[k]->name, true);
+    }
+    sw_vec_done(&held);
+    return rc;
+}
+
 /* --- sending --- */
 
 static void put(const struct xds_sub *u, struct xds_msg *m, const struct sw_xds_res *res)
@@ -237,19 +257,15 @@ static bool comes_along(const struct xds_sub *u, const struct sw_xds_res *res)
     return false;
 }
 
-static void put_change(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)
+/* A service that was subscribed to before it existed brings its endpoints, too. */
+static void put_change(struct xds_sub *u, struct xds_msg *m, struct xds_rec *r)
 {
-    bool wanted = xds_sub_wants(u, r->name);
-
     if (holds(u->follow, r) || (m->answered.n && sw_map_get(&m->answered, r->name)))
         return;
-    if (!wanted && comes_along(u, r->res)) {
-        wanted = true;
-        if (add(u, r->name, true, false) != SW_OK)
-            too_many(u);
-    }
-    if (wanted)
+    if (u->wildcard)
         put(u, m, r->res);
+    else if (xds_sub_wants(u, r->name) || comes_along(u, r->res))
+        put_record(u, m, r);
 }
 
 static void put_removal(struct xds_sub *u, struct xds_msg *m, const struct xds_rec *r)

@@ -110,6 +110,8 @@ static int join(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req, struct 
 
     xds_follow_join(u, star && !unstar);
     rc = read_initial(u, msg, &n);
+    if (rc == SW_OK && n && !u->wildcard)
+        rc = xds_follow_resume(u);
     if (rc == SW_OK && n && u->wildcard && !u->kind->removed_last)
         u->follow->patient_ns = sw_loop_now(u->stream->server->loop) + patience_ns;
     return rc;

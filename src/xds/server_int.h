@@ -206,6 +206,11 @@ void xds_follow_join(struct xds_sub *u, bool wildcard);
 int xds_follow_ask(struct xds_sub *u, struct sw_slice name, bool implied);
 /* The client claims to hold this version. */
 int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice version);
+/*
+ * After the last of xds_follow_holds, on demand: asks for endpoints of services that it holds,
+ * which came while it was away. SW_ELIMIT as xds_sub_add.
+ */
+int xds_follow_resume(struct xds_sub *u);
 /* As push_sub in response.c. */
 bool xds_follow_push(struct xds_sub *u, bool held, bool removals);
 bool xds_follow_settled(const struct xds_sub *u);

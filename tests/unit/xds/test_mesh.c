@@ -339,6 +339,23 @@ static void on_demand_services_bring_their_endpoints(void **state)
     expect_nothing(w);
 }
 
+/* In whatever order they come. */
+static void on_demand_services_that_come_later_bring_their_endpoints(void **state)
+{
+    struct world *w = *state;
+
+    workload(w, "w1", "1", "n/1", NULL, "ns/svc");
+    connect_delta(w);
+    ask(w, "ADR", "*", "*", NULL, NULL, NULL);
+    expect(w, "ADR");
+    subscribe(w, "ADR", "n/vip");
+    expect(w, "ADR -n/vip");
+    workload(w, "ns/svc", "s1", "n/vip", NULL, NULL);
+    expect(w, "ADR +ns/svc=s1 @n/vip");
+    expect(w, "ADR +w1=1 @n/1");
+    expect_nothing(w);
+}
+
 static void on_demand_includes_the_clients_own_node(void **state)
 {
     struct world *w = *state;
@@ -373,6 +390,27 @@ static void on_demand_after_reconnecting(void **state)
     workload(w, "a", "2", "n/1", NULL, NULL);
     workload(w, "c", "2", "n/3", NULL, NULL);
     expect(w, "ADR +a=2 @n/1");
+}
+
+/* A Service says nothing of its endpoints: it is the same, and they are not. */
+static void endpoints_that_came_meanwhile_are_sent_on_demand(void **state)
+{
+    struct world *w = *state;
+    char v[40];
+    char a[40];
+    char held[200];
+
+    workload(w, "d/s", "1", "n/9", NULL, NULL);
+    workload(w, "d/t", "1", "n/8", NULL, NULL);
+    workload(w, "a", "1", "n/1", NULL, "d/s");
+    workload(w, "b", "1", "n/2", NULL, "d/s");
+    workload(w, "c", "1", "n/3", NULL, "d/t");
+    version(w, "ADR", "a", a);
+    (void)snprintf(held, sizeof(held), "gone x a %s d/s %s", a, version(w, "ADR", "d/s", v));
+    connect_delta(w);
+    ask(w, "ADR", "*", "*", held, NULL, NULL);
+    expect(w, "ADR +b=1 @n/2 -gone");
+    expect_nothing(w);
 }
 
 static void state_of_the_world_is_sent_whole(void **state)
@@ -677,6 +715,8 @@ int main(void)
         MESH(on_demand_services_bring_their_endpoints),
         MESH(on_demand_includes_the_clients_own_node),
         MESH(on_demand_after_reconnecting),
+        MESH(on_demand_services_that_come_later_bring_their_endpoints),
+        MESH(endpoints_that_came_meanwhile_are_sent_on_demand),
         MESH(state_of_the_world_is_sent_whole),
         MESH(types_that_are_not_offered_are_refused),
         MESH(nobody_is_served_before_it_is_complete),
