@@ -15,6 +15,39 @@
 
 enum { BACK_DATE_S = 120, DAY_S = 86400, SERIAL_MAX = 32 };
 
+/* Bytes of a number, without zeros in front. */
+static size_t bytes_of(const gnutls_datum_t *d)
+{
+    size_t zeros = 0;
+
+    while (zeros < d->size && d->data[zeros] == 0)
+        zeros++;
+    return d->size - zeros;
+}
+
+/*
+ * What a signature costs to check grows with the cube of the numbers, which the requester chooses:
+ * with 64 KiB of them it takes minutes. Nothing else of the request is needed to refuse it.
+ */
+static int check_size(gnutls_x509_crq_t crq, struct sw_err *err)
+{
+    gnutls_datum_t m = {0};
+    gnutls_datum_t e = {0};
+    bool large;
+
+    if (gnutls_x509_crq_get_key_rsa_raw(crq, &m, &e) < 0)
+        return SW_OK; /* of another kind, whose sizes are fixed, or none */
+    large = bytes_of(&m) > SW_RSA_BITS_MAX / 8 || bytes_of(&e) > SW_RSA_EXPONENT_MAX;
+    gnutls_free(m.data);
+    gnutls_free(e.data);
+    if (!large)
+        return SW_OK;
+    return sw_err_set(err, SW_EINVAL,
+                      "CSR: an RSA key of more than %d bits, or with an exponent of more than %d "
+                      "bytes, is not signed",
+                      SW_RSA_BITS_MAX, SW_RSA_EXPONENT_MAX);
+}
+
 /* Weak keys would outlive the request: no later step checks them again. */
 static int check_key(gnutls_pubkey_t key, struct sw_err *err)
 {
@@ -34,6 +67,10 @@ static int check_key(gnutls_pubkey_t key, struct sw_err *err)
 /* The key of a request whose signature is good. */
 static int take_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct sw_err *err)
 {
+    int rc = check_size(crq, err);
+
+    if (rc != SW_OK)
+        return rc;
     if (gnutls_x509_crq_verify(crq, 0) < 0)
         return sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
     if (gnutls_pubkey_import_x509_crq(key, crq, 0) < 0)

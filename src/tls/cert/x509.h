@@ -14,6 +14,12 @@
 struct gnutls_x509_crt_int;
 struct gnutls_x509_privkey_int;
 
+/* The largest keys whose signatures are checked before anything else of the peer is. */
+enum {
+    SW_RSA_BITS_MAX = 8192,
+    SW_RSA_EXPONENT_MAX = 8, /* bytes; 65537 is what everybody has */
+};
+
 /*
  * URI SANs of a certificate that parse as SPIFFE identities, in order, copied into a. Others are
  * passed over. Returns SW_OK with *ret_n possibly 0, SW_EINVAL (extension does not parse) or
