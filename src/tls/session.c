@@ -193,21 +193,30 @@ static int on_extension(void *arg, unsigned id, const unsigned char *data, unsig
  * GnuTLS reports the limit for what we receive; the one for what we send has to be read from the
  * peer's extension. A malformed message is GnuTLS's to refuse.
  */
-static int on_hello(gnutls_session_t s, unsigned type, unsigned when, unsigned incoming,
-                    const gnutls_datum_t *msg)
+static int on_hello(struct sw_tls_lib *l, bool request, const gnutls_datum_t *msg)
+{
+    int rc = gnutls_ext_raw_parse(l, on_extension, msg,
+                                  request ? GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO : 0);
+    /* GnuTLS would complain about the cipher suites, with handshake_failure. */
+    if (rc >= 0 && request && !l->tls13_seen && !l->params.tls12 && !l->params.tls12_only)
+        return sw_lib_refuse_version(l);
+    return 0;
+}
+
+/* Each message before GnuTLS takes it: the peer's signature is checked before on_verify. */
+static int on_handshake(gnutls_session_t s, unsigned type, unsigned when, unsigned incoming,
+                        const gnutls_datum_t *msg)
 {
     struct sw_tls_lib *l = gnutls_session_get_ptr(s);
-    bool request = type == GNUTLS_HANDSHAKE_CLIENT_HELLO;
-    int rc;
 
     (void)when;
     if (!incoming)
         return 0;
-    rc = gnutls_ext_raw_parse(l, on_extension, msg,
-                              request ? GNUTLS_EXT_RAW_FLAG_TLS_CLIENT_HELLO : 0);
-    /* GnuTLS would complain about the cipher suites, with handshake_failure. */
-    if (rc >= 0 && request && !l->tls13_seen && !l->params.tls12 && !l->params.tls12_only)
-        return sw_lib_refuse_version(l);
+    if (type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT)
+        return sw_lib_check_keys(l, sw_slice(msg->data, msg->size));
+    if (type ==
+        (l->params.server ? GNUTLS_HANDSHAKE_CLIENT_HELLO : GNUTLS_HANDSHAKE_ENCRYPTED_EXTENSIONS))
+        return on_hello(l, l->params.server, msg);
     return 0;
 }
 
@@ -261,9 +270,7 @@ static void set_hooks(struct sw_tls_lib *l)
     gnutls_session_set_verify_function(s, on_verify);
     if (l->params.exporter)
         gnutls_session_set_keylog_function(s, on_keylog);
-    gnutls_handshake_set_hook_function(
-        s, l->params.server ? GNUTLS_HANDSHAKE_CLIENT_HELLO : GNUTLS_HANDSHAKE_ENCRYPTED_EXTENSIONS,
-        GNUTLS_HOOK_PRE, on_hello);
+    gnutls_handshake_set_hook_function(s, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_PRE, on_handshake);
     if (l->params.server) {
         gnutls_handshake_set_post_client_hello_function(s, on_client_hello_done);
         gnutls_certificate_server_set_request(s, !l->params.web || l->params.need_client_cert

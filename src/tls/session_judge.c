@@ -26,6 +26,60 @@ int sw_lib_refuse_version(struct sw_tls_lib *l)
     return GNUTLS_E_UNSUPPORTED_VERSION_PACKET;
 }
 
+/* ---- sizes of keys ---- */
+
+/* Of so few bytes a certificate has no key whose signature would cost much. */
+enum { SMALL_CERT = 1024 };
+
+/* A number of so many bytes, and the rest; false when there is less. */
+static bool take_length(struct sw_slice *in, size_t bytes, size_t *ret)
+{
+    size_t n = 0;
+
+    if (in->n < bytes)
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        n = n << 8 | (uint8_t)in->p[i];
+    *in = sw_slice_from(*in, bytes);
+    *ret = n;
+    return n <= in->n;
+}
+
+static bool take_bytes(struct sw_slice *in, size_t bytes, struct sw_slice *ret)
+{
+    size_t n;
+
+    if (!take_length(in, bytes, &n))
+        return false;
+    *ret = sw_slice_head(*in, n);
+    *in = sw_slice_from(*in, n);
+    return true;
+}
+
+/* A Certificate message (RFC 8446 4.4.2, RFC 5246 7.4.2). A malformed one is GnuTLS's to refuse. */
+int sw_lib_check_keys(struct sw_tls_lib *l, struct sw_slice msg)
+{
+    bool tls13 = gnutls_protocol_get_version(l->session) == GNUTLS_TLS1_3;
+    struct sw_slice skipped;
+    struct sw_slice list;
+    struct sw_slice cert;
+
+    if ((tls13 && !take_bytes(&msg, 1, &skipped)) || !take_bytes(&msg, 3, &list))
+        return 0;
+    while (take_bytes(&list, 3, &cert)) {
+        if (cert.n > SMALL_CERT && sw_x509_key_too_large(cert)) {
+            (void)sw_err_set(&l->verdict, SW_EDENIED,
+                             "peer certificate has an RSA key of more than %d bits, or with an "
+                             "exponent of more than %d bytes",
+                             SW_RSA_BITS_MAX, SW_RSA_EXPONENT_MAX);
+            return refuse(l, SW_ALERT_BAD_CERTIFICATE);
+        }
+        if (tls13 && !take_bytes(&list, 2, &skipped))
+            return 0;
+    }
+    return 0;
+}
+
 int sw_lib_check_alpn(struct sw_tls_lib *l)
 {
     gnutls_datum_t got = {0};

@@ -68,6 +68,8 @@ void sw_lib_free(struct sw_tls_lib *l);
 int sw_lib_check_alpn(struct sw_tls_lib *l);
 /* Server: the client offers only versions that are off. Returns what the hook returns. */
 int sw_lib_refuse_version(struct sw_tls_lib *l);
+/* Refuses certificates with keys that would cost too much (x509.h); 0 or an error of GnuTLS. */
+int sw_lib_check_keys(struct sw_tls_lib *l, struct sw_slice msg);
 /* Judges what the peer has shown: 0, or GnuTLS's error with alert and verdict set. */
 int sw_lib_judge(struct sw_tls_lib *l);
 /* Puts a failure of GnuTLS's into words; the rc of err. */

@@ -15,20 +15,7 @@
 
 enum { BACK_DATE_S = 120, DAY_S = 86400, SERIAL_MAX = 32 };
 
-/* Bytes of a number, without zeros in front. */
-static size_t bytes_of(const gnutls_datum_t *d)
-{
-    size_t zeros = 0;
-
-    while (zeros < d->size && d->data[zeros] == 0)
-        zeros++;
-    return d->size - zeros;
-}
-
-/*
- * What a signature costs to check grows with the cube of the numbers, which the requester chooses:
- * with 64 KiB of them it takes minutes. Nothing else of the request is needed to refuse it.
- */
+/* Nothing else of the request is needed to refuse it. */
 static int check_size(gnutls_x509_crq_t crq, struct sw_err *err)
 {
     gnutls_datum_t m = {0};
@@ -37,7 +24,7 @@ static int check_size(gnutls_x509_crq_t crq, struct sw_err *err)
 
     if (gnutls_x509_crq_get_key_rsa_raw(crq, &m, &e) < 0)
         return SW_OK; /* of another kind, whose sizes are fixed, or none */
-    large = bytes_of(&m) > SW_RSA_BITS_MAX / 8 || bytes_of(&e) > SW_RSA_EXPONENT_MAX;
+    large = sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
     gnutls_free(m.data);
     gnutls_free(e.data);
     if (!large)

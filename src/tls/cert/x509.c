@@ -11,6 +11,43 @@
 
 #include "tls/cert/spiffe.h"
 
+/* ---- sizes of keys ---- */
+
+static size_t significant(struct sw_slice number)
+{
+    while (number.n && number.p[0] == 0)
+        number = sw_slice_from(number, 1);
+    return number.n;
+}
+
+bool sw_rsa_too_large(struct sw_slice modulus, struct sw_slice exponent)
+{
+    return significant(modulus) > SW_RSA_BITS_MAX / 8 ||
+           significant(exponent) > SW_RSA_EXPONENT_MAX;
+}
+
+bool sw_x509_key_too_large(struct sw_slice der)
+{
+    const gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
+    gnutls_datum_t m = {0};
+    gnutls_datum_t e = {0};
+    gnutls_x509_crt_t crt = NULL;
+    bool large = false;
+
+    if (gnutls_x509_crt_init(&crt) < 0)
+        return true;
+    if (gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER) >= 0 &&
+        gnutls_x509_crt_get_pk_rsa_raw(crt, &m, &e) >= 0) {
+        large = sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
+        gnutls_free(m.data);
+        gnutls_free(e.data);
+    }
+    gnutls_x509_crt_deinit(crt);
+    return large;
+}
+
+/* ---- names ---- */
+
 /* Opens the SAN extension; NULL when there is none (*ret_bad = 0) or it is broken (1). */
 static gnutls_subject_alt_names_t sans_open(gnutls_x509_crt_t crt, int *ret_bad)
 {

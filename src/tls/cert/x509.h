@@ -14,11 +14,18 @@
 struct gnutls_x509_crt_int;
 struct gnutls_x509_privkey_int;
 
-/* The largest keys whose signatures are checked before anything else of the peer is. */
+/*
+ * The largest keys of peers whose signatures are checked. What a signature costs grows with the
+ * cube of the numbers, which the peer chooses: with 64 KiB of them it takes minutes.
+ */
 enum {
     SW_RSA_BITS_MAX = 8192,
     SW_RSA_EXPONENT_MAX = 8, /* bytes; 65537 is what everybody has */
 };
+/* Big-endian numbers; zeros in front do not count. */
+bool sw_rsa_too_large(struct sw_slice modulus, struct sw_slice exponent);
+/* True for a certificate (DER) with such a key; false also when it does not parse. */
+bool sw_x509_key_too_large(struct sw_slice der);
 
 /*
  * URI SANs of a certificate that parse as SPIFFE identities, in order, copied into a. Others are

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of peers so large that checking one signature would take minutes. */
+#include <errno.h>
 #include <time.h>
+
+#include <gnutls/abstract.h>
+#include <gnutls/gnutls.h>
 
 #include "base/arena.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "tls/cert/ca.h"
+#include "tls/cert/cred.h"
 #include "tls/cert/csr.h"
+#include "tls/tls.h"
 
 #include "test.h"
 
@@ -135,10 +142,188 @@ static void requests_with_large_keys_cost_nothing(void **state)
     }
 }
 
+/* ---- handshakes ---- */
+
+static struct sw_slice certificate(struct sw_arena *a, size_t modulus, size_t exponent)
+{
+    static const char oid[] = "\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05";
+    static const char times[] = "\x17\x0d"
+                                "260101000000Z"
+                                "\x17\x0d"
+                                "490101000000Z";
+    static const char cn[] = "\x31\x0c\x30\x0a\x06\x03\x55\x04\x03\x0c\x03"
+                             "big";
+    struct sw_slice name = tlv(a, 0x30, sw_slice(cn, sizeof(cn) - 1));
+    struct sw_slice body =
+        JOIN(a, tlv(a, 0xa0, SW_SLICE_LIT("\x02\x01\x02")), SW_SLICE_LIT("\x02\x01\x07"),
+             tlv(a, 0x30, sw_slice(oid, sizeof(oid))), name,
+             tlv(a, 0x30, sw_slice(times, sizeof(times) - 1)), name, rsa(a, modulus, exponent));
+
+    return signed_by(a, tlv(a, 0x30, body), 256);
+}
+
+/* A client of another make: it has no key, and signs with noise. */
+struct stranger {
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t cred;
+    struct sw_buf in;
+    struct sw_buf out;
+    size_t modulus;
+};
+
+static int sign_noise(gnutls_privkey_t key, gnutls_sign_algorithm_t algo, void *arg, unsigned flags,
+                      const gnutls_datum_t *data, gnutls_datum_t *sig)
+{
+    const struct stranger *x = arg;
+
+    (void)key;
+    (void)algo;
+    (void)flags;
+    (void)data;
+    sig->data = gnutls_malloc(x->modulus);
+    sig->size = (unsigned)x->modulus;
+    memset(sig->data, 0x35, x->modulus);
+    return 0;
+}
+
+static int key_info(gnutls_privkey_t key, unsigned flags, void *arg)
+{
+    const struct stranger *x = arg;
+
+    (void)key;
+    if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO)
+        return GNUTLS_PK_RSA;
+    if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO_BITS)
+        return (int)x->modulus * 8;
+    return flags & GNUTLS_PRIVKEY_INFO_HAVE_SIGN_ALGO ? 1 : -1;
+}
+
+static ssize_t pull(gnutls_transport_ptr_t arg, void *to, size_t n)
+{
+    struct stranger *x = arg;
+    struct sw_slice s = sw_slice_head(sw_buf_slice(&x->in), n);
+
+    if (s.n == 0) {
+        gnutls_transport_set_errno(x->session, EAGAIN);
+        return -1;
+    }
+    memcpy(to, s.p, s.n);
+    sw_buf_consume(&x->in, s.n);
+    return (ssize_t)s.n;
+}
+
+static ssize_t push(gnutls_transport_ptr_t arg, const void *from, size_t n)
+{
+    struct stranger *x = arg;
+
+    assert_int_equal(sw_buf_append(&x->out, from, n), SW_OK);
+    return (ssize_t)n;
+}
+
+static void stranger_init(struct stranger *x, struct sw_slice der, size_t modulus)
+{
+    static const gnutls_datum_t h2 = {(unsigned char *)(uintptr_t) "h2", 2};
+    const gnutls_datum_t raw = {(unsigned char *)(uintptr_t)der.p, (unsigned)der.n};
+    gnutls_pcert_st *cert = gnutls_malloc(sizeof(*cert));
+    gnutls_privkey_t key;
+
+    *x = (struct stranger){.modulus = modulus, .in = {.max = DER_MAX}, .out = {.max = DER_MAX}};
+    assert_int_equal(gnutls_privkey_init(&key), 0);
+    assert_int_equal(
+        gnutls_privkey_import_ext4(key, x, sign_noise, sign_noise, NULL, NULL, key_info, 0), 0);
+    assert_int_equal(gnutls_pcert_import_x509_raw(cert, &raw, GNUTLS_X509_FMT_DER, 0), 0);
+    assert_int_equal(gnutls_certificate_allocate_credentials(&x->cred), 0);
+    gnutls_certificate_set_flags(x->cred, GNUTLS_CERTIFICATE_SKIP_KEY_CERT_MATCH);
+    assert_int_equal(gnutls_certificate_set_key(x->cred, NULL, 0, cert, 1, key), 0);
+    assert_int_equal(gnutls_init(&x->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK), 0);
+    assert_int_equal(gnutls_priority_set_direct(
+                         x->session, "NORMAL:-VERS-ALL:+VERS-TLS1.3:%VERIFY_ALLOW_BROKEN", NULL),
+                     0);
+    assert_int_equal(gnutls_credentials_set(x->session, GNUTLS_CRD_CERTIFICATE, x->cred), 0);
+    assert_int_equal(gnutls_alpn_set_protocols(x->session, &h2, 1, 0), 0);
+    gnutls_transport_set_ptr(x->session, x);
+    gnutls_transport_set_pull_function(x->session, pull);
+    gnutls_transport_set_push_function(x->session, push);
+    gnutls_handshake_set_timeout(x->session, 0);
+}
+
+static void stranger_done(struct stranger *x)
+{
+    gnutls_deinit(x->session);
+    gnutls_certificate_free_credentials(x->cred);
+    sw_buf_done(&x->in);
+    sw_buf_done(&x->out);
+}
+
+/* The server's verdict and the CPU time it took. */
+static double meet(struct stranger *x, struct sw_tls *server, struct sw_err *err)
+{
+    int rc = SW_EAGAIN;
+    double spent = 0;
+
+    for (int turn = 0; turn < 20 && rc == SW_EAGAIN; turn++) {
+        double from;
+        size_t used;
+
+        (void)gnutls_handshake(x->session);
+        from = cpu_seconds();
+        rc = sw_tls_handshake(server, sw_buf_slice(&x->out), &used, &x->in, err);
+        spent += cpu_seconds() - from;
+        sw_buf_consume(&x->out, used);
+    }
+    assert_true(rc != SW_OK && rc != SW_EAGAIN);
+    return spent;
+}
+
+static void certificates_with_large_keys_cost_nothing(void **state)
+{
+    static const struct {
+        size_t modulus;
+        size_t exponent;
+        bool web;
+        const char *why;
+    } rows[] = {
+        {256, 3, false, ""}, /* is looked at, and not good */
+        {4000, 4000, false, "RSA key"},
+        {1100, 3, false, "RSA key"},
+        {4000, 4000, true, "RSA key"},
+    };
+    struct sw_err err;
+    struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, &err);
+    struct sw_tls_cred *cred = sw_ca_issue_cred(
+        ca, &(struct sw_ca_leaf){.id = SW_SLICE_LIT("spiffe://cluster.local/ns/b/sa/bob")},
+        sw_slice("", 0), &err);
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        SW_ARENA_AUTO a = {0};
+        const struct sw_tls_params p = {
+            .server = true, .cred = cred, .alpn = "h2", .web = rows[i].web};
+        struct sw_tls *server = sw_tls_new(&p, &err);
+        struct stranger x;
+        double spent;
+
+        assert_non_null(server);
+        stranger_init(&x, certificate(&a, rows[i].modulus, rows[i].exponent), rows[i].modulus);
+        err = (struct sw_err){0};
+        spent = meet(&x, server, &err);
+        print_message("%zu and %zu bytes: %.3f s, %s\n", rows[i].modulus, rows[i].exponent, spent,
+                      err.msg);
+        if (!strstr(err.msg, rows[i].why))
+            fail_msg("%zu and %zu bytes: %s", rows[i].modulus, rows[i].exponent, err.msg);
+        assert_true(spent < 0.5);
+        stranger_done(&x);
+        sw_tls_free(server);
+    }
+    sw_tls_cred_unref(cred);
+    sw_ca_free(ca);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_with_large_keys_cost_nothing),
+        cmocka_unit_test(certificates_with_large_keys_cost_nothing),
     };
 
     return cmocka_run_group_tests_name("large keys", tests, NULL, NULL);
