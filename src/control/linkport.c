@@ -108,7 +108,7 @@ static bool has_share(struct sw_arena *a, const struct ports *p, struct sw_link_
     return false;
 }
 
-/* A port that spec names. False: nobody can have it. */
+/* A port that spec names. False: no Import can have it. */
 static bool read_claim(struct sw_arena *a, const struct ports *p, struct sw_link_lease *i,
                        const struct sw_json *value)
 {

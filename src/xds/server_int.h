@@ -208,7 +208,7 @@ int xds_follow_ask(struct xds_sub *u, struct sw_slice name, bool implied);
 int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice version);
 /*
  * After the last of xds_follow_holds, on demand: asks for endpoints of services that it holds,
- * which came while it was away. SW_ELIMIT as xds_sub_add.
+ * which appeared while it was disconnected. SW_ELIMIT as xds_sub_add.
  */
 int xds_follow_resume(struct xds_sub *u);
 /* As push_sub in response.c. */

@@ -20,7 +20,7 @@ struct gnutls_x509_privkey_int;
  */
 enum {
     SW_RSA_BITS_MAX = 8192,
-    SW_RSA_EXPONENT_MAX = 8, /* bytes; 65537 is what everybody has */
+    SW_RSA_EXPONENT_MAX = 8, /* bytes; the usual one is 65537 */
 };
 /* Big-endian numbers; zeros in front do not count. */
 bool sw_rsa_too_large(struct sw_slice modulus, struct sw_slice exponent);
