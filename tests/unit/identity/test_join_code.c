@@ -169,20 +169,6 @@ static void addresses_are_remembered_within_bounds(void **state)
     sw_join_throttle_done(&t);
 }
 
-static void lines_of_a_flood_are_counted(void **state)
-{
-    struct sw_join_throttle t = {0};
-    uint64_t unlogged = 0;
-    int lines = 0;
-
-    (void)state;
-    for (int i = 0; i < 100; i++)
-        lines += sw_join_throttle_log(&t, 1, &unlogged);
-    assert_int_equal(lines, SW_JOIN_LOGGED_BURST);
-    assert_true(sw_join_throttle_log(&t, SW_NS_PER_S, &unlogged));
-    assert_int_equal(unlogged, 100 - SW_JOIN_LOGGED_BURST);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,7 +179,6 @@ int main(void)
         cmocka_unit_test(strangers_are_told_what_they_are),
         cmocka_unit_test(refusals_lock_out_their_address_alone),
         cmocka_unit_test(addresses_are_remembered_within_bounds),
-        cmocka_unit_test(lines_of_a_flood_are_counted),
     };
 
     return cmocka_run_group_tests_name("identity join code", tests, NULL, NULL);
