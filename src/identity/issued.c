@@ -19,16 +19,21 @@ struct sw_issued {
     int fd;
     size_t bytes;
     size_t max;
+    bool torn; /* the last line is not complete: the disk was full, or the program ended */
 };
 
 static int open_file(struct sw_issued *s, struct sw_err *err)
 {
     struct stat st;
 
-    s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (s->fd < 0 || fstat(s->fd, &st) != 0)
+    char last = '\n';
+
+    s->fd = open(s->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (s->fd < 0 || fstat(s->fd, &st) != 0 ||
+        (st.st_size && pread(s->fd, &last, 1, st.st_size - 1) != 1))
         return sw_err_sys(err, errno, "cannot open '%s'", s->path);
     s->bytes = (size_t)st.st_size;
+    s->torn = last != '\n';
     return SW_OK;
 }
 
@@ -89,11 +94,12 @@ int sw_issued_add(struct sw_issued *s, const struct sw_issued_cert *c, struct sw
 
     if (rc != SW_OK)
         return rc;
-    if (write_line(&b, c) != SW_OK)
+    if ((s->torn && sw_buf_putc(&b, '\n') != SW_OK) || write_line(&b, c) != SW_OK)
         return sw_err_set(err, SW_ELIMIT, "the record of a certificate is too long");
     n = write(s->fd, sw_buf_data(&b), sw_buf_len(&b));
-    if (n != (ssize_t)sw_buf_len(&b))
-        return sw_err_sys(err, n < 0 ? errno : ENOSPC, "cannot write '%s'", s->path);
+    if (n < 0)
+        return sw_err_sys(err, errno, "cannot write '%s'", s->path);
     s->bytes += (size_t)n;
-    return SW_OK;
+    s->torn = n != (ssize_t)sw_buf_len(&b);
+    return s->torn ? sw_err_sys(err, ENOSPC, "cannot write '%s'", s->path) : SW_OK;
 }
