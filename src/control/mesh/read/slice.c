@@ -25,14 +25,17 @@ bool mesh_slice_pods_next(struct sw_slice *list, struct mesh_slice_pod *ret)
     return true;
 }
 
-static void add_pod(struct sw_buf *out, const struct sw_json *ref)
+/* Endpoints are of the slice's own namespace. */
+static void add_pod(struct sw_buf *out, const struct sw_json *ref, struct sw_slice ns)
 {
+    struct sw_slice said = js_or(ref, "namespace", "");
     struct sw_slice name = js_or(ref, "name", "");
     struct sw_slice uid = js_or(ref, "uid", "");
     uint64_t hash = uid.n ? sw_hash(uid.p, uid.n) | 1 : 0;
     uint8_t n = (uint8_t)name.n;
 
-    if (!name.n || name.n > NAME_MAX_LEN || sw_buf_len(out) + sizeof(hash) + 1 + n > out->max)
+    if ((said.n && !sw_slice_eq(said, ns)) || !name.n || name.n > NAME_MAX_LEN ||
+        sw_buf_len(out) + sizeof(hash) + 1 + n > out->max)
         return;
     (void)!sw_buf_append(out, &hash, sizeof(hash));
     (void)!sw_buf_append(out, &n, 1);
@@ -56,7 +59,7 @@ static void add_foreign(struct mesh_slice *s, const struct sw_json *endpoint)
     s->n_foreign += f->n_ips > 0;
 }
 
-static void read_endpoints(struct mesh_slice *s, const struct sw_json *list)
+static void read_endpoints(struct mesh_slice *s, const struct sw_json *list, struct sw_slice ns)
 {
     size_t n = sw_json_is(list, SW_JSON_ARRAY) ? sw_min(sw_json_len(list), MESH_ENDPOINTS_MAX) : 0;
     SW_BUF_AUTO pods = {.max = PODS_BYTES};
@@ -66,7 +69,7 @@ static void read_endpoints(struct mesh_slice *s, const struct sw_json *list)
         const struct sw_json *ref = sw_json_find(sw_json_at(list, i), "targetRef");
 
         if (sw_slice_eq_str(js(ref, "kind"), "Pod"))
-            add_pod(&pods, ref);
+            add_pod(&pods, ref, ns);
         else
             others++;
     }
@@ -108,7 +111,7 @@ struct mesh_slice *mesh_read_slice(struct sw_mesh_index *ix, const struct sw_jso
     s->service = mesh_text(&ix->pool, service);
     mesh_ports_add(&ports, sw_json_find(obj, "ports"), "port", true);
     s->ports = mesh_text(&ix->pool, sw_buf_slice(&ports));
-    read_endpoints(s, sw_json_find(obj, "endpoints"));
+    read_endpoints(s, sw_json_find(obj, "endpoints"), m->ns);
     return s;
 }
 

@@ -713,6 +713,13 @@ static void test_slices(void **state)
          UID,
          {"uid:"},
          {"services"}},
+        {"a pod of another namespace",
+         "{'kind':'Pod','metadata':{'namespace':'d','name':'p'},'status':{" READY "}}," S_HTTP
+         "," SLICE("IPv4", "'endpoints':[{'addresses':['10.0.2.7'],'targetRef':{"
+                           "'kind':'Pod','name':'p','namespace':'e'}}]"),
+         UID,
+         {"uid:"},
+         {"services"}},
     };
 
     (void)state;
