@@ -270,7 +270,7 @@ class SecureWeb(Echo):
             conn.close()
 
 
-def test_a_private_ca(town, expose, tmp_path):
+def test_a_private_ca(town, edge, expose, tmp_path):
     """Without --ca the terminal says what is wrong with the certificate; with it visitors are served."""
     web = SecureWeb(town["home1"], b"", certificate(tmp_path, "localhost"))
     try:
@@ -283,10 +283,14 @@ def test_a_private_ca(town, expose, tmp_path):
               re.search(r"  502 +[\d.]+ ms  origin_tls_failed", e.log()), 20)
         assert not re.search(r"(CONNECT|TCP) .* 200 ", e.log()) and " bytes in" not in e.log()
         e.stop()
-        e = expose(f"https://127.0.0.1:{web.port}", "private", "--ca", str(tmp_path / "cert.pem"), "--no-verify")
+        both = tmp_path / "both.pem"  # what is published is everybody's to read
+        both.write_text((tmp_path / "key.pem").read_text() + (tmp_path / "cert.pem").read_text())
+        e = expose(f"https://127.0.0.1:{web.port}", "private", "--ca", str(both), "--no-verify")
         until(lambda: "->" in e.log(), 20)
         until(lambda: visit(town, "private.town.example") == (200, "secure"), 20, e.log()[-1000:])
         assert e.log().count("fails, visitors get") <= 1  # of the run before, in the same file
+        written = edge.api("/apis/networking.datumapis.com/v1alpha/namespaces/default/httpproxies/private")
+        assert "BEGIN CERTIFICATE" in written and "PRIVATE KEY" not in written
     finally:
         web.close()
 

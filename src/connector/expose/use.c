@@ -8,7 +8,10 @@
 #include "tls/cert/cred.h"
 #include "tls/cert/pemfile.h"
 
-enum { CA_MAX = 64 << 10 }; /* what the control plane takes */
+enum {
+    CA_MAX = 64 << 10, /* what the control plane takes */
+    FILE_MAX = 1 << 20,
+};
 
 /* What goes with what. */
 static int check_use(const struct expose *x)
@@ -29,15 +32,34 @@ static int check_use(const struct expose *x)
     return SW_OK;
 }
 
+/* Nothing but certificates: they are published, and the file may hold a private key as well. */
+static int take_certs(struct sw_slice pem, struct sw_buf *out)
+{
+    struct sw_slice cert;
+    int rc = SW_OK;
+
+    while (rc == SW_OK && (rc = sw_pem_next_cert(&pem, &cert)) == SW_OK) {
+        rc = sw_buf_append_slice(out, cert);
+        if (rc == SW_OK)
+            rc = sw_buf_putc(out, '\n');
+    }
+    return rc == SW_ENOENT ? SW_OK : rc;
+}
+
 static int read_ca(struct expose *x)
 {
     struct sw_tls_cred *cred;
+    SW_BUF_AUTO file = {.max = FILE_MAX};
     int rc;
 
     sw_buf_init(&x->ca, CA_MAX);
     if (!x->cfg->ca)
         return SW_OK;
-    rc = sw_pemfile_read(x->cfg->ca, &x->ca, x->err);
+    rc = sw_pemfile_read(x->cfg->ca, &file, x->err);
+    if (rc == SW_OK && take_certs(sw_buf_slice(&file), &x->ca) != SW_OK)
+        rc = sw_err_set(x->err, SW_EINVAL,
+                        "'%.100s': a certificate without an end, or more than %d KiB of them",
+                        x->cfg->ca, CA_MAX >> 10);
     if (rc != SW_OK)
         return sw_err_prefix(x->err, "--ca");
     cred = sw_tls_cred_new(
