@@ -91,7 +91,7 @@ static void name_request(struct sw_inspect_request *q, const struct sw_qserve_re
     struct sw_slice method = sw_slice_cut(&path, ' ');
     struct sw_slice host = path.p ? sw_slice_cut(&path, ' ') : path;
 
-    if (r->reason && path.p && r->kind == SW_QKIND_TCP) {
+    if (q->reason && path.p && r->kind == SW_QKIND_TCP) {
         sw_request_text(q->method, sizeof(q->method), method);
         sw_request_text(q->host, sizeof(q->host), host);
         sw_request_text(q->path, sizeof(q->path), path);
