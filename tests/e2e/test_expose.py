@@ -216,6 +216,14 @@ def test_a_taken_name_added_changes_nothing(control, expose, web):
                 for at in (PROXIES, f"{GROUP}/connectoradvertisements")] == specs
         assert proxy(control, "add-b")["metadata"]["annotations"]["app.kubernetes.io/name"] == "before"
         until(lambda: available("add-b") == claim, 5)
+    # As a run leaves it that is killed while it claims: what works is taken up without the name of the other.
+    assert control.patch(f"{PROXIES}/add-b", {"spec": {"hostnames": ["works.example.test", "held.example.test"]}}).status == 200
+    until(lambda: available("add-b").get("held.example.test") == "InUse", 5)
+    resumed = expose(web.port, "--name", "add-b", "--no-verify", where="two")
+    assert url_of(resumed) == "http://works.example.test:8080/"
+    assert proxy(control, "add-b")["spec"]["hostnames"] == ["works.example.test"]
+    assert "hostname 'held.example.test' left out" in resumed.log()
+    resumed.stop()
     # A name that is free takes the place of the old one.
     moved = expose(web.port, "--name", "add-b", "--hostname", "moved.example.test", "--no-verify", where="two")
     assert url_of(moved) == "http://moved.example.test:8080/"

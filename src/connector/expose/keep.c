@@ -85,8 +85,9 @@ struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a)
 static char *taken_text(const struct sw_json *proxy, struct sw_slice name)
 {
     static const struct sw_slice subject = SW_SLICE_LIT("The name");
-    struct sw_slice message = sw_expose_name_message(proxy, name);
+    struct sw_slice message;
 
+    (void)sw_expose_name_taken(proxy, name, &message);
     message = sw_slice_has_prefix(message, subject) ? sw_slice_from(message, subject.n)
                                                     : SW_SLICE_LIT(" is in use");
     return sw_asprintf("'%.*s'%.*s", SW_SLICE_ARG(sw_slice_head(name, 100)), SW_SLICE_ARG(message));

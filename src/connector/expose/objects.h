@@ -87,8 +87,9 @@ enum sw_expose_names {
 /* ret_name points into wanted: an array of strings; NULL: none. */
 enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct sw_json *wanted,
                                      struct sw_slice *ret_name);
-/* What the status says of a name that is taken; empty: nothing. Points into the object. */
-struct sw_slice sw_expose_name_message(const struct sw_json *proxy, struct sw_slice name);
+/* Whether the status says that another object holds the name; the message points into it. */
+bool sw_expose_name_taken(const struct sw_json *proxy, struct sw_slice name,
+                          struct sw_slice *ret_message);
 /* Those of 'before' and those of 'wanted', each once, in the arena; NULL: more than an HTTPProxy
  * takes. */
 struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before,

@@ -125,14 +125,22 @@ static const struct sw_json *name_status(const struct sw_json *proxy, struct sw_
     return NULL;
 }
 
-struct sw_slice sw_expose_name_message(const struct sw_json *proxy, struct sw_slice name)
+/* Its condition Available: the status, empty without one. */
+static struct sw_slice availability(const struct sw_json *proxy, struct sw_slice name,
+                                    struct sw_slice *ret_reason, struct sw_slice *ret_message)
 {
-    struct sw_slice reason = {0};
-    struct sw_slice message = SW_SLICE_LIT("");
+    *ret_reason = *ret_message = SW_SLICE_LIT("");
+    return sw_condition(sw_json_find(name_status(proxy, name), "conditions"), "Available",
+                        ret_reason, ret_message);
+}
 
-    (void)sw_condition(sw_json_find(name_status(proxy, name), "conditions"), "Available", &reason,
-                       &message);
-    return message;
+bool sw_expose_name_taken(const struct sw_json *proxy, struct sw_slice name,
+                          struct sw_slice *ret_message)
+{
+    struct sw_slice reason;
+
+    (void)availability(proxy, name, &reason, ret_message);
+    return sw_slice_eq_str(reason, "InUse");
 }
 
 enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct sw_json *wanted,
@@ -144,16 +152,14 @@ enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct s
         return SW_EXPOSE_NAMES_PENDING;
     for (size_t i = 0; i < sw_json_len(wanted); i++) {
         struct sw_slice name = sw_json_str(sw_json_at(wanted, i));
-        struct sw_slice reason = {0};
-        struct sw_slice message = {0};
-        struct sw_slice is = sw_condition(sw_json_find(name_status(proxy, name), "conditions"),
-                                          "Available", &reason, &message);
+        struct sw_slice reason;
+        struct sw_slice message;
 
-        if (sw_slice_eq_str(reason, "InUse")) {
+        if (sw_expose_name_taken(proxy, name, &message)) {
             *ret_name = name;
             return SW_EXPOSE_NAMES_TAKEN;
         }
-        if (!sw_slice_eq_str(is, "True"))
+        if (!sw_slice_eq_str(availability(proxy, name, &reason, &message), "True"))
             all = SW_EXPOSE_NAMES_PENDING;
     }
     return all;

@@ -216,6 +216,7 @@ static void test_names(void **state)
     const struct sw_json *wanted = parse(&a, "[\"b.x\",\"c.x\"]");
     struct sw_json *many = sw_json_new_array(&a);
     struct sw_slice name = {0};
+    struct sw_slice message = {0};
     const struct sw_json *p = parse(
         &a, "{\"metadata\":{\"generation\":2},\"status\":{\"conditions\":[" C(
                 "Accepted", "True",
@@ -237,7 +238,10 @@ static void test_names(void **state)
     assert_null(sw_expose_union(&a, before, many));
     assert_int_equal(sw_expose_names(p, wanted, &name), SW_EXPOSE_NAMES_TAKEN);
     assert_true(sw_slice_eq_str(name, "c.x"));
-    assert_true(sw_slice_eq_str(sw_expose_name_message(p, name), "m Available"));
+    assert_true(sw_expose_name_taken(p, name, &message));
+    assert_true(sw_slice_eq_str(message, "m Available"));
+    assert_false(sw_expose_name_taken(p, SW_SLICE_LIT("b.x"), &message));
+    assert_false(sw_expose_name_taken(p, SW_SLICE_LIT("d.x"), &message));
     assert_int_equal(sw_expose_names(p, parse(&a, "[\"b.x\"]"), &name), SW_EXPOSE_NAMES_OURS);
     assert_int_equal(sw_expose_names(p, parse(&a, "[\"d.x\"]"), &name), SW_EXPOSE_NAMES_PENDING);
     assert_int_equal(sw_expose_names(old, wanted, &name), SW_EXPOSE_NAMES_PENDING);
