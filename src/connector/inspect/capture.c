@@ -240,9 +240,9 @@ static bool contains(struct sw_slice name, const char *word)
 
 bool sw_capture_secret(struct sw_slice name)
 {
-    static const char *const words[] = {"authorization", "cookie",    "token",   "secret",
-                                        "passw",         "api-key",   "apikey",  "credential",
-                                        "session",       "signature", "auth-key"};
+    static const char *const words[] = {"authorization", "cookie",    "token",  "secret",
+                                        "passw",         "key",       "jwt",    "credential",
+                                        "session",       "signature", "x-auth", "assertion"};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
         if (contains(name, words[i]))

@@ -157,9 +157,19 @@ static void test_a_copy_does_not_drop_its_original(void **state)
 
 static void test_secrets(void **state)
 {
-    static const char *const hidden[] = {"Authorization",   "proxy-authorization", "Cookie",
-                                         "Set-Cookie",      "X-Api-Key",           "X-CSRF-Token",
-                                         "X-Hub-Signature", "x-session-id",        "Client-Secret"};
+    static const char *const hidden[] = {"Authorization",
+                                         "proxy-authorization",
+                                         "Cookie",
+                                         "Set-Cookie",
+                                         "X-Api-Key",
+                                         "X-CSRF-Token",
+                                         "X-Hub-Signature",
+                                         "x-session-id",
+                                         "Client-Secret",
+                                         "X-Functions-Key",
+                                         "aws_access_key_id",
+                                         "X-Auth",
+                                         "X-Goog-IAP-JWT-Assertion"};
     static const char *const shown[] = {"Host", "Accept", "X-Request-Id", "Author", "Content-Type"};
 
     (void)state;
