@@ -24,6 +24,7 @@ static void on_peeked(void *arg, const struct sw_peek_exchange *x)
     struct exchange *e = arg;
     struct sw_inspect_request r = {.wall_ns = sw_wall_ns(),
                                    .duration_ns = x->duration_ns,
+                                   .bytes_in = x->bytes_in,
                                    .bytes_out = x->bytes_out,
                                    .status = (unsigned)x->status,
                                    .kind = x->status == 101 ? "upgrade" : "http",
@@ -141,9 +142,9 @@ void connector_ended(void *arg, const struct sw_qserve_record *r)
 
         (void)sw_nodeid_short(r->peer, q.peer);
         sw_request_text(q.id, sizeof(q.id), r->request_id);
-        name_request(&q, r);
         if (e)
             judge_tls(e, &q);
+        name_request(&q, r);
         if (e && e->peek && sw_peek_http2(e->peek))
             q.note = "HTTP/2, not inspected";
         connector_add_request(c, &q);

@@ -17,6 +17,7 @@ enum { PREFACE = sizeof(preface) - 1, NO_PREFACE = PREFACE + 1 };
 
 struct request {
     uint64_t begun_ns;
+    uint64_t bytes_in; /* of the body so far */
     size_t method_n;
     size_t host_n;
     size_t path_n;
@@ -61,6 +62,7 @@ static void tell(struct sw_peek *p, bool complete, uint64_t now_ns)
         .status = p->status,
         .complete = complete,
         .duration_ns = now_ns > q->begun_ns ? now_ns - q->begun_ns : 0,
+        .bytes_in = q->bytes_in,
         .bytes_out = p->bytes_out,
         .capture = q->capture,
     };
@@ -137,6 +139,7 @@ static bool on_request(struct sw_peek *p, const struct sw_h1_msg *m, uint64_t no
         grow(p);
     q = &p->queue[(p->first + p->n++) % p->cap];
     q->begun_ns = now_ns;
+    q->bytes_in = 0;
     q->method_n = copy(q->method, SW_PEEK_METHOD, m->method);
     q->host_n = copy(q->host, SW_PEEK_HOST, m->authority);
     q->path_n = copy(q->path, SW_PEEK_PATH, path);
@@ -158,6 +161,8 @@ static bool up_event(struct sw_peek *p, enum sw_h1_event e, uint64_t now_ns)
         sw_h1_reset(p->up.parser);
         return true;
     case SW_H1_BODY:
+        if (p->n) /* else it was answered before its end */
+            p->queue[(p->first + p->n - 1) % p->cap].bytes_in += sw_h1_data(p->up.parser).n;
         sw_capture_body(p->uploading, false, sw_h1_data(p->up.parser));
         return true;
     case SW_H1_TRAILERS:

@@ -22,6 +22,7 @@ struct sw_peek_exchange {
     int status;                 /* 0: no answer came */
     bool complete;              /* the answer was seen to its end */
     uint64_t duration_ns;       /* from the request's head to the end of the answer */
+    uint64_t bytes_in;          /* of the request's body */
     uint64_t bytes_out;         /* of the answer's body */
     struct sw_capture *capture; /* the receiver's to keep or drop; NULL: none */
 };

@@ -111,6 +111,46 @@ static void test_exchanges_are_told_however_the_bytes_are_cut(void **state)
     }
 }
 
+struct sizes {
+    uint64_t in[8];
+    size_t n;
+};
+
+static void on_size(void *arg, const struct sw_peek_exchange *x)
+{
+    struct sizes *s = arg;
+
+    s->in[s->n++] = x->bytes_in;
+}
+
+/* Of the request that is read, which is the last one, and of none that was answered before. */
+static void test_request_bodies_are_counted(void **state)
+{
+    static const char up[] = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"
+                             "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde"
+                             "PUT /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                             "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"
+                             "POST /4 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab";
+    static const char down[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+                               "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+                               "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+                               "HTTP/1.1 413 Large\r\nContent-Length: 0\r\n\r\n";
+    struct sizes got = {.n = 0};
+    struct sw_peek *p = sw_peek_new(on_size, &got, NULL);
+
+    (void)state;
+    sw_peek_bytes(p, false, up, sizeof(up) - 1, 1000);
+    sw_peek_bytes(p, true, down, sizeof(down) - 1, 2000);
+    sw_peek_bytes(p, false, "cdefghi", 7, 3000);
+    sw_peek_end(p, 4000);
+    sw_peek_free(p);
+    assert_int_equal(got.n, 4);
+    assert_int_equal(got.in[0], 0);
+    assert_int_equal(got.in[1], 5);
+    assert_int_equal(got.in[2], 7);
+    assert_int_equal(got.in[3], 2);
+}
+
 static void test_an_answer_to_nothing_ends_the_looking(void **state)
 {
     SW_AUTO_FREE char *got = watch("", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 7);
@@ -189,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exchanges_are_told_however_the_bytes_are_cut),
+        cmocka_unit_test(test_request_bodies_are_counted),
         cmocka_unit_test(test_http2_is_recognised_however_the_bytes_are_cut),
         cmocka_unit_test(test_an_answer_to_nothing_ends_the_looking),
         cmocka_unit_test(test_long_headers_are_seen),
