@@ -55,6 +55,14 @@ static bool cross_site(const struct sw_h1_msg *m)
                        sw_slice_ieq(sw_slice_from(*origin, 7), m->authority));
 }
 
+/* NULL: a request of this machine; else the reason why it is none. */
+static const char *foreign(const struct sw_h1_msg *m)
+{
+    if (!host_is_local(m->authority))
+        return "admin_host";
+    return cross_site(m) ? "admin_origin" : NULL;
+}
+
 /* Tenants can make a proxy on this machine send requests here: sensitive pages need the token. */
 static bool has_token(struct sw_admin *a, const struct sw_http_req *req, struct sw_http_resp *r)
 {
@@ -210,11 +218,13 @@ static void on_pages(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 {
     struct sw_admin *a = arg;
+    const char *reason = foreign(req->msg);
     bool get;
 
-    if (!host_is_local(req->msg->authority) || cross_site(req->msg)) {
-        sw_log_warn(scope, "request for '%.*s' refused: not from this machine",
-                    (int)sw_min(req->msg->authority.n, 256), req->msg->authority.p);
+    if (reason) {
+        sw_metric_add(sw_metric_get1(a->shard, SW_METRIC_REFUSALS, reason), 1);
+        sw_log_warn(scope, "request for '%.*s' refused (%s): not from this machine",
+                    (int)sw_min(req->msg->authority.n, 256), req->msg->authority.p, reason);
         sw_http_send_text(r, 403, "use localhost or an address as the host name\n");
         return;
     }

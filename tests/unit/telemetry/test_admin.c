@@ -162,6 +162,10 @@ static void foreign_names_and_pages_are_refused(void **state)
     expect(w, at, "GET /", LOCAL "Sec-Fetch-Site: none\r\n", OK, "");
     expect(w, at, "POST /logging", LOCAL "Origin: http://localhost:15000\r\n", OK, "");
     assert_int_equal(w->quits, 0);
+    at = sw_admin_stats_addr(w->admin);
+    expect(w, at, "GET /metrics", LOCAL, OK, "spanwire_refusals_total{reason=\"admin_host\"} 3\n");
+    expect(w, at, "GET /metrics", LOCAL, OK,
+           "spanwire_refusals_total{reason=\"admin_origin\"} 3\n");
 }
 
 static void logging_is_asked_changed_and_reset(void **state)
