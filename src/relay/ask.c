@@ -3,9 +3,11 @@
  * Access by question: a POST to a URL with the id in a field; only 200 with the body "true" lets
  * the client in. Anything else, silence included, keeps it out.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "http/client.h"
 #include "io/filewatch.h"
@@ -52,6 +54,32 @@ static int parse_url(struct sw_slice url, struct sw_http_client_opts *o,
     return SW_OK;
 }
 
+/* The value of Authorization; NULL when the file cannot be read. Read each time: tokens change. */
+static char *read_token(const char *path, struct sw_err *err)
+{
+    struct sw_slice text = {0};
+    char *value;
+    size_t n;
+
+    if (sw_file_read(path, TOKEN_MAX, &text, err) != SW_OK) {
+        (void)sw_err_prefix(err, "--access-token-file");
+        return NULL;
+    }
+    n = text.n;
+    while (n && (text.p[n - 1] == '\n' || text.p[n - 1] == '\r'))
+        n--;
+    value = sw_asprintf("Bearer %.*s", (int)n, text.p);
+    sw_slice_free_secret(&text);
+    return value;
+}
+
+static int check_token(const char *path, struct sw_err *err)
+{
+    SW_AUTO_FREE char *token = path ? read_token(path, err) : NULL;
+
+    return path && !token ? err->rc : SW_OK;
+}
+
 int relay_ask_open(struct relay_worker *w, struct sw_err *err)
 {
     struct sw_http_client_opts o = {.scope = "relay"};
@@ -72,7 +100,7 @@ int relay_ask_open(struct relay_worker *w, struct sw_err *err)
         return rc;
     w->asker = sw_http_client_new(w->loop, &o, err);
     (void)sw_tls_cred_unref(o.cred);
-    return w->asker ? SW_OK : err->rc;
+    return w->asker ? check_token(w->relay->config->access_token_file, err) : err->rc;
 }
 
 static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void *arg)
@@ -98,38 +126,28 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     struct relay_ask *a = arg;
     struct relay_client *c = a->client;
     bool yes = rc == SW_OK && a->status == 200 && a->n == 4 && memcmp(a->answer, "true", 4) == 0;
+    char why[160];
 
     (void)call;
-    (void)err;
+    if (rc != SW_OK)
+        (void)snprintf(why, sizeof(why), "--access-url: %.120s", err ? err->msg : "no answer");
+    else
+        (void)snprintf(why, sizeof(why), "--access-url: answer %d%s", a->status,
+                       a->status == 200 ? " without 'true'" : "");
     c->setup->ask = NULL;
     sw_free(a);
     if (yes)
         relay_client_admitted(c);
     else
-        relay_client_denied(c, "not authorized");
-}
-
-static char *read_token(const char *path)
-{
-    struct sw_slice text = {0};
-    char *value = NULL;
-    struct sw_err err = {0};
-
-    if (path && sw_file_read(path, TOKEN_MAX, &text, &err) == SW_OK) {
-        size_t n = text.n;
-
-        while (n && (text.p[n - 1] == '\n' || text.p[n - 1] == '\r'))
-            n--;
-        value = sw_asprintf("Bearer %.*s", (int)n, text.p);
-        sw_slice_free(&text);
-    }
-    return value;
+        relay_client_denied(c, RELAY_UNAUTHORIZED, why);
 }
 
 void relay_ask(struct relay_client *c)
 {
     const struct sw_relay_config *cfg = c->worker->relay->config;
-    SW_AUTO_FREE char *token = read_token(cfg->access_token_file);
+    struct sw_err err = {0};
+    SW_AUTO_FREE char *token =
+        cfg->access_token_file ? read_token(cfg->access_token_file, &err) : NULL;
     char id[SW_NODEID_HEX];
     /* iroh's relay sends the second, its manual promises the first. */
     struct sw_h1_field fields[3] = {
@@ -139,7 +157,6 @@ void relay_ask(struct relay_client *c)
     };
     struct relay_ask *a = SW_NEW(struct relay_ask);
     struct sw_http_client_opts parts = {0};
-    struct sw_err err = {0};
     struct sw_http_call_opts o = {
         .method = SW_SLICE_LIT("POST"),
         .fields = fields,
@@ -154,11 +171,11 @@ void relay_ask(struct relay_client *c)
     };
 
     a->client = c;
-    if (parse_url(sw_slice_str(cfg->access_url), &parts, &o.target, &err) == SW_OK)
+    if (!err.rc && parse_url(sw_slice_str(cfg->access_url), &parts, &o.target, &err) == SW_OK)
         a->call = sw_http_call_start(c->worker->asker, &o, &err);
     if (!a->call) {
         sw_free(a);
-        relay_client_denied(c, "not authorized");
+        relay_client_denied(c, RELAY_UNAUTHORIZED, err.msg);
         return;
     }
     c->setup->ask = a;

@@ -63,17 +63,23 @@ static void leave(struct relay_client *c)
     setup_free(c);
 }
 
-/* Logs what happened to the client, with its id or address. */
+/*
+ * Logs what happened to the client, with its id or address; of one that proved a key and was not
+ * admitted both, and the whole key, which is what lists of ids have.
+ */
 void relay_client_note(const struct relay_client *c, const char *reason, const char *detail)
 {
     char who[SW_ADDR_TEXT] = "?";
-    char text[200];
+    char key[SW_NODEID_HEX] = "";
+    char text[sizeof(who) + sizeof(key) + 160];
 
     if (c->id)
         (void)sw_nodeid_short(&c->id->id, who);
     else if (c->setup)
         (void)sw_addr_text(&c->setup->peer, who);
-    (void)snprintf(text, sizeof(text), "%s: %.120s", who, detail);
+    if (c->setup && c->state == RELAY_JUDGED)
+        (void)sw_nodeid_hex(&c->setup->id, key);
+    (void)snprintf(text, sizeof(text), "%s%s%s: %.120s", who, key[0] ? " " : "", key, detail);
     relay_refused(c->worker, reason, text);
 }
 
@@ -158,12 +164,12 @@ void relay_client_challenge(struct relay_client *c)
     c->state = RELAY_AUTH;
 }
 
-void relay_client_denied(struct relay_client *c, const char *reason)
+void relay_client_denied(struct relay_client *c, const char *reason, const char *detail)
 {
     uint8_t frame[2 + SW_RELAY_REASON_MAX];
 
     relay_client_send(c, frame, sw_relay_put_denied(frame, reason));
-    relay_client_refuse(c, SW_WS_POLICY, "denied", reason);
+    relay_client_refuse(c, SW_WS_POLICY, "denied", detail);
 }
 
 /* ---- the way in ---- */
@@ -297,10 +303,10 @@ void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id)
 
     c->state = RELAY_JUDGED;
     s->id = *id;
-    if (!why && !sw_relay_access_token_ok(w->access, sw_slice_str(s->token)))
-        why = "not authorized";
     if (why) {
-        relay_client_denied(c, why);
+        relay_client_denied(c, why, why);
+    } else if (!sw_relay_access_token_ok(w->access, sw_slice_str(s->token))) {
+        relay_client_denied(c, RELAY_UNAUTHORIZED, s->token ? "wrong token" : "no token");
     } else if (is_stranger(w, id)) {
         await_roster(c);
     } else if (w->asker) {
@@ -316,7 +322,7 @@ static void on_auth(struct relay_client *c, const struct sw_relay_frame *f)
     if (f->type != SW_RELAY_AUTH)
         relay_client_refuse(c, SW_WS_PROTOCOL_ERROR, "protocol", "not an answer to the challenge");
     else if (!sw_relay_answer_ok(f->id, c->setup->challenge, f->p))
-        relay_client_denied(c, "signature invalid");
+        relay_client_denied(c, "signature invalid", "signature invalid");
     else
         relay_client_proved(c, f->id);
 }
@@ -456,7 +462,7 @@ static void on_timer(struct sw_timer *t)
     struct relay_client *c = SW_CONTAINER_OF(t, struct relay_client, timer);
 
     if (c->setup && c->setup->awaited) {
-        relay_client_denied(c, UNKNOWN);
+        relay_client_denied(c, UNKNOWN, UNKNOWN);
     } else if (c->state != RELAY_ACTIVE) {
         if (c->setup && c->setup->answered) {
             relay_client_drain(c); /* a connection of HTTP that is only kept open */

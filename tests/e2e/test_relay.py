@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -275,6 +276,13 @@ def denied(r, c, **kw):
 
 
 @pytest.mark.tsan
+def logged(relay, why):
+    """A line says which client was rejected, and why."""
+    def text():
+        return pathlib.Path(relay.log).read_text()
+    until(lambda: re.search(rf"refused \(denied\): 127\.0\.0\.1:\d+ [0-9a-f]{{64}}: {why}", text()), what=lambda: text()[-2000:])
+
+
 def test_lists_of_ids_and_their_change(make_relay, tmp_path):
     allow, deny = tmp_path / "allow", tmp_path / "deny"
     seeds = [os.urandom(32) for _ in range(3)]
@@ -304,19 +312,25 @@ def test_tokens(make_relay, tmp_path):
     assert denied(r, Client(r)) == "not authorized"
     assert denied(r, Client(r), fields="Authorization: Bearer on\r\n") == "not authorized"
     until(lambda: r.metric("refusals", reason="denied") == 2)
+    logged(r, "no token")
+    logged(r, "wrong token")
     done = subprocess.run([LOAD, "bulk", f"https://127.0.0.1:{r.tls_port}/", "0.2"],
                           env={**os.environ, "RELAY_TOKEN": "one", "RELAY_CA": cert}, capture_output=True, text=True, timeout=guard(60), check=True)
     assert json.loads(done.stdout)["wrong"] == 0
 
 
-def test_access_by_question(make_relay):
+def test_access_by_question(make_relay, tmp_path):
+    """The client learns that it may not connect, the log why: 'no', no answer, no token to ask with."""
     import http.server
     import threading
     seen = []
+    token = tmp_path / "token"
+    token.write_text("ask\n")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             assert self.headers["X-Iroh-Endpoint-Id"] == self.headers["X-Iroh-NodeId"]
+            assert self.headers["Authorization"] == "Bearer ask"
             seen.append(self.headers["X-Iroh-Endpoint-Id"])
             body = b"true" if self.headers["X-Iroh-NodeId"] in allowed else b"false"
             self.send_response(200)
@@ -329,16 +343,21 @@ def test_access_by_question(make_relay):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    r = make_relay("--access-url", f"http://127.0.0.1:{server.server_port}/may")
+    r = make_relay("--access-url", f"http://127.0.0.1:{server.server_port}/may", "--access-token-file", token)
     yes = Client(r)
     allowed = {yes.id.hex()}
     try:
         yes.login()
         assert denied(r, Client(r)) == "not authorized"
+        logged(r, "--access-url: answer 200 without 'true'")
     finally:
         server.shutdown()
         server.server_close()
     assert denied(r, Client(r)) == "not authorized"
+    logged(r, "--access-url: .*Connection refused")
+    token.unlink()
+    assert denied(r, Client(r)) == "not authorized"
+    logged(r, "--access-token-file: ")
     assert seen[0] == yes.id.hex()
 
 
@@ -385,6 +404,7 @@ def test_drain_tells_everybody(make_relay):
     (["--listen", "127.0.0.1:0", "--open", "--qad-listen", "192.0.2.1:7842"], "192.0.2.1:7842"),
     (["--listen", "127.0.0.1:0", "--allow-file", "/nonexistent"], "/nonexistent"),
     (["--listen", "127.0.0.1:0", "--access-url", "ftp://x"], "--access-url"),
+    (["--listen", "127.0.0.1:0", "--access-url", "http://x", "--access-token-file", "/nonexistent"], "--access-token-file"),
 ])
 def test_it_does_not_start(topology, binary, args, words):
     del topology
