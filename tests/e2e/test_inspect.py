@@ -187,6 +187,19 @@ def test_what_is_too_large_is_cut_and_not_sent_again(world):
     assert world.ask(f"/requests/{i}/replay", f"token={world.token}".encode())[0] == 303
 
 
+def test_the_last_200_are_listed_and_100_kept(world):
+    """As the manual page says."""
+    stream = world.edge.tunnel("127.0.0.1", world.origin.port)
+    for first in range(0, 210, 30):
+        before = len(world.origin.seen)
+        world.edge.send(stream, "".join(f"GET /many-{i} HTTP/1.1\r\nHost: pub.example\r\n\r\n" for i in range(first, first + 30)))
+        world.edge.recv(stream, until=f"answer {before + 30}</b>")
+    until(lambda: world.listed("/many-209"), 5)
+    page = world.shown()
+    assert page.count("<tr>") == 200 and ">/many-10<" in page and ">/many-9<" not in page
+    assert len(re.findall(r'href="/requests/\d+', page)) == 100 and world.listed("/many-110") and not world.listed("/many-109")
+
+
 def test_the_page_in_a_browser(world, tmp_path):
     """A click on 'Send again' in a real browser shows the new answer."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

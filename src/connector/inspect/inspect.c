@@ -13,7 +13,7 @@
 #include "http/url.h"
 #include "telemetry/metrics.h"
 
-enum { PAGE_MAX = 1 << 20, LISTED = 100 };
+enum { PAGE_MAX = 1 << 20 };
 
 #define PREFIX "/requests"
 
@@ -154,7 +154,7 @@ static void list_page(const struct sw_inspect *in, struct sw_http_resp *resp)
 
     begin(&p, "Last requests", true);
     put(&p, "<table>\n");
-    for (size_t i = 0; i < sw_min(sw_history_count(in->history), LISTED); i++)
+    for (size_t i = 0; i < sw_history_count(in->history); i++)
         put_row(&p, in, sw_history_at(in->history, i));
     put(&p,
         "</table>\n<p>The newest first. Those with a link have their headers and bodies.</p>\n");
