@@ -179,13 +179,41 @@ static uint64_t ping_delay(void)
     return (PING_MS + 1000 + sw_rand_below(PING_JITTER_MS)) * SW_NS_PER_MS;
 }
 
+static bool is_stranger(const struct relay_worker *w, const struct sw_nodeid *id)
+{
+    return w->roster && relay_roster_find(w->roster, id) == RELAY_STRANGER;
+}
+
+/* What the lists say of a key; NULL: it may be here. */
+static const char *judge(const struct relay_worker *w, const struct sw_nodeid *id)
+{
+    const char *why = sw_relay_access_judge(w->access, id);
+
+    return why || !is_stranger(w, id) ? why : UNKNOWN;
+}
+
+static void set_rate(struct relay_client *c)
+{
+    const struct relay_worker *w = c->worker;
+
+    c->unlimited = w->roster && relay_roster_find(w->roster, &c->id->id) == RELAY_GATEWAY;
+    if (w->relay->config->rate && !c->unlimited) /* large reads would be paid for with long waits */
+        c->ws.io.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
+}
+
 static void activate(struct relay_client *c)
 {
     static const uint8_t confirmed[1] = {SW_RELAY_CONFIRMED};
     struct relay_worker *w = c->worker;
+    /* The lists may have changed since: while another server was asked, or on the way here. */
+    const char *why = judge(w, &c->setup->id);
     char id[SW_NODEID_SHORT];
     char addr[SW_ADDR_TEXT];
 
+    if (why) {
+        relay_client_denied(c, why, why);
+        return;
+    }
     relay_client_send(c, confirmed, sizeof(confirmed));
     sw_log_debug("relay", "client %s connected from %s", sw_nodeid_short(&c->setup->id, id),
                  sw_addr_text(&c->setup->peer, addr));
@@ -195,9 +223,7 @@ static void activate(struct relay_client *c)
         sw_tls_export_done(sw_wsconn_tls(&c->ws));
     c->state = RELAY_ACTIVE;
     c->rx_ns = sw_loop_now(w->loop);
-    c->unlimited = w->roster && relay_roster_find(w->roster, &c->id->id) == RELAY_GATEWAY;
-    if (w->relay->config->rate && !c->unlimited) /* large reads would be paid for with long waits */
-        c->ws.io.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
+    set_rate(c);
     sw_metric_add(w->stats.accepts, 1);
     sw_metric_add(w->stats.clients, 1);
     sw_timer_start(w->loop, &c->timer, ping_delay(), on_timer);
@@ -257,11 +283,6 @@ void relay_client_admitted(struct relay_client *c)
     sw_loop_defer(w->loop, &c->setup->move, on_move);
 }
 
-static bool is_stranger(const struct relay_worker *w, const struct sw_nodeid *id)
-{
-    return w->roster && relay_roster_find(w->roster, id) == RELAY_STRANGER;
-}
-
 /*
  * A device registers its key and connects here at the same time; the watch brings it a moment
  * later.
@@ -282,17 +303,18 @@ void relay_client_judge_again(struct relay_client *c)
         struct sw_nodeid id = c->setup->id;
 
         c->setup->awaited = false;
+        sw_timer_start(w->loop, &c->timer, w->relay->config->establish_ns, on_timer);
         sw_conn_resume(&c->ws.io);
         relay_client_proved(c, &id);
         return;
     }
     if (!c->id)
         return;
-    why = sw_relay_access_judge(w->access, &c->id->id);
-    if (!why && is_stranger(w, &c->id->id))
-        why = UNKNOWN;
+    why = judge(w, &c->id->id);
     if (why)
         relay_client_refuse(c, SW_WS_POLICY, "denied", why);
+    else
+        set_rate(c);
 }
 
 void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id)

@@ -201,7 +201,7 @@ void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id);
 void relay_client_judge_again(struct relay_client *c);
 /* Admits the client. */
 void relay_client_admitted(struct relay_client *c);
-/* What a client without a right to connect is told; the log has more. */
+/* The reason that a client without a right to connect gets; the log has more. */
 #define RELAY_UNAUTHORIZED "not authorized"
 /* Refuses the client: the reason is sent to it, the detail logged, and both are counted as one. */
 void relay_client_denied(struct relay_client *c, const char *reason, const char *detail);

@@ -275,7 +275,6 @@ def denied(r, c, **kw):
     return p[2:].decode()
 
 
-@pytest.mark.tsan
 def logged(relay, why):
     """A line says which client was rejected, and why."""
     def text():
@@ -283,6 +282,7 @@ def logged(relay, why):
     until(lambda: re.search(rf"refused \(denied\): 127\.0\.0\.1:\d+ [0-9a-f]{{64}}: {why}", text()), what=lambda: text()[-2000:])
 
 
+@pytest.mark.tsan
 def test_lists_of_ids_and_their_change(make_relay, tmp_path):
     allow, deny = tmp_path / "allow", tmp_path / "deny"
     seeds = [os.urandom(32) for _ in range(3)]
@@ -359,6 +359,35 @@ def test_access_by_question(make_relay, tmp_path):
     assert denied(r, Client(r)) == "not authorized"
     logged(r, "--access-token-file: ")
     assert seen[0] == yes.id.hex()
+
+
+def test_lists_that_change_while_the_access_url_is_asked(make_relay, tmp_path):
+    """A key that was denied meanwhile does not come in by an older question."""
+    import http.server
+    import threading
+    deny = tmp_path / "deny"
+    deny.write_text("")
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            deny.write_text(self.headers["X-Iroh-Endpoint-Id"] + "\n")
+            until(lambda: "configuration files reloaded" in pathlib.Path(r.log).read_text())
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"true")
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    r = make_relay("--access-url", f"http://127.0.0.1:{server.server_port}/may", "--deny-file", deny)
+    try:
+        assert denied(r, Client(r)) == "id is denied"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_max_clients(make_relay):
