@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "connector/roots.h"
 #include "http/client.h"
+#include "quic/wire/relay_url.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/pemfile.h"
 
@@ -110,41 +111,20 @@ static struct sw_tls_cred *load_roots(const char *ca_file, struct sw_err *err)
     return sw_roots_load(sw_buf_slice(&pem), err);
 }
 
-/* "https://name[:port][/...]". */
-static int read_url(struct sw_slice url, struct sw_http_client_opts *o, struct sw_err *err)
-{
-    struct sw_slice rest;
-    uint64_t port;
-    ptrdiff_t colon;
-
-    o->tls = sw_slice_has_prefix(url, SW_SLICE_LIT("https://"));
-    if (!o->tls && !sw_slice_has_prefix(url, SW_SLICE_LIT("http://")))
-        return sw_err_set(err, SW_EINVAL, "a relay's URL begins with http:// or https://");
-    rest = sw_slice_from(url, o->tls ? 8 : 7);
-    o->host = sw_slice_cut(&rest, '/');
-    port = o->tls ? 443 : 80;
-    colon = sw_slice_rfind(o->host, ':');
-    if (colon >= 0 && o->host.p[o->host.n - 1] != ']') {
-        if (!sw_slice_to_u64(sw_slice_from(o->host, (size_t)colon + 1), 65535, &port) || port == 0)
-            return sw_err_set(err, SW_EINVAL, "a relay's URL with a bad port");
-        o->host = sw_slice_head(o->host, (size_t)colon);
-    }
-    if (o->host.n > 2 && o->host.p[0] == '[')
-        o->host = sw_slice(o->host.p + 1, o->host.n - 2);
-    o->port = (uint16_t)port;
-    return SW_OK;
-}
-
 struct sw_observe *sw_observe_new(struct sw_loop *l, struct sw_slice url, const char *ca_file,
                                   void (*seen)(void *arg, const struct sw_ip *ip), void *arg,
                                   struct sw_err *err)
 {
     struct sw_http_client_opts c = {
         .scope = "connector", .max_conns = 1, .idle_timeout_ns = SW_NS_PER_S};
+    struct sw_relay_url u;
     struct sw_observe *o;
 
-    if (read_url(url, &c, err) != SW_OK)
+    if (sw_relay_url_parse(url, &u, err) != SW_OK)
         return NULL;
+    c.tls = u.tls;
+    c.host = sw_slice_str(u.host);
+    c.port = u.port;
     if (c.tls) {
         c.cred = load_roots(ca_file, err);
         if (!c.cred)
