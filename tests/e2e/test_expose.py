@@ -230,6 +230,55 @@ def test_a_taken_name_added_changes_nothing(control, expose, web):
     assert proxy(control, "add-b")["spec"]["hostnames"] == ["moved.example.test"]
 
 
+def test_a_run_that_is_killed_while_it_claims(control, expose, web):
+    """What worked before works again by the command of before, whether the verdict on the new name is there or not."""
+    url_of(expose(web.port, "--name", "kill-a", "--hostname", "kept.example.test", "--no-verify", where="one"))
+    first = expose(web.port, "--name", "kill-b", "--hostname", "alive.example.test", "--no-verify", where="two")
+    url_of(first)
+    first.stop()
+    for _ in range(5):
+        before = proxy(control, "kill-b")["metadata"]["generation"]
+        killed = expose(web.port, "--name", "kill-b", "--hostname", "alive.example.test", "--hostname", "kept.example.test",
+                        "--no-verify", where="two")
+        until(lambda before=before: proxy(control, "kill-b")["metadata"]["generation"] > before, interval=0)
+        killed.signal(signal.SIGKILL)
+        killed.wait(20)
+        again = expose(web.port, "--name", "kill-b", "--no-verify", where="two")
+        until(lambda: "  ->  " in again.log() or not again.alive)
+        assert "http://alive.example.test:8080/  ->  " in again.log(), again.log()
+        assert proxy(control, "kill-b")["spec"]["hostnames"] == ["alive.example.test"]
+        again.stop()
+
+
+def test_a_late_verdict_on_a_kept_name(start_api, binary, web, tmp_path):
+    """Controllers of the test's own: the name is found taken when the run has written it already."""
+    api = start_api()
+    old = {"apiVersion": "networking.datumapis.com/v1alpha", "kind": "HTTPProxy", "metadata": {"name": "late"},
+           "spec": {"hostnames": ["alive.example.test", "kept.example.test"],
+                    "rules": [{"backends": [{"endpoint": "http://127.0.0.1:1", "connector": {"name": "late"}}]}]}}
+    assert api.post(PROXIES, old).status == 201
+    d = Device(binary, tmp_path / "x", api.kubeconfig, "--name", "late", "--class", "datum-connect", "--no-verify",
+               command=("expose", str(web.port)))
+    until(lambda: api.get(f"{GROUP}/connectors/late").status == 200, what=d.log)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "late"},
+             "spec": {"leaseDurationSeconds": 600}}
+    assert api.post(LEASES, lease).status == 201
+    assert api.patch(f"{GROUP}/connectors/late/status", {"status": {"leaseRef": {"name": "late"}}}).status == 200
+    until(lambda: "127.0.0.1:1\"" not in json.dumps(proxy(api, "late")["spec"]), what=d.log)
+    assert len(proxy(api, "late")["spec"]["hostnames"]) == 2
+
+    def condition(kind, status, reason):
+        return {"type": kind, "status": status, "reason": reason, "message": "The name is claimed by another.",
+                "observedGeneration": proxy(api, "late")["metadata"]["generation"], "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"conditions": [condition("Accepted", "True", "Accepted"), condition("HostnamesInUse", "True", "HostnameInUse")],
+              "hostnameStatuses": [{"hostname": "kept.example.test", "conditions": [condition("Available", "False", "InUse")]}]}
+    said = api.patch(f"{PROXIES}/late/status", {"status": status})
+    assert said.status == 200, said
+    until(lambda: proxy(api, "late")["spec"]["hostnames"] == ["alive.example.test"], what=d.log)
+    assert d.alive and "hostname 'kept.example.test' left out" in d.log()
+    d.stop()
+
+
 def test_a_change_that_is_interrupted_is_undone(control, expose, web):
     first = expose(web.port, "--name", "halfway", "--hostname", "whole.example.test", "--no-verify")
     url_of(first)

@@ -199,7 +199,7 @@ static void on_judge(struct sw_defer *d)
     const char *url;
 
     if (x->end.stopping || x->step != EXPOSE_FOLLOW || !x->httpproxy.seen || is_stale(x) ||
-        expose_judge_claim(x))
+        expose_judge_claim(x) || expose_leave_out_taken(x))
         return;
     if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->httpproxy.seen->json)) {
         /* Only now the port of HTTPS is known. */

@@ -106,6 +106,13 @@ bool expose_is_write(enum expose_step step);
 /* expose_keep.c: what was there before, to be kept until the run succeeds. */
 void expose_keep_proxy(struct expose *x, const struct sw_json *proxy);
 void expose_keep_advert(struct expose *x, const struct sw_json *advert);
+/*
+ * None requested: those the HTTPProxy has stay, that is what "the same name again" means. A run
+ * that was killed while it claimed names leaves some that it asked for in vain.
+ */
+void expose_keep_hostnames(struct expose *x, const struct sw_json *proxy);
+/* True: the verdict on names that were kept came only now, and the others are written. */
+bool expose_leave_out_taken(struct expose *x);
 /* The step after everything was looked at; EXPOSE_CLAIM when names have to be claimed first. */
 enum expose_step expose_first_write(struct expose *x);
 /* The HTTPProxy as it was, with all names; in the arena. */

@@ -4,6 +4,7 @@
  * HTTPProxy has, while everything else of it stays as it was; only when they are ours the rest is
  * written. Until the run is ready, every failure writes back what was found.
  */
+#include "base/log.h"
 #include "base/mem.h"
 #include "connector/details.h"
 #include "connector/expose/expose_int.h"
@@ -19,6 +20,49 @@ void expose_keep_advert(struct expose *x, const struct sw_json *advert)
 {
     if (!x->advert.wrote)
         x->advert.before = sw_json_copy(&x->kept, advert);
+}
+
+/* Those of 'names' that no other object holds, in 'kept'; NULL: none. */
+static const struct sw_json *own_names(struct expose *x, const struct sw_json *proxy,
+                                       const struct sw_json *names)
+{
+    struct sw_json *own = sw_json_new_array(&x->kept);
+
+    for (size_t i = 0; i < sw_json_len(names); i++) {
+        struct sw_slice name = sw_json_str(sw_json_at(names, i));
+        struct sw_slice message;
+
+        if (sw_expose_name_taken(proxy, name, &message))
+            sw_log_warn("expose", "hostname '%.*s' left out: %.*s", SW_SLICE_ARG(name),
+                        SW_SLICE_ARG(message));
+        else
+            sw_json_push(&x->kept, own, sw_json_copy(&x->kept, sw_json_at(names, i)));
+    }
+    return sw_json_len(own) ? own : NULL;
+}
+
+static bool keeps_hostnames(const struct expose *x)
+{
+    return x->cfg->hostnames.n == 0 && !x->target.tcp;
+}
+
+void expose_keep_hostnames(struct expose *x, const struct sw_json *proxy)
+{
+    if (keeps_hostnames(x))
+        x->hostnames = own_names(x, proxy, sw_json_walk(proxy, "spec", "hostnames", NULL));
+}
+
+bool expose_leave_out_taken(struct expose *x)
+{
+    size_t before = sw_json_len(x->hostnames);
+
+    if (!keeps_hostnames(x) || x->ready)
+        return false;
+    x->hostnames = own_names(x, x->httpproxy.seen->json, x->hostnames);
+    if (sw_json_len(x->hostnames) == before)
+        return false;
+    expose_go(x, EXPOSE_PROXY);
+    return true;
 }
 
 static const struct sw_json *names_before(const struct expose *x)

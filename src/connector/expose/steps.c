@@ -41,37 +41,13 @@ void expose_go(struct expose *x, enum expose_step step)
     expose_run_step(x);
 }
 
-/*
- * None requested: those it has stay, that is what "the same name again" means. A run that was
- * killed while it claimed names leaves some that it asked for in vain.
- */
-static void keep_hostnames(struct expose *x, const struct sw_json *proxy)
-{
-    const struct sw_json *names = sw_json_walk(proxy, "spec", "hostnames", NULL);
-    struct sw_json *own = sw_json_new_array(&x->kept);
-
-    if (x->cfg->hostnames.n || x->target.tcp)
-        return;
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        const struct sw_json *name = sw_json_at(names, i);
-        struct sw_slice message;
-
-        if (sw_expose_name_taken(proxy, sw_json_str(name), &message))
-            sw_log_warn("expose", "hostname '%.*s' left out: %.*s", SW_SLICE_ARG(sw_json_str(name)),
-                        SW_SLICE_ARG(message));
-        else
-            sw_json_push(&x->kept, own, sw_json_copy(&x->kept, name));
-    }
-    x->hostnames = sw_json_len(own) ? own : NULL;
-}
-
 static void on_looked(struct expose *x, const struct sw_json *proxy)
 {
     struct sw_slice connector = sw_expose_connector_of(proxy);
 
     expose_keep_proxy(x, proxy);
     x->redirect_port = sw_expose_https_port(proxy);
-    keep_hostnames(x, proxy);
+    expose_keep_hostnames(x, proxy);
     if (sw_slice_eq_str(connector, x->connector)) {
         expose_go(x, EXPOSE_LOOK_ADVERT);
         return;
