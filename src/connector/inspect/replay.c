@@ -35,7 +35,9 @@ const char *sw_replay_obstacle(const struct sw_replays *s, const struct sw_captu
         return "it is too large to be kept whole";
     if (!x->req.complete)
         return "it was not seen to its end";
-    if (sw_buf_len(&x->target) == 0 || sw_buf_data(&x->target)[0] != '/' || x->status == 101)
+    if (x->status == 101)
+        return "it switched protocols";
+    if (sw_buf_len(&x->target) == 0 || sw_buf_data(&x->target)[0] != '/')
         return "it is no request for a path";
     /* Only to the owner's own service, and only while that is open to gateways, too. */
     if (!sw_slice_ieq(host, s->target) || !sw_allow_find(s->allow, host, x->origin_port, false))

@@ -38,7 +38,7 @@ static void on_state(void *arg, bool up, const char *why)
 
     r->up = up;
     sw_log_info("quic", "relay %.*s: %s%s%s", SW_SLICE_ARG(r->url), up ? "connected" : "lost",
-                why ? ": " : "", why ? why : "");
+                why[0] ? ": " : "", why);
     sw_qseen_by_start(r);
     if (r->home && q->cfg.relay_state)
         q->cfg.relay_state(q->cfg.arg, up);
