@@ -35,6 +35,7 @@ static void setup_free(struct relay_client *c)
 
     if (!s)
         return;
+    sw_list_unlink(&s->fresh);
     relay_ask_cancel(s->ask);
     sw_defer_cancel(&s->move);
     sw_h1_free(s->h1);
@@ -266,6 +267,7 @@ static void on_move(struct sw_defer *d)
     sw_timer_stop(w->loop, &c->timer);
     sw_conn_detach(&c->ws.io);
     sw_list_unlink(&c->link);
+    sw_list_unlink(&s->fresh);
     w->n_clients--;
     s->msg.cb = on_arrive;
     sw_loop_post(w->relay->workers[relay_home(w->relay, &s->id)].loop, &s->msg);
@@ -597,6 +599,7 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
     c->setup = SW_NEW(struct relay_setup);
     c->setup->peer = *peer;
     c->setup->client = c;
+    sw_list_push_back(&w->fresh, &c->setup->fresh);
     sw_list_init(&c->same);
     sw_list_push_back(&w->clients, &c->link);
     w->n_clients++;

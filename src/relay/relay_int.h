@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "base/rate.h"
 #include "http/h1.h"
 #include "http/ws/wsconn.h"
 #include "io/accept.h"
@@ -51,6 +52,7 @@ struct relay_setup {
     char *token; /* shown in the upgrade; NULL: none */
     struct relay_ask *ask;
     struct relay_client *client; /* whose it is */
+    struct sw_list fresh;        /* worker->fresh, while it is there */
     struct sw_defer move;
     struct sw_msg msg; /* on the way to its worker */
     bool answered;     /* a request of HTTP */
@@ -149,6 +151,8 @@ struct relay_worker {
     struct relay_roster *roster;    /* a reference; NULL: no control plane */
     struct sw_map ids;              /* relay_id by its id */
     struct sw_list clients;
+    struct sw_list fresh;     /* setups of those that are not admitted, the oldest first */
+    struct sw_rate evictions; /* lines of the log */
     size_t n_clients;
     size_t sent_slots; /* of all tables of ids */
     struct relay_owed owed[RELAY_OWED];

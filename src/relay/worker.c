@@ -2,11 +2,14 @@
 /* A worker: thread, loop, listening sockets, and orders of the main thread. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "http/client.h"
 #include "io/sock.h"
 #include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"
+
+enum { EVICT_AT_ONCE = 16 }; /* when descriptors run out */
 
 void relay_refused(struct relay_worker *w, const char *reason, const char *detail)
 {
@@ -15,6 +18,31 @@ void relay_refused(struct relay_worker *w, const char *reason, const char *detai
 }
 
 /* ---- accepting ---- */
+
+/*
+ * Connections that prove no key, or one without a right to be here, make room for others: strangers
+ * would shut all devices out until --establish-timeout, again and again.
+ */
+static bool evict(struct relay_worker *w, uint64_t most)
+{
+    uint64_t now = sw_loop_now(w->loop);
+    uint64_t n = 0;
+
+    for (; n < most && !sw_list_empty(&w->fresh); n++)
+        relay_client_kill(SW_CONTAINER_OF(w->fresh.next, struct relay_setup, fresh)->client);
+    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_REFUSALS, "evicted"), n);
+    if (n && sw_rate_used(&w->evictions, SW_NS_PER_S, now) == 0) {
+        (void)sw_rate_add(&w->evictions, 1, 1, SW_NS_PER_S, now);
+        sw_log_info("relay", "refused (evicted): too many connections: closing those that are not "
+                             "admitted yet, the oldest first");
+    }
+    return n > 0;
+}
+
+static bool on_shortage(struct sw_accept_group *g)
+{
+    return evict(SW_CONTAINER_OF(g, struct relay_worker, accept), EVICT_AT_ONCE);
+}
 
 static void on_accept_pause(struct sw_accept_group *g)
 {
@@ -28,7 +56,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     size_t have = atomic_load_explicit(&w->relay->n_clients, memory_order_relaxed);
 
-    if (have >= w->relay->config->max_clients) {
+    if (have >= w->relay->config->max_clients && !evict(w, 1)) {
         relay_refused(w, "max_clients", "as many clients as are allowed");
         sw_sock_close(fd);
         return;
@@ -179,6 +207,7 @@ int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err 
 
     *w = (struct relay_worker){.relay = r};
     sw_list_init(&w->clients);
+    sw_list_init(&w->fresh);
     for (size_t i = 0; i < SW_ARRAY_LEN(w->listeners); i++)
         w->listeners[i] = (struct relay_listener){.acceptor.fd = -1, .tls = i == 1};
     w->shard = sw_metrics_shard_new(r->process.metrics);
@@ -189,6 +218,7 @@ int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err 
     w->index = w->thread.index;
     w->loop = w->thread.loop;
     sw_accept_init(&w->accept, w->loop, "relay");
+    w->accept.make_room = on_shortage;
     w->accept.on_pause = on_accept_pause;
     w->accept.fd_ceiling = fd_ceiling();
     sw_accept_hold(&w->accept, true); /* until the access lists are read: take_access */

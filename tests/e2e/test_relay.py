@@ -407,6 +407,27 @@ def test_max_clients(make_relay):
     assert b.message() == b"\x0aabcdefgh"
 
 
+def test_strangers_lock_nobody_out(make_relay):
+    """As many connections as there may be that prove nothing, or keys that may not be here: devices get in all the same."""
+    r = make_relay("--max-clients", 20)
+    a = Client(r).login()
+    idle = []
+    for i in range(40):
+        s = socket.create_connection((r.host, r.port))
+        idle.append(s)
+        if i % 2:
+            s.sendall(Client(r, sock=s).request())
+    b = Client(r).login()
+    a.frame(b"\x09abcdefgh")
+    assert a.message() == b"\x0aabcdefgh"
+    b.frame(b"\x09abcdefgh")
+    assert b.message() == b"\x0aabcdefgh"
+    until(lambda: r.metric("refusals", reason="evicted") >= 22)
+    assert r.metric("refusals", reason="max_clients") == 0
+    for s in idle:
+        s.close()
+
+
 # ---- the end ----
 
 @pytest.mark.tsan
