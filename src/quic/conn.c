@@ -9,9 +9,11 @@
 #include "base/time.h"
 #include "quic/core.h"
 
-enum { ACK_THRESHOLD = 10 };
+enum { ACK_SHARE = 8 }; /* of a round trip, as ngtcp2 delays acknowledgements */
 
 #define EARLY_PTO_NS (200 * SW_NS_PER_MS) /* between two of them */
+#define ACK_MIN_NS   SW_NS_PER_MS
+#define ACK_MAX_NS   (20 * SW_NS_PER_MS) /* peers expect acknowledgements within 25 ms */
 
 /* ---- asking for attention ---- */
 
@@ -21,6 +23,18 @@ void sw_qconn_touch(struct sw_qconn *c)
         return;
     sw_list_push_back(&c->q->dirty, &c->dirty);
     sw_quic_wake(c->q);
+}
+
+void sw_qconn_touch_delayed(struct sw_qconn *c)
+{
+    uint64_t wait;
+
+    if (!c->nc || c->end.closing || sw_list_linked(&c->dirty) || c->heard.ack_due_ns)
+        return;
+    wait = sw_min(sw_max(sw_qconn_rtt_ns(c) / ACK_SHARE, ACK_MIN_NS), ACK_MAX_NS);
+    c->heard.ack_due_ns = sw_quic_now(c->q) + wait;
+    if (!sw_timer_running(&c->timer) || c->timer.deadline_ns > c->heard.ack_due_ns)
+        sw_timer_start(c->q->loop, &c->timer, wait, sw_qconn_on_timer);
 }
 
 void sw_qconn_note(struct sw_qconn *c)
@@ -68,7 +82,9 @@ static void fill_settings(const struct sw_qconn *c, ngtcp2_settings *s, ngtcp2_t
     s->initial_ts = sw_quic_now(c->q);
     s->initial_rtt = 100 * NGTCP2_MILLISECONDS;
     s->cc_algo = congestion_control(cfg->congestion);
-    s->ack_thresh = ACK_THRESHOLD;
+    /* Every write pass acknowledges all that was received; may_delay_ack decides when one is made.
+     */
+    s->ack_thresh = 1;
     s->handshake_timeout = cfg->dial_ns;
     s->max_tx_udp_payload_size = c->jumbo ? QUIC_MTU_LOOPBACK : QUIC_MTU;
     /* Loopback takes any size; everywhere else it has to be found out. */
@@ -237,6 +253,7 @@ void sw_qconn_rearm(struct sw_qconn *c)
 
     if (!c->nc)
         return;
+    c->heard.ack_due_ns = 0;
     due = sw_min(sw_min(ngtcp2_conn_get_expiry(c->nc), sw_qpace_due(c)),
                  sw_min(sw_qpath_due(c), sw_qsilence_due(c)));
     if (due == UINT64_MAX)
@@ -307,6 +324,18 @@ static void make_room_to_answer(struct sw_qconn *c)
     (void)ngtcp2_conn_handle_expiry(c->nc, sw_max(now, st.loss_detection_timer));
 }
 
+/*
+ * ngtcp2's own delay is an eighth of the round trip: on a near path a timer that is due at once,
+ * and packets sent before it carry no acknowledgement. A request and its answer took four packets.
+ */
+static bool may_delay_ack(const struct sw_qconn *c, const struct sw_qpathent *path)
+{
+    return c->shake.told && c->shake.confirmed && path->id == c->paths.now && !c->heard.ack_now &&
+           c->heard.n < QUIC_ACK_PACKETS && c->renew.until_ns == 0 &&
+           sw_list_empty(&c->streams.blocked) && sw_list_empty(&c->dgrams.out) &&
+           (sw_list_empty(&c->streams.sendable) || c->pace.at_ns > sw_quic_now(c->q));
+}
+
 void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn, uint8_t *p,
                    size_t n)
 {
@@ -345,7 +374,12 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
         sw_qsilence_end(c);
     }
     drop_session(c);
-    sw_qconn_touch(c);
+    c->heard.n = (uint8_t)sw_min(c->heard.n + 1, QUIC_ACK_PACKETS);
+    c->heard.ack_now |= ecn == NGTCP2_ECN_CE;
+    if (may_delay_ack(c, path))
+        sw_qconn_touch_delayed(c);
+    else
+        sw_qconn_touch(c);
 }
 
 /* ---- the application's side ---- */

@@ -48,7 +48,8 @@ enum {
     QUIC_SEND_MAX = 16 * QUIC_CHUNK, /* bytes of a stream not sent yet */
     QUIC_DGRAMS_MAX = 128,           /* datagrams waiting for a write pass */
     QUIC_DGRAM_BYTES_MAX = 256 * 1024,
-    QUIC_HELD_MAX = 32, /* packets from relays that wait for a direct one */
+    QUIC_HELD_MAX = 32,    /* packets from relays that wait for a direct one */
+    QUIC_ACK_PACKETS = 10, /* so many received ones are acknowledged at once */
 };
 
 #define QUIC_HOLD_NS (120 * UINT64_C(1000000))
@@ -198,8 +199,11 @@ struct sw_qconn {
     } keys;
     struct { /* genuine packets: authenticated, no copies */
         uint64_t at_ns;
-        bool genuine;     /* handshake_keys.c: the packet that is being read is one */
-        bool since_write; /* some came since the last write pass */
+        bool genuine;        /* handshake_keys.c: the packet that is being read is one */
+        bool since_write;    /* some came since the last write pass */
+        bool ack_now;        /* handshake_keys.c: one of them allows no delayed acknowledgement */
+        uint8_t n;           /* since the last write pass, up to QUIC_ACK_PACKETS */
+        uint64_t ack_due_ns; /* of a delayed write pass; 0: none is scheduled */
     } heard;
     struct {
         uint64_t at_ns;
@@ -486,6 +490,11 @@ void sw_qconn_read(struct sw_qconn *c, const struct sw_qroute *from, uint8_t ecn
                    size_t n);
 /* Schedules a write pass. */
 void sw_qconn_touch(struct sw_qconn *c);
+/*
+ * The same after a delay (RFC 9000, 13.2.1), for acknowledgements and for credit that is far from
+ * used up: a packet that leaves sooner takes them along.
+ */
+void sw_qconn_touch_delayed(struct sw_qconn *c);
 /* Schedules its callbacks. */
 void sw_qconn_note(struct sw_qconn *c);
 void sw_qconn_rearm(struct sw_qconn *c);

@@ -202,6 +202,10 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
         return NGTCP2_ERR_DECRYPT;
     }
     number = sw_qnumber(a->iv, nonce);
+    /* Out of order: RFC 9000, 13.2.1 */
+    if (!a->c->heard.ack_now)
+        a->c->heard.ack_now =
+            number != a->next || !sw_qframes_allow_ack_delay(out, n - SW_AEAD_TAG);
     sw_qacks_screen(&a->c->acks, number, out, n - SW_AEAD_TAG);
     note_opened(a, number);
     return 0;

@@ -413,6 +413,8 @@ void sw_qconn_write(struct sw_qconn *c)
     if (c->heard.since_write)
         sw_list_splice(&c->streams.sendable, &c->streams.blocked);
     c->heard.since_write = false;
+    c->heard.ack_now = false;
+    c->heard.n = 0;
     look_for_hole(c);
     rc = write_packets(c);
     if (rc != 0) {

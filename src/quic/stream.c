@@ -98,7 +98,7 @@ static void finish_off(struct sw_qstream *s)
     stream_free(s);
     if (theirs)
         ngtcp2_conn_extend_max_streams_bidi(c->nc, 1);
-    sw_qconn_touch(c);
+    sw_qconn_touch_delayed(c);
     if (c->q->draining && c->streams.n == 0)
         sw_qconn_close(c, 0, "");
 }
@@ -113,10 +113,12 @@ static void credit(struct sw_qstream *s, size_t n)
     if (!s->ended && !s->rx.fin) {
         uint64_t give = sw_qmem_taken(s, n);
 
-        if (give > 0)
+        if (give > 0) {
             (void)ngtcp2_conn_extend_max_stream_offset(s->c->nc, s->id, give);
+            sw_qconn_touch(s->c);
+        }
     }
-    sw_qconn_touch(s->c);
+    sw_qconn_touch_delayed(s->c);
 }
 
 static void keep(struct sw_qstream *s, const uint8_t *p, size_t n)

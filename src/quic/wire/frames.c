@@ -119,6 +119,40 @@ bool sw_qread_skip_frame(struct sw_qreader *r, uint64_t type)
     }
 }
 
+/* What follows the type of an ACK frame: the ranges beside the first one. */
+static bool has_gaps(struct sw_qreader r)
+{
+    uint64_t ranges;
+
+    return !sw_qread_skip_varints(&r, 2) || !sw_qread_varint(&r, &ranges) || ranges > 0;
+}
+
+static bool allows_ack_delay(uint64_t type, const struct sw_qreader *body)
+{
+    if (type == FRAME_ACK || type == FRAME_ACK_ECN)
+        return !has_gaps(*body);
+    /* Of streams and their credit, DATAGRAM. */
+    return type <= FRAME_PING || type == 0x04 || type == 0x05 || (type >= 0x08 && type <= 0x17) ||
+           type == 0x30 || type == 0x31;
+}
+
+bool sw_qframes_allow_ack_delay(const uint8_t *p, size_t n)
+{
+    struct sw_qreader r = {.p = p, .n = n};
+
+    while (r.at < r.n) {
+        struct sw_qreader body;
+        uint64_t type;
+
+        if (!sw_qread_varint(&r, &type))
+            return false;
+        body = r;
+        if (!sw_qread_skip_frame(&r, type) || !allows_ack_delay(type, &body))
+            return false;
+    }
+    return true;
+}
+
 /* ---- connection IDs ---- */
 
 enum {

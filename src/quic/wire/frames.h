@@ -22,6 +22,12 @@ bool sw_qread_skip_varints(struct sw_qreader *r, uint64_t n);
 bool sw_qread_skip_frame(struct sw_qreader *r, uint64_t type);
 
 /*
+ * The peer needs no packet in return but an acknowledgement, which may be late: these frames report
+ * no loss, move no path and change no connection IDs.
+ */
+bool sw_qframes_allow_ack_delay(const uint8_t *p, size_t n);
+
+/*
  * The connection IDs a peer gave (NEW_CONNECTION_ID), as far as ngtcp2 0.12 has to be kept from
  * aborting the process:
  *

@@ -163,6 +163,42 @@ static void what_does_not_parse_is_left_to_ngtcp2(void **state)
     }
 }
 
+static void frames_that_allow_a_delayed_acknowledgement(void **state)
+{
+    static const struct {
+        bool allowed;
+        size_t n;
+        uint8_t p[20];
+    } cases[] = {
+        {true, 0, {0}},
+        {true, 3, {0x00, 0x01, 0x00}},
+        {true, 5, {0x02, 9, 0, 0, 3}},          /* ACK */
+        {true, 8, {0x03, 9, 0, 0, 3, 0, 0, 0}}, /* ACK_ECN */
+        {false, 7, {0x02, 9, 0, 1, 3, 1, 1}},   /* ACK with a gap */
+        {false, 10, {0x03, 9, 0, 1, 3, 1, 1, 0, 0, 0}} /* ACK_ECN with a gap */,
+        {true, 4, {0x04, 4, 0, 9}},                  /* RESET_STREAM */
+        {true, 3, {0x05, 4, 0}},                     /* STOP_SENDING */
+        {false, 4, {0x06, 0, 1, 'x'}},               /* CRYPTO */
+        {false, 3, {0x07, 1, 'x'}},                  /* NEW_TOKEN */
+        {true, 8, {0x02, 9, 0, 0, 3, 0x08, 4, 'x'}}, /* ACK, STREAM */
+        {true, 6, {0x0e, 4, 9, 1, 'x', 0x01}},       /* STREAM with offset and length, PING */
+        {true, 4, {0x10, 9, 0x12, 9}},               /* MAX_DATA, MAX_STREAMS */
+        {true, 3, {0x11, 4, 9}},                     /* MAX_STREAM_DATA */
+        {true, 3, {0x31, 1, 'x'}},                   /* DATAGRAM */
+        {false, 2, {0x19, 1}},                       /* RETIRE_CONNECTION_ID */
+        {false, 9, {0x1a, 1, 2, 3, 4, 5, 6, 7, 8}},  /* PATH_CHALLENGE */
+        {false, 10, {0x01, 0x1b, 1, 2, 3, 4, 5, 6, 7}} /* cut */,
+        {false, 5, {0x1c, 0, 0, 1, 'x'}}, /* CONNECTION_CLOSE */
+        {false, 1, {0x1e}},               /* HANDSHAKE_DONE */
+        {false, 1, {0x20}},               /* not a frame */
+        {false, 3, {0x02, 9, 0}},         /* cut */
+    };
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        if (sw_qframes_allow_ack_delay(cases[i].p, cases[i].n) != cases[i].allowed)
+            fail_msg("case %zu", i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +209,7 @@ int main(void)
         cmocka_unit_test(late_packets_do_not_acknowledge),
         cmocka_unit_test(connections_that_never_move_see_no_ids),
         cmocka_unit_test(what_does_not_parse_is_left_to_ngtcp2),
+        cmocka_unit_test(frames_that_allow_a_delayed_acknowledgement),
     };
 
     return cmocka_run_group_tests_name("quic frames", tests, NULL, NULL);
