@@ -184,6 +184,27 @@ int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb
     return watch(l, w, fd, EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET, cb, err);
 }
 
+int sw_watch_start_reading(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
+                           struct sw_err *err)
+{
+    return watch(l, w, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, cb, err);
+}
+
+static void modify(const struct sw_watch *w, uint32_t events)
+{
+    struct epoll_event ev = {.events = events};
+
+    if (!w->loop)
+        return;
+    ev.data.u64 = (uint64_t)w->generation << 32 | (uint32_t)w->fd;
+    (void)epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
+}
+
+void sw_watch_writable(struct sw_watch *w, bool on)
+{
+    modify(w, EPOLLIN | EPOLLRDHUP | EPOLLET | (on ? EPOLLOUT : 0));
+}
+
 int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
                             struct sw_err *err)
 {
@@ -192,12 +213,7 @@ int sw_watch_start_listener(struct sw_loop *l, struct sw_watch *w, int fd, sw_wa
 
 void sw_watch_mute(struct sw_watch *w, bool mute)
 {
-    struct epoll_event ev = {.events = mute ? 0 : EPOLLIN};
-
-    if (!w->loop)
-        return;
-    ev.data.u64 = (uint64_t)w->generation << 32 | (uint32_t)w->fd;
-    (void)epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev);
+    modify(w, mute ? 0 : EPOLLIN);
 }
 
 void sw_watch_move(struct sw_watch *from, struct sw_watch *to, sw_watch_cb cb)

@@ -79,6 +79,14 @@ void sw_loop_stop(struct sw_loop *l);
 SW_NODISCARD int sw_watch_start(struct sw_loop *l, struct sw_watch *w, int fd, sw_watch_cb cb,
                                 struct sw_err *err);
 /*
+ * The same for reading alone, until sw_watch_writable: a datagram socket is writable again after
+ * each send, and each time that is an event.
+ */
+SW_NODISCARD int sw_watch_start_reading(struct sw_loop *l, struct sw_watch *w, int fd,
+                                        sw_watch_cb cb, struct sw_err *err);
+/* Of a watch for reading alone: whether SW_WRITE is reported too; at once when it is writable. */
+void sw_watch_writable(struct sw_watch *w, bool on);
+/*
  * Watches a listening socket: level-triggered and readable only, so that accepting may stop at any
  * time. Silence it with sw_watch_mute while nothing can be accepted.
  */

@@ -206,6 +206,7 @@ static void send_waiting(struct sw_qsock *s)
     sw_free(s->waiting);
     s->waiting = NULL;
     s->full = false;
+    sw_watch_writable(&s->watch, false);
     SW_LIST_FOREACH (it, &s->q->conns)
         sw_qconn_touch(SW_CONTAINER_OF(it, struct sw_qconn, link));
 }
@@ -233,7 +234,7 @@ static int open_socket(struct sw_quic *q, const struct sw_addr *at, struct sw_er
         return rc;
     s->addr = sw_sock_local(s->fd);
     sw_dgram_tune(s->fd, &s->addr, SOCKET_BUFFER);
-    rc = sw_watch_start(q->loop, &s->watch, s->fd, on_socket, err);
+    rc = sw_watch_start_reading(q->loop, &s->watch, s->fd, on_socket, err);
     if (rc != SW_OK) {
         sw_sock_close(s->fd);
         return rc;

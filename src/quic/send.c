@@ -28,6 +28,7 @@ enum {
 static void keep_for_later(struct sw_qsock *s, const struct sw_dgram_out *o)
 {
     s->full = true;
+    sw_watch_writable(&s->watch, true);
     s->waiting = sw_malloc(o->n);
     memcpy(s->waiting, o->p, o->n);
     s->waiting_out = *o;

@@ -81,6 +81,48 @@ static void events_say_what_happened(void **state)
     sw_loop_free(l);
 }
 
+static void a_watch_for_reading_reports_room_only_on_demand(void **state)
+{
+    struct sw_loop *l = loop_new();
+    struct end e = {0};
+    uint8_t datagram[1000] = {0};
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(sw_watch_start_reading(l, &e.watch, fds[0], on_event, NULL), SW_OK);
+    sw_loop_turn(l, 0);
+    assert_int_equal(write(fds[0], datagram, sizeof(datagram)), sizeof(datagram));
+    assert_int_equal(read(fds[1], datagram, sizeof(datagram)), sizeof(datagram));
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.calls, 0);
+    sw_watch_writable(&e.watch, true);
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.events, SW_WRITE); /* there is room now */
+    while (write(fds[0], datagram, sizeof(datagram)) > 0)
+        ;
+    e.events = 0;
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.events, 0);
+    while (read(fds[1], datagram, sizeof(datagram)) > 0)
+        ;
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.events, SW_WRITE); /* and again */
+    sw_watch_writable(&e.watch, false);
+    e.events = 0;
+    assert_int_equal(write(fds[0], datagram, sizeof(datagram)), sizeof(datagram));
+    assert_int_equal(read(fds[1], datagram, sizeof(datagram)), sizeof(datagram));
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.events, 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    sw_loop_turn(l, 0);
+    assert_int_equal(e.events, SW_READ);
+    sw_watch_stop(&e.watch);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    sw_loop_free(l);
+}
+
 /* Both are ready in the same turn and each stops the other: exactly one is called. */
 static void an_event_in_flight_is_dropped_when_its_watch_stopped(void **state)
 {
@@ -518,6 +560,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_say_what_happened),
+        cmocka_unit_test(a_watch_for_reading_reports_room_only_on_demand),
         cmocka_unit_test(an_event_in_flight_is_dropped_when_its_watch_stopped),
         cmocka_unit_test(a_reused_number_does_not_inherit_events),
         cmocka_unit_test(a_descriptor_can_change_owners),
