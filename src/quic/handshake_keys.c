@@ -203,7 +203,7 @@ static int on_decrypt(uint8_t *out, const ngtcp2_crypto_aead *aead,
     }
     number = sw_qnumber(a->iv, nonce);
     /* Out of order: RFC 9000, 13.2.1 */
-    if (!a->c->heard.ack_now)
+    if (!a->c->heard.ack_now && a->c->heard.n < QUIC_ACK_PACKETS)
         a->c->heard.ack_now =
             number != a->next || !sw_qframes_allow_ack_delay(out, n - SW_AEAD_TAG);
     sw_qacks_screen(&a->c->acks, number, out, n - SW_AEAD_TAG);

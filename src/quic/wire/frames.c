@@ -119,18 +119,19 @@ bool sw_qread_skip_frame(struct sw_qreader *r, uint64_t type)
     }
 }
 
-/* What follows the type of an ACK frame: the ranges beside the first one. */
-static bool has_gaps(struct sw_qreader r)
+/* An ACK frame, from behind its type: the ranges beside the first one. */
+static bool has_gaps(const uint8_t *p, size_t n)
 {
+    struct sw_qreader r = {.p = p, .n = n};
     uint64_t ranges;
 
     return !sw_qread_skip_varints(&r, 2) || !sw_qread_varint(&r, &ranges) || ranges > 0;
 }
 
-static bool allows_ack_delay(uint64_t type, const struct sw_qreader *body)
+static bool allows_ack_delay(uint64_t type, const uint8_t *body, size_t n)
 {
     if (type == FRAME_ACK || type == FRAME_ACK_ECN)
-        return !has_gaps(*body);
+        return !has_gaps(body, n);
     /* Of streams and their credit, DATAGRAM. */
     return type <= FRAME_PING || type == 0x04 || type == 0x05 || (type >= 0x08 && type <= 0x17) ||
            type == 0x30 || type == 0x31;
@@ -141,13 +142,13 @@ bool sw_qframes_allow_ack_delay(const uint8_t *p, size_t n)
     struct sw_qreader r = {.p = p, .n = n};
 
     while (r.at < r.n) {
-        struct sw_qreader body;
         uint64_t type;
+        size_t body;
 
         if (!sw_qread_varint(&r, &type))
             return false;
-        body = r;
-        if (!sw_qread_skip_frame(&r, type) || !allows_ack_delay(type, &body))
+        body = r.at;
+        if (!sw_qread_skip_frame(&r, type) || !allows_ack_delay(type, p + body, r.at - body))
             return false;
     }
     return true;
@@ -203,25 +204,32 @@ static void blank(uint8_t *p, size_t n)
     p[0] = FRAME_PING;
 }
 
-struct new_cid {
-    uint64_t seq;
-    uint64_t prior;
+/* A frame of a packet: its type is at 'from'. */
+struct span {
+    size_t from;
+    size_t body;
+    size_t end;
 };
 
 /* False: the packet must not continue. */
-static bool screen_one(struct sw_qids *s, const struct new_cid *f, uint8_t *p, size_t n)
+static bool screen_one(struct sw_qids *s, uint8_t *p, struct span at)
 {
-    bool seen = was_seen(s, f->seq);
+    struct sw_qreader r = {.p = p + at.body, .n = at.end - at.body};
+    uint64_t seq, prior;
+    bool seen;
 
+    if (!sw_qread_varint(&r, &seq) || !sw_qread_varint(&r, &prior))
+        return true;
+    seen = was_seen(s, seq);
     if (!seen && s->bounded && s->budget == 0)
         return false;
-    if (f->prior <= f->seq && f->prior > s->prior)
-        s->prior = f->prior;
-    if (seen && f->seq < s->prior)
-        blank(p, n);
+    if (prior <= seq && prior > s->prior)
+        s->prior = prior;
+    if (seen && seq < s->prior)
+        blank(p + at.from, at.end - at.from);
     if (!seen && s->budget > 0)
         s->budget--;
-    sw_qids_given(s, f->seq);
+    sw_qids_given(s, seq);
     return true;
 }
 
@@ -231,21 +239,19 @@ bool sw_qids_screen(struct sw_qids *s, uint8_t *p, size_t n)
 
     while (r.at < r.n) {
         size_t from = r.at;
-        struct sw_qreader in;
-        struct new_cid f;
+        size_t body;
         uint64_t type;
 
         if (!sw_qread_varint(&r, &type))
             return true;
-        in = r;
+        body = r.at;
         if (!sw_qread_skip_frame(&r, type))
             return true;
         if (type != FRAME_NEW_CID)
             continue;
         if (!s)
             blank(p + from, r.at - from);
-        else if (sw_qread_varint(&in, &f.seq) && sw_qread_varint(&in, &f.prior) &&
-                 !screen_one(s, &f, p + from, r.at - from))
+        else if (!screen_one(s, p, (struct span){from, body, r.at}))
             return false;
     }
     return true;
