@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/time.h"
@@ -344,7 +345,6 @@ static bool plain_byte(unsigned char c)
 /* The byte or character at s.p[at], escaped where it must be; returns its length, 0: no room. */
 static size_t put_special(struct sw_log_line *l, struct sw_slice s, size_t at)
 {
-    static const char hex[] = "0123456789abcdef";
     unsigned char c = (unsigned char)s.p[at];
     size_t n = c >= 0x80 ? sw_utf8_len(s.p + at, s.n - at) : 0;
     bool fits;
@@ -354,7 +354,8 @@ static size_t put_special(struct sw_log_line *l, struct sw_slice s, size_t at)
     if (c == '"' || c == '\\')
         fits = put_whole(l, (char[]){'\\', (char)c}, 2);
     else
-        fits = put_whole(l, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        fits =
+            put_whole(l, (char[]){'\\', 'u', '0', '0', sw_hex_lower(c >> 4), sw_hex_lower(c)}, 6);
     return fits ? 1 : 0;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/hex.h"
+
 void sw_rand_bytes(void *p, size_t n)
 {
     char *at = p;
@@ -21,6 +23,25 @@ void sw_rand_bytes(void *p, size_t n)
         at += k;
         n -= (size_t)k;
     }
+}
+
+char *sw_uuid(char out[SW_UUID_LEN])
+{
+    static const uint8_t groups[] = {4, 2, 2, 2, 6};
+    uint8_t b[16];
+    const uint8_t *from = b;
+    char *at = out;
+
+    sw_rand_bytes(b, sizeof(b));
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    for (size_t i = 0; i < sizeof(groups); i++) {
+        at = sw_hex_write(at, from, groups[i]);
+        *at++ = '-';
+        from += groups[i];
+    }
+    at[-1] = '\0';
+    return out;
 }
 
 /* splitmix64 seeded once per thread. */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/hex.h"
 #include "control/objects.h"
 #include "tls/crypto/jws.h"
 
@@ -33,7 +34,6 @@ struct deciding {
 
 struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struct sw_slice value)
 {
-    static const char digits[] = "0123456789abcdef";
     uint8_t h[32];
     char hex[41] = {0};
 
@@ -47,10 +47,7 @@ struct sw_slice sw_claim_name(struct sw_arena *a, enum sw_claim_type type, struc
             sw_arena_printf(a, "port-%.*s-%.*s", SW_SLICE_ARG(proto), SW_SLICE_ARG(port)));
     }
     sw_digest_sha256(value, h);
-    for (size_t i = 0; i < 20; i++) {
-        hex[2 * i] = digits[h[i] >> 4];
-        hex[2 * i + 1] = digits[h[i] & 15];
-    }
+    (void)sw_hex_write(hex, h, 20);
     return sw_slice_str(
         sw_arena_printf(a, "%s-%s", type == SW_CLAIM_HOSTNAME ? "host" : "ingress", hex));
 }

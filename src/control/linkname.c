@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "tls/crypto/md5.h"
 
@@ -15,8 +16,7 @@ struct sw_slice sw_link_service_name(struct sw_arena *a, struct sw_slice ns, str
     char hex[2 * SW_MD5_LEN + 1];
 
     sw_md5(sw_slice_str(key), sum);
-    for (size_t i = 0; i < sizeof(sum); i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+    *sw_hex_write(hex, sum, sizeof(sum)) = 0;
     return sw_slice_str(sw_arena_printf(a, "import-%.*s-%.*s-%s",
                                         SW_SLICE_ARG(sw_slice_head(name, SHORT)),
                                         SW_SLICE_ARG(sw_slice_head(ns, SHORT)), hex));

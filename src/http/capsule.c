@@ -224,12 +224,7 @@ int sw_masque_put_udp_path(struct sw_buf *out, struct sw_slice host, uint16_t po
 {
     int rc = sw_buf_append_slice(out, prefix);
 
-    for (size_t i = 0; i < host.n && rc == SW_OK; i++) {
-        char c = host.p[i];
-        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                     c == '-' || c == '.' || c == '_' || c == '~';
-
-        rc = plain ? sw_buf_putc(out, c) : sw_buf_printf(out, "%%%02X", (unsigned char)c);
-    }
+    if (rc == SW_OK)
+        rc = sw_percent_encode(out, host);
     return rc == SW_OK ? sw_buf_printf(out, "/%u/", port) : rc;
 }

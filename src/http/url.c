@@ -24,8 +24,7 @@ int sw_percent_decode(struct sw_arena *a, struct sw_slice in, bool plus, struct 
     out = sw_arena_alloc(a, in.n + 1);
     for (size_t i = 0; i < in.n; i++) {
         char c = in.p[i];
-        int hi;
-        int lo;
+        int escaped;
 
         if (plus && c == '+')
             c = ' ';
@@ -33,17 +32,36 @@ int sw_percent_decode(struct sw_arena *a, struct sw_slice in, bool plus, struct 
             out[n++] = c;
             continue;
         }
-        hi = in.n - i > 2 ? sw_hex_digit(in.p[i + 1]) : -1;
-        lo = in.n - i > 2 ? sw_hex_digit(in.p[i + 2]) : -1;
-        if (hi < 0 || lo < 0)
+        escaped = sw_hex_escape(in, i);
+        if (escaped < 0)
             return sw_err_at(err, SW_EINVAL, i, "bad percent escape");
-        if (hi == 0 && lo == 0)
+        if (escaped == 0)
             return sw_err_at(err, SW_EINVAL, i, "encoded NUL");
-        out[n++] = (char)(hi << 4 | lo);
+        out[n++] = (char)escaped;
         i += 2;
     }
     *ret = sw_slice(out, n);
     return SW_OK;
+}
+
+static bool unreserved(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '.' || c == '_' || c == '~';
+}
+
+int sw_percent_encode(struct sw_buf *out, struct sw_slice in)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < in.n && rc == SW_OK; i++) {
+        uint8_t b = (uint8_t)in.p[i];
+        char escape[3] = {'%', sw_hex_upper(b >> 4), sw_hex_upper(b)};
+
+        rc = unreserved(in.p[i]) ? sw_buf_putc(out, in.p[i])
+                                 : sw_buf_append(out, escape, sizeof(escape));
+    }
+    return rc;
 }
 
 int sw_query_parse(struct sw_arena *a, struct sw_slice query, struct sw_query *ret,

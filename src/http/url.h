@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
 
@@ -30,6 +31,9 @@ void sw_target_split(struct sw_slice target, struct sw_slice *ret_path, struct s
  */
 SW_NODISCARD int sw_percent_decode(struct sw_arena *a, struct sw_slice in, bool plus,
                                    struct sw_slice *ret, struct sw_err *err);
+
+/* Appends the text with every byte but the unreserved ones of RFC 3986 as %XX. SW_ELIMIT. */
+SW_NODISCARD int sw_percent_encode(struct sw_buf *out, struct sw_slice in);
 
 /*
  * Splits at '&', then at the first '=', then decodes both sides ('+' is a space). Empty pieces are

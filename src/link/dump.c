@@ -2,6 +2,7 @@
 /* /config_dump: what the control plane configured, without secrets. */
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "link/link_int.h"
 #include "tls/cert/cred.h"
@@ -71,8 +72,7 @@ int link_dump(struct sw_link *l, struct sw_buf *out)
     sw_jw_put_bool(&j, "connected", l->xds && link_xds_connected(l->xds));
     sw_jw_put_u64(&j, "connections", atomic_load_explicit(&l->n_conns, memory_order_relaxed));
     if (s) {
-        for (size_t i = 0; i < s->n_epoch; i++)
-            (void)snprintf(epoch + 2 * i, 3, "%02x", s->epoch[i]);
+        *sw_hex_write(epoch, s->epoch, s->n_epoch) = 0;
         sw_jw_put_u64(&j, "version", s->version);
         sw_jw_put_str(&j, "epoch", epoch);
         put_map(&j, "peers", &s->peers);

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/url.h"
 #include "io/sock.h"
 #include "tls/cert/x509.h"
 
@@ -90,7 +92,6 @@ static bool first_dns(const struct sw_x509_san *san, void *arg)
 /* As Envoy shows a certificate to its authorisation service: PEM, percent-encoded. */
 static char *encode_certificate(struct sw_slice der)
 {
-    static const char keep[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
     SW_BUF_AUTO text = {.max = 1 << 17};
     SW_BUF_AUTO pem = {.max = 1 << 17};
     SW_BUF_AUTO out = {.max = 1 << 18};
@@ -106,14 +107,7 @@ static char *encode_certificate(struct sw_slice der)
         sw_buf_consume(&text, n);
     }
     (void)!sw_buf_append_str(&pem, "-----END CERTIFICATE-----\n");
-    for (size_t i = 0; i < sw_buf_len(&pem); i++) {
-        char c = sw_buf_data(&pem)[i];
-
-        if (memchr(keep, c, sizeof(keep) - 1))
-            (void)!sw_buf_putc(&out, c);
-        else
-            (void)!sw_buf_printf(&out, "%%%02X", (unsigned)(uint8_t)c);
-    }
+    (void)!sw_percent_encode(&out, sw_buf_slice(&pem));
     return sw_buf_take_str(&out);
 }
 
@@ -126,8 +120,7 @@ static int on_leaf(void *arg, struct sw_slice der, struct sw_err *err)
     if (!sw_x509_any_san(der, first_dns, s) || !sw_http_host_valid(sw_slice_str(s->peer)))
         return sw_err_set(err, SW_EDENIED, "certificate of the peer has no DNS name");
     sw_x509_sha256(der, sum);
-    for (size_t i = 0; i < sizeof(sum); i++)
-        (void)snprintf(s->fingerprint + 2 * i, 3, "%02x", sum[i]);
+    *sw_hex_write(s->fingerprint, sum, sizeof(sum)) = 0;
     if (s->w->config->form == SW_LINK_CONTROL_CLUSTERLINK && der.n < (1 << 16)) {
         sw_free(s->certificate);
         s->certificate = encode_certificate(der);

@@ -243,18 +243,6 @@ static void on_state(void *arg, bool connected, const struct sw_err *err)
                     x->o.config->control, err && err->msg[0] ? err->msg : "stream ended");
 }
 
-static void make_node_id(char out[40])
-{
-    uint8_t b[16];
-
-    sw_rand_bytes(b, sizeof(b));
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    (void)snprintf(out, 40, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-                   b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12],
-                   b[13], b[14], b[15]);
-}
-
 static int subscribe(struct link_xds *x)
 {
     bool own = x->o.config->form == SW_LINK_CONTROL_OURS;
@@ -278,7 +266,7 @@ static int subscribe(struct link_xds *x)
 struct link_xds *link_xds_new(const struct link_xds_opts *o, struct sw_err *err)
 {
     struct link_xds *x = SW_NEW(struct link_xds);
-    char id[40];
+    char id[SW_UUID_LEN];
     struct sw_xds_client_opts c = {
         .bare_wildcard = o->config->form == SW_LINK_CONTROL_CLUSTERLINK,
         .cred = o->cred,
@@ -292,8 +280,7 @@ struct link_xds *link_xds_new(const struct link_xds_opts *o, struct sw_err *err)
     };
 
     x->o = *o;
-    make_node_id(id);
-    c.node_id = sw_slice_str(id);
+    c.node_id = sw_slice_str(sw_uuid(id));
     if (sw_authority_split(sw_slice_str(o->config->control), &c.host, &c.port, err) == SW_OK)
         x->client = sw_xds_client_new(o->loop, &c, err);
     if (!x->client || subscribe(x) != SW_OK) {

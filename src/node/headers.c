@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/hex.h"
+
 /* ---- baggage ---- */
 
 void sw_baggage_of(const struct sw_workload *w, struct sw_baggage *ret)
@@ -211,28 +213,6 @@ void sw_forwarded_parse(struct sw_slice value, struct sw_forwarded *ret)
 
 /* ---- traceparent ---- */
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_hex(struct sw_slice s, uint8_t *out, size_t n)
-{
-    if (s.n != n * 2)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        int hi = hex_value(s.p[2 * i]);
-        int lo = hex_value(s.p[2 * i + 1]);
-
-        if (hi < 0 || lo < 0)
-            return false;
-        out[i] = (uint8_t)(hi << 4 | lo);
-    }
-    return true;
-}
-
 static bool all_zero(const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -255,8 +235,9 @@ bool sw_trace_parse(struct sw_slice value, struct sw_trace *ret)
             return false;
         part[i] = i < 3 ? sw_slice_cut(&value, '-') : value;
     }
-    if (!read_hex(part[0], &version, 1) || version == 0xff || !read_hex(part[1], t.trace_id, 16) ||
-        !read_hex(part[2], t.span_id, 8) || !read_hex(part[3], &t.flags, 1))
+    if (!sw_hex_read_lower(part[0], &version, 1) || version == 0xff ||
+        !sw_hex_read_lower(part[1], t.trace_id, 16) || !sw_hex_read_lower(part[2], t.span_id, 8) ||
+        !sw_hex_read_lower(part[3], &t.flags, 1))
         return false;
     if (all_zero(t.trace_id, 16) || all_zero(t.span_id, 8))
         return false;
@@ -283,24 +264,16 @@ void sw_trace_make(const struct sw_trace *parent, const uint8_t random[24], stru
 
 char *sw_trace_text(const struct sw_trace *t, char out[SW_TRACE_TEXT])
 {
-    static const char hex[] = "0123456789abcdef";
     char *at = out;
 
     *at++ = '0';
     *at++ = '0';
     *at++ = '-';
-    for (size_t i = 0; i < 16; i++) {
-        *at++ = hex[t->trace_id[i] >> 4];
-        *at++ = hex[t->trace_id[i] & 15];
-    }
+    at = sw_hex_write(at, t->trace_id, 16);
     *at++ = '-';
-    for (size_t i = 0; i < 8; i++) {
-        *at++ = hex[t->span_id[i] >> 4];
-        *at++ = hex[t->span_id[i] & 15];
-    }
+    at = sw_hex_write(at, t->span_id, 8);
     *at++ = '-';
-    *at++ = hex[t->flags >> 4];
-    *at++ = hex[t->flags & 15];
+    at = sw_hex_write(at, &t->flags, 1);
     *at = '\0';
     return out;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/ledger.h"
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -184,13 +185,9 @@ static struct sw_access_peer peer_of(const struct sw_party *p, const struct sw_a
 
 static void fill_access(const struct sw_ledger *r, struct sw_access *a, char trace[33])
 {
-    static const char hex[] = "0123456789abcdef";
     const struct sw_ledger_text *t = r->text;
 
-    for (size_t i = 0; i < sizeof(t->trace_id); i++) {
-        trace[2 * i] = hex[t->trace_id[i] >> 4];
-        trace[2 * i + 1] = hex[t->trace_id[i] & 15];
-    }
+    (void)sw_hex_write(trace, t->trace_id, sizeof(t->trace_id));
     *a = (struct sw_access){
         .direction = (enum sw_direction)r->direction,
         .src = peer_of(r->src_party, &r->src),

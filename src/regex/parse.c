@@ -2,6 +2,7 @@
 /* The syntax of Go's regexp/syntax with its Perl flags; recursion only into groups, and counted. */
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "regex/regex_int.h"
 
@@ -56,14 +57,6 @@ struct re_node *re_node_new(struct re_parser *p, enum re_op op)
 
 /* ---- characters ---- */
 
-static int unhex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Behind "\x{": digits up to '}'. */
 static bool hex_braces(struct re_parser *p, uint32_t *ret)
 {
@@ -71,7 +64,7 @@ static bool hex_braces(struct re_parser *p, uint32_t *ret)
     size_t n = 0;
 
     for (; p->at < p->p.n; p->at++, n++) {
-        int d = unhex(p->p.p[p->at]);
+        int d = sw_hex_digit(p->p.p[p->at]);
 
         if (p->p.p[p->at] == '}') {
             p->at++;
@@ -90,14 +83,15 @@ static bool hex_braces(struct re_parser *p, uint32_t *ret)
 static bool hex_escape(struct re_parser *p, uint32_t *ret)
 {
     struct sw_slice rest = re_rest(p);
+    uint8_t v;
 
     if (rest.n && rest.p[0] == '{') {
         p->at++;
         return hex_braces(p, ret);
     }
-    if (rest.n < 2 || unhex(rest.p[0]) < 0 || unhex(rest.p[1]) < 0)
+    if (!sw_hex_read(sw_slice_head(rest, 2), &v, 1))
         return false;
-    *ret = (uint32_t)(unhex(rest.p[0]) * 16 + unhex(rest.p[1]));
+    *ret = v;
     p->at += 2;
     return true;
 }

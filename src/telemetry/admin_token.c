@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -44,14 +45,10 @@ static bool default_path(char out[PATH_MAX])
 
 static void make_text(struct sw_admin_token *t)
 {
-    static const char digits[] = "0123456789abcdef";
     uint8_t raw[RANDOM];
 
     sw_rand_bytes(raw, sizeof(raw));
-    for (size_t i = 0; i < RANDOM; i++) {
-        t->text[2 * i] = digits[raw[i] >> 4];
-        t->text[2 * i + 1] = digits[raw[i] & 15];
-    }
+    (void)sw_hex_write(t->text, raw, RANDOM);
     t->n = 2 * RANDOM;
     explicit_bzero(raw, sizeof(raw));
 }

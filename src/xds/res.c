@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "proto/pb.h"
 
@@ -30,10 +31,8 @@ static void hash_into(struct sw_slice a, uint64_t h[2])
 
 void sw_xds_version_text(const uint64_t h[2], char out[SW_XDS_VERSION_LEN + 1])
 {
-    static const char hex[] = "0123456789abcdef";
-
     for (int i = 0; i < SW_XDS_VERSION_LEN; i++)
-        out[i] = hex[h[i / 16] >> (60 - 4 * (i % 16)) & 15];
+        out[i] = sw_hex_lower((unsigned)(h[i / 16] >> (60 - 4 * (i % 16)) & 15));
     out[SW_XDS_VERSION_LEN] = 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed reads from the tree, and the schema that gives a plain scalar its type. */
+#include "base/hex.h"
 #include "base/search.h"
 #include "yaml/yaml.h"
 
@@ -181,8 +182,7 @@ static bool to_i64(struct sw_slice s, int64_t *ret)
         s = sw_slice_from(s, 2);
     }
     for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        int d = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+        int d = sw_hex_digit(s.p[i]);
 
         if (__builtin_mul_overflow(v, (int64_t)base, &v) ||
             __builtin_add_overflow(v, minus ? -d : d, &v))

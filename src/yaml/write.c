@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/search.h"
 #include "yaml/yaml.h"
@@ -322,15 +323,14 @@ static size_t put_escape(struct writer *w, struct sw_slice s, size_t i)
     }
     if (c < 0x80 || c == 0xc2) {
         unsigned v = c < 0x80 ? c : (unsigned char)s.p[i + 1];
-        static const char hex[] = "0123456789ABCDEF";
 
         if (v == 0x85) {
             puts_(w, "\\N");
         } else {
             text[0] = '\\';
             text[1] = 'x';
-            text[2] = hex[v >> 4];
-            text[3] = hex[v & 15];
+            text[2] = sw_hex_upper(v >> 4);
+            text[3] = sw_hex_upper(v);
             put(w, text, 4);
         }
         return c < 0x80 ? 1 : 2;

@@ -4,6 +4,7 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
+#include "base/hex.h"
 #include "base/search.h"
 #include "kube/builtin/protobuf.h"
 #include "kube/schema/meta.h"
@@ -86,7 +87,6 @@ static struct sw_json *from_yaml(struct sw_arena *a, const struct sw_yaml *y)
 /* What decoding into the kind of the request says about a body it cannot make sense of. */
 static void unrecognized(struct api_req *r, const char *why)
 {
-    static const char hex[] = "0123456789abcdef";
     bool cut = r->body.n > 30;
     struct sw_slice head = sw_slice_head(r->body, 30);
     const char *kind = sw_slice_eq_str(r->sub, "scale")   ? "Scale"
@@ -99,10 +99,7 @@ static void unrecognized(struct api_req *r, const char *why)
         api_bad_request(r, "%s", why);
         return;
     }
-    for (size_t i = 0; i < head.n; i++) {
-        text[2 * i] = hex[(uint8_t)head.p[i] >> 4];
-        text[2 * i + 1] = hex[(uint8_t)head.p[i] & 15];
-    }
+    (void)sw_hex_write(text, head.p, head.n);
     if (!head.n)
         head = SW_SLICE_LIT("<empty>");
     else if (head.p[0] != '{')

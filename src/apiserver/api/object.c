@@ -74,14 +74,9 @@ const char *api_now(struct sw_arena *a)
 
 const char *api_uuid(struct sw_arena *a)
 {
-    uint8_t b[16];
+    char text[SW_UUID_LEN];
 
-    sw_rand_bytes(b, sizeof(b));
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    return sw_arena_printf(
-        a, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
-        b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return sw_arena_dup(a, sw_slice_str(sw_uuid(text)));
 }
 
 void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision)

@@ -5,6 +5,7 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/auth/auth.h"
+#include "base/hex.h"
 #include "base/vec.h"
 #include "tls/tls.h"
 
@@ -44,8 +45,7 @@ static void from_certificate(struct api_req *r)
     for (uint32_t i = 0; i < c->n_orgs; i++)
         add_group(r, &r->user, sw_arena_slice(a, c->orgs[i]));
     add_group(r, &r->user, SW_SLICE_LIT("system:authenticated"));
-    for (size_t i = 0; i < 32; i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", c->fingerprint[i]);
+    *sw_hex_write(hex, c->fingerprint, sizeof(c->fingerprint)) = 0;
     sw_json_push(a, id, sw_json_new_str(a, sw_arena_printf(a, "X509SHA256=%s", hex)));
     r->user.extra = sw_json_new_object(a);
     sw_json_put(a, r->user.extra, "authentication.kubernetes.io/credential-id", id);

@@ -7,6 +7,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/search.h"
 #include "base/utf8.h"
@@ -51,8 +52,9 @@ static const char *skip_as_is(const char *s, const char *end, unsigned flags)
 
 static int put_u(struct sw_buf *out, unsigned c)
 {
-    static const char hex[] = "0123456789abcdef";
-    char text[6] = {'\\', 'u', hex[c >> 12 & 15], hex[c >> 8 & 15], hex[c >> 4 & 15], hex[c & 15]};
+    char text[6] = {
+        '\\',           'u', sw_hex_lower(c >> 12), sw_hex_lower(c >> 8), sw_hex_lower(c >> 4),
+        sw_hex_lower(c)};
 
     return sw_buf_append(out, text, sizeof(text));
 }

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -104,10 +105,11 @@ static int open_ca(struct sw_control_connector *c, const char *data,
 static struct sw_slice issuer(struct sw_control_connector *c)
 {
     uint8_t h[32];
+    char text[16];
 
     sw_digest_sha256(sw_ca_root_pem(c->ca), h);
-    return sw_slice_str(sw_arena_printf(&c->arena, "%02x%02x%02x%02x%02x%02x%02x%02x", h[0], h[1],
-                                        h[2], h[3], h[4], h[5], h[6], h[7]));
+    (void)sw_hex_write(text, h, 8);
+    return sw_arena_slice(&c->arena, sw_slice(text, sizeof(text)));
 }
 
 static int read_ids(struct sw_control_connector *c, const struct sw_opt_list *in,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/time.h"
@@ -53,8 +54,7 @@ void sw_inspect_open(struct sw_inspect *in)
     if (!in->on)
         return;
     sw_rand_bytes(random, sizeof(random));
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)snprintf(in->token + 2 * i, 3, "%02x", random[i]);
+    *sw_hex_write(in->token, random, sizeof(random)) = 0;
 }
 
 /* Takes the same time wherever they differ. */

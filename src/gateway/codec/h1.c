@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/codec/h1.h"
+#include "base/hex.h"
 #include "gateway/message/fields.h"
 
 #include "base/mem.h"
@@ -248,7 +249,6 @@ void gw_h1_put_fields(struct gw_h1_out *o, const struct sw_gw_fields *f)
 
 void gw_h1_send_chunk(struct sw_conn *c, struct sw_slice data)
 {
-    static const char hex[] = "0123456789abcdef";
     char head[20];
     size_t at = sizeof(head);
     size_t n = data.n;
@@ -258,7 +258,7 @@ void gw_h1_send_chunk(struct sw_conn *c, struct sw_slice data)
     head[--at] = '\n';
     head[--at] = '\r';
     for (; n; n >>= 4)
-        head[--at] = hex[n & 15];
+        head[--at] = sw_hex_lower(n & 15);
     sw_conn_put(c, head + at, sizeof(head) - at);
     sw_conn_send(c, data);
     sw_conn_put(c, "\r\n", 2);

@@ -143,12 +143,8 @@ static bool parse_hex(struct sw_slice in, uint8_t ret[SHA256])
     size_t n = 0;
 
     while (in.n && n < SHA256) {
-        int hi = sw_hex_digit(in.p[0]);
-        int lo = in.n > 1 ? sw_hex_digit(in.p[1]) : -1;
-
-        if (hi < 0 || lo < 0)
+        if (!sw_hex_read(sw_slice_head(in, 2), &ret[n++], 1))
             return false;
-        ret[n++] = (uint8_t)(hi << 4 | lo);
         in = sw_slice_from(in, 2);
         if (in.n > 1 && in.p[0] == ':')
             in = sw_slice_from(in, 1);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/rand.h"
 #include "gateway/config/config.h"
 #include "gateway/exchange/date.h"
@@ -197,7 +198,6 @@ static void append_forwarded(struct sw_exchange *x)
 /* "Hash=...;URI=...": the certificate the client proved to have. */
 static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_peer *peer)
 {
-    static const char hex[] = "0123456789abcdef";
     size_t n = 5 + 2 * sizeof(peer->fingerprint);
     char *p;
     char *at;
@@ -206,11 +206,7 @@ static struct sw_slice cert_element(struct sw_exchange *x, const struct sw_tls_p
         n += 5 + peer->ids[i].uri.n;
     p = sw_arena_alloc(&x->arena, n);
     memcpy(p, "Hash=", 5);
-    at = p + 5;
-    for (size_t i = 0; i < sizeof(peer->fingerprint); i++) {
-        *at++ = hex[peer->fingerprint[i] >> 4];
-        *at++ = hex[peer->fingerprint[i] & 15];
-    }
+    at = sw_hex_write(p + 5, peer->fingerprint, sizeof(peer->fingerprint));
     for (uint32_t i = 0; x->hcm->xfcc.uri && i < peer->n_ids; i++) {
         memcpy(at, ";URI=", 5);
         memcpy(at + 5, peer->ids[i].uri.p, peer->ids[i].uri.n);

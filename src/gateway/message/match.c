@@ -105,12 +105,11 @@ static bool query_name_is(struct sw_slice key, struct sw_slice name)
         char c = key.p[i] == '+' ? ' ' : key.p[i];
 
         if (c == '%') {
-            int hi = i + 2 < key.n ? sw_hex_digit(key.p[i + 1]) : -1;
-            int lo = hi >= 0 ? sw_hex_digit(key.p[i + 2]) : -1;
+            int escaped = sw_hex_escape(key, i);
 
-            if (lo < 0) /* no encoding: a value is taken as it is then, too */
+            if (escaped < 0) /* no encoding: a value is taken as it is then, too */
                 return sw_slice_eq(key, name);
-            c = (char)(hi * 16 + lo);
+            c = (char)escaped;
             i += 2;
         }
         if (k >= name.n || name.p[k] != c)

@@ -219,12 +219,12 @@ static struct sw_slice decode_unreserved(struct sw_slice in, struct sw_arena *a)
     size_t n = 0;
 
     for (size_t i = 0; i < in.n; i++) {
-        int hi = in.p[i] == '%' && i + 2 < in.n ? sw_hex_digit(in.p[i + 1]) : -1;
-        int lo = hi >= 0 ? sw_hex_digit(in.p[i + 2]) : -1;
-        char c = (char)(hi * 16 + lo);
+        int escaped = sw_hex_escape(in, i);
+        char c = (char)escaped;
 
-        if (lo >= 0 && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-                        (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_' || c == '~')) {
+        if (escaped >= 0 &&
+            ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+             c == '-' || c == '.' || c == '_' || c == '~')) {
             p[n++] = c;
             i += 2;
         } else {

@@ -74,7 +74,7 @@ static int build_payload(struct sw_gw_build *b, const Sw__HealthCheck__Payload *
                          struct sw_slice *ret)
 {
     char *out;
-    size_t n = 0;
+    size_t n;
 
     *ret = sw_slice(NULL, 0);
     if (!in)
@@ -83,21 +83,10 @@ static int build_payload(struct sw_gw_build *b, const Sw__HealthCheck__Payload *
         *ret = sw_gw_text(b, &in->binary);
         return SW_OK;
     }
-    if (in->text.len % 2)
+    n = in->text.len / 2;
+    out = sw_arena_alloc(b->arena, n + 1);
+    if (!sw_hex_read(SW_PB_SLICE(in->text), out, n))
         return sw_err_set(b->err, SW_EINVAL, "health check: payload text is not hex");
-    out = sw_arena_alloc(b->arena, in->text.len / 2 + 1);
-    for (size_t i = 0; i < in->text.len; i += 2) {
-        unsigned v = 0;
-
-        for (size_t k = 0; k < 2; k++) {
-            int d = sw_hex_digit((char)in->text.data[i + k]);
-
-            if (d < 0)
-                return sw_err_set(b->err, SW_EINVAL, "health check: payload text is not hex");
-            v = v * 16 + (unsigned)d;
-        }
-        out[n++] = (char)v;
-    }
     *ret = sw_slice(out, n);
     return SW_OK;
 }

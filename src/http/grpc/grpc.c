@@ -74,12 +74,11 @@ void sw_grpc_head(char out[SW_GRPC_HEAD], size_t n)
 
 void sw_grpc_message_encode(struct sw_slice in, struct sw_buf *out)
 {
-    static const char hex[] = "0123456789ABCDEF";
     int rc = SW_OK;
 
     for (size_t i = 0; i < in.n && rc == SW_OK; i++) {
         uint8_t b = (uint8_t)in.p[i];
-        char esc[3] = {'%', hex[b >> 4], hex[b & 15]};
+        char esc[3] = {'%', sw_hex_upper(b >> 4), sw_hex_upper(b)};
 
         if (b >= 0x20 && b <= 0x7e && b != '%')
             rc = sw_buf_putc(out, in.p[i]);
@@ -93,14 +92,10 @@ void sw_grpc_message_decode(struct sw_slice in, struct sw_buf *out)
     int rc = SW_OK;
 
     for (size_t i = 0; i < in.n && rc == SW_OK; i++) {
-        char c = in.p[i];
+        int escaped = sw_hex_escape(in, i);
 
-        if (c == '%' && in.n - i > 2 && sw_hex_digit(in.p[i + 1]) >= 0 &&
-            sw_hex_digit(in.p[i + 2]) >= 0) {
-            c = (char)(uint8_t)(sw_hex_digit(in.p[i + 1]) << 4 | sw_hex_digit(in.p[i + 2]));
-            i += 2;
-        }
-        rc = sw_buf_putc(out, c);
+        rc = sw_buf_putc(out, escaped < 0 ? in.p[i] : (char)escaped);
+        i += escaped < 0 ? 0 : 2;
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/def.h"
+#include "base/hex.h"
 #include "base/secret.h"
 #include "io/addr.h"
 #include "kube/names.h"
@@ -263,6 +264,5 @@ void sw_join_secret_hash(const uint8_t secret[SW_JOIN_SECRET], char ret[65])
     memcpy(in + sizeof(label), secret, SW_JOIN_SECRET);
     sw_digest_sha256(sw_slice(in, sizeof(in)), hash);
     explicit_bzero(in, sizeof(in));
-    for (size_t i = 0; i < sizeof(hash); i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", hash[i]);
+    *sw_hex_write(ret, hash, sizeof(hash)) = 0;
 }

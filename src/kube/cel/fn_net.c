@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "http/url.h"
 #include "kube/cel/fn.h"
 #include "kube/errs.h"
@@ -22,8 +23,7 @@ static bool good_escapes(struct sw_slice s)
 
         if (c < 0x20 || c == 0x7f)
             return false;
-        if (c == '%' && !(i + 2 < s.n && isxdigit((unsigned char)s.p[i + 1]) &&
-                          isxdigit((unsigned char)s.p[i + 2])))
+        if (c == '%' && sw_hex_escape(s, i) < 0)
             return false;
     }
     return true;

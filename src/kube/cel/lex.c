@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lexer: one token after the other, literals decoded. */
+#include "base/hex.h"
 #include "kube/cel/parse_int.h"
 
 #include <ctype.h>
@@ -51,14 +52,11 @@ static bool read_code(const struct cel_parser *p, size_t from, size_t n, unsigne
 {
     *ret = 0;
     for (size_t i = from; i < from + n; i++) {
-        int c = tolower((unsigned char)peek_at(p, i));
-        unsigned v = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
-                                            : 99;
+        int v = sw_hex_digit((char)peek_at(p, i));
 
-        if (v >= base)
+        if (v < 0 || (unsigned)v >= base)
             return false;
-        *ret = *ret * base + v;
+        *ret = *ret * base + (unsigned)v;
     }
     return true;
 }

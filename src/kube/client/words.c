@@ -5,30 +5,12 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/url.h"
 #include "kube/client/client_int.h"
 
 enum { TARGET_MAX = 32 * 1024, BODY_MAX = 16 << 20 };
 
 /* --- requests --- */
-
-static bool unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '.' || c == '_' || c == '~';
-}
-
-static int put_encoded(struct sw_buf *b, struct sw_slice s)
-{
-    int rc = SW_OK;
-
-    for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
-        if (unreserved(s.p[i]))
-            rc = sw_buf_putc(b, s.p[i]);
-        else
-            rc = sw_buf_printf(b, "%%%02X", (unsigned char)s.p[i]);
-    }
-    return rc;
-}
 
 /* A path segment. Names never hold these; with them the path would mean something else. */
 static int put_segment(struct sw_buf *b, struct sw_slice s)
@@ -38,7 +20,7 @@ static int put_segment(struct sw_buf *b, struct sw_slice s)
         return SW_EINVAL;
     if (sw_buf_putc(b, '/') != SW_OK)
         return SW_ELIMIT;
-    return put_encoded(b, s);
+    return sw_percent_encode(b, s);
 }
 
 static int put_path(struct sw_buf *b, const struct sw_kube_client *c, const struct sw_kube_req *r)
@@ -87,7 +69,7 @@ static void param(struct query *q, const char *name, struct sw_slice value)
     if (q->rc == SW_OK && value.n)
         q->rc = sw_buf_putc(q->b, '=');
     if (q->rc == SW_OK && value.n)
-        q->rc = put_encoded(q->b, value);
+        q->rc = sw_percent_encode(q->b, value);
     if (value.n)
         q->sep = '&';
 }

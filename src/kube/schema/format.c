@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdatomic.h>
 
+#include "base/hex.h"
 #include "kube/names.h"
 #include "kube/schema/schema.h"
 #include "regex/regex.h"
@@ -70,8 +71,7 @@ static bool is_uri(struct sw_slice s)
 
         if (c <= 0x20 || c == 0x7f)
             return false;
-        if (c == '%' && !(j + 2 < s.n && isxdigit((unsigned char)s.p[j + 1]) &&
-                          isxdigit((unsigned char)s.p[j + 2])))
+        if (c == '%' && sw_hex_escape(s, j) < 0)
             return false;
     }
     if (s.n && s.p[0] == '/')

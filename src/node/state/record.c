@@ -69,9 +69,8 @@ static char *put_version(char *at, const struct sw_workload *w, struct sw_slice 
 {
     if (!w->hex_version)
         return put_bytes(at, version.p, version.n);
-    for (size_t i = 0; i < version.n; i += 2)
-        *at++ = (char)(sw_hex_digit(version.p[i]) << 4 | sw_hex_digit(version.p[i + 1]));
-    return at;
+    (void)sw_hex_read(version, at, version.n / 2);
+    return at + version.n / 2;
 }
 
 /* One block: the record, its addresses and what is its own of the texts. */
@@ -195,17 +194,13 @@ int sw_workload_cmp(const struct sw_workload *a, const struct sw_workload *b)
 
 struct sw_slice sw_workload_version(const struct sw_workload *w, struct sw_arena *a)
 {
-    static const char digits[] = "0123456789abcdef";
     const char *from = behind_uid(w);
     char *to;
 
     if (!w->hex_version)
         return sw_slice(from, w->version_n);
     to = sw_arena_alloc(a, 2 * (size_t)w->version_n);
-    for (size_t i = 0; i < w->version_n; i++) {
-        to[2 * i] = digits[(uint8_t)from[i] >> 4];
-        to[2 * i + 1] = digits[(uint8_t)from[i] & 15];
-    }
+    (void)sw_hex_write(to, from, w->version_n);
     return sw_slice(to, 2 * (size_t)w->version_n);
 }
 

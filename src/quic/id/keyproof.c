@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "tls/crypto/jws.h"
 
-static const char digits[] = "0123456789abcdef"; /* one form only */
 static const char domain[] = "spanwire connector key proof v1";
 
 enum {
@@ -66,11 +66,7 @@ int sw_keyproof_sign(const struct sw_rawkey *key, const struct sw_keyproof_of *o
     rc = sw_rawkey_sign(key, sw_slice(msg, n), sig, err);
     if (rc != SW_OK)
         return rc;
-    for (size_t i = 0; i < sizeof(sig); i++) {
-        hex[2 * i] = digits[sig[i] >> 4];
-        hex[2 * i + 1] = digits[sig[i] & 15];
-    }
-    hex[2 * sizeof(sig)] = '\0';
+    *sw_hex_write(hex, sig, sizeof(sig)) = '\0';
     (void)snprintf(ret, SW_KEYPROOF_TEXT, "v1.%llu.%s", (unsigned long long)of->version, hex);
     return SW_OK;
 }
@@ -95,16 +91,8 @@ int sw_keyproof_parse(struct sw_slice text, uint64_t *ret_version, uint8_t ret_s
     form = sw_slice_cut(&rest, '.');
     number = rest.p ? sw_slice_cut(&rest, '.') : sw_slice(NULL, 0);
     if (!rest.p || !sw_slice_eq_str(form, "v1") || !plain_number(number, &version) ||
-        rest.n != 2 * SW_ED25519_SIG)
+        !sw_hex_read_lower(rest, sig, sizeof(sig)))
         return SW_EINVAL;
-    for (size_t i = 0; i < sizeof(sig); i++) {
-        const char *hi = memchr(digits, rest.p[2 * i], 16);
-        const char *lo = memchr(digits, rest.p[2 * i + 1], 16);
-
-        if (!hi || !lo)
-            return SW_EINVAL;
-        sig[i] = (uint8_t)((hi - digits) << 4 | (lo - digits));
-    }
     memcpy(ret_sig, sig, sizeof(sig));
     *ret_version = version;
     return SW_OK;

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quic/id/nodeid.h"
 
+#include "base/hex.h"
 #include "quic/id/base32.h"
 
 static char *hex(const uint8_t *p, size_t n, char *out)
 {
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[p[i] >> 4];
-        out[2 * i + 1] = digits[p[i] & 15];
-    }
-    out[2 * n] = 0;
+    *sw_hex_write(out, p, n) = 0;
     return out;
 }
 
@@ -42,26 +37,6 @@ char *sw_nodeid_b32(const struct sw_nodeid *id, char out[SW_NODEID_B32])
     return base32(sw_base32_rfc4648, id, out);
 }
 
-static int nibble(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_hex(struct sw_slice in, uint8_t *out)
-{
-    for (size_t i = 0; i < in.n; i += 2) {
-        int hi = nibble(in.p[i]);
-        int lo = nibble(in.p[i + 1]);
-
-        if (hi < 0 || lo < 0)
-            return false;
-        *out++ = (uint8_t)(hi << 4 | lo);
-    }
-    return true;
-}
-
 static int judge(bool well_formed, const struct sw_nodeid *id, struct sw_nodeid *ret,
                  struct sw_err *err)
 {
@@ -79,7 +54,7 @@ int sw_nodeid_parse(struct sw_slice in, struct sw_nodeid *ret, struct sw_err *er
     bool ok = false;
 
     if (in.n == SW_NODEID_HEX - 1)
-        ok = read_hex(in, id.b);
+        ok = sw_hex_read_lower(in, id.b, SW_NODEID_LEN);
     else if (in.n == SW_NODEID_B32 - 1)
         ok = sw_base32_read(sw_base32_rfc4648, true, in, id.b);
     return judge(ok, &id, ret, err);

@@ -33,24 +33,9 @@ char *sw_qad_put_field(char out[SW_QAD_FIELD_MAX], uint16_t port, const uint8_t 
 {
     int n = snprintf(out, SW_QAD_FIELD_MAX, "%u%s", port, pin ? " " : "");
 
-    for (size_t i = 0; pin && i < SW_QAD_PIN; i++)
-        n += snprintf(out + n, (size_t)(SW_QAD_FIELD_MAX - n), "%02x", pin[i]);
+    if (pin)
+        *sw_hex_write(out + n, pin, SW_QAD_PIN) = 0;
     return out;
-}
-
-static bool read_pin(struct sw_slice text, uint8_t *ret)
-{
-    if (text.n != (size_t)2 * SW_QAD_PIN)
-        return false;
-    for (size_t i = 0; i < SW_QAD_PIN; i++) {
-        int high = sw_hex_digit(text.p[2 * i]);
-        int low = sw_hex_digit(text.p[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        ret[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
 }
 
 int sw_qad_get_field(struct sw_slice text, uint16_t *ret_port, uint8_t *ret_pin, bool *ret_pinned,
@@ -62,7 +47,7 @@ int sw_qad_get_field(struct sw_slice text, uint16_t *ret_port, uint8_t *ret_pin,
     uint64_t port;
 
     if (!sw_slice_to_u64(number, UINT16_MAX, &port) || port == 0 ||
-        (rest.p && !read_pin(rest, pin)))
+        (rest.p && !sw_hex_read(rest, pin, SW_QAD_PIN)))
         return sw_err_set(err, SW_EPROTO, SW_QAD_FIELD ": neither a port nor a port and a digest");
     *ret_port = (uint16_t)port;
     *ret_pinned = rest.p != NULL;

@@ -6,6 +6,7 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
+#include "base/hex.h"
 #include "base/time.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/ca_core.h"
@@ -94,18 +95,13 @@ int sw_ca_read_csr(struct sw_slice csr, gnutls_pubkey_t *ret, struct sw_err *err
 
 static void copy_serial(gnutls_x509_crt_t crt, char out[65])
 {
-    static const char hex[] = "0123456789abcdef";
     uint8_t serial[SERIAL_MAX];
     size_t n = sizeof(serial);
 
     out[0] = 0;
     if (gnutls_x509_crt_get_serial(crt, serial, &n) < 0)
         return;
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = hex[serial[i] >> 4];
-        out[2 * i + 1] = hex[serial[i] & 15];
-    }
-    out[2 * n] = 0;
+    *sw_hex_write(out, serial, n) = 0;
 }
 
 static int sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, gnutls_pubkey_t key,

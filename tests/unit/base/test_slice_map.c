@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -85,6 +86,60 @@ static const struct {
     {"18446744073709551616", UINT64_MAX, false, 0},
     {"99999999999999999999999", UINT64_MAX, false, 0},
 };
+
+static void hex_is_written_small_and_read_whole(void **state)
+{
+    static const uint8_t bytes[] = {0x00, 0x9a, 0xff, 0x10};
+    char text[9] = "........";
+    uint8_t back[4] = {0};
+
+    assert_ptr_equal(sw_hex_write(text, bytes, 4), text + 8);
+    assert_string_equal(text, "009aff10");
+    assert_true(sw_hex_read(S("009AfF10"), back, 4));
+    assert_memory_equal(back, bytes, 4);
+    assert_true(sw_hex_read(S(""), back, 0));
+    assert_false(sw_hex_read(S("009aff1"), back, 4));
+    assert_false(sw_hex_read(S("009aff100"), back, 4));
+    assert_false(sw_hex_read(S("009aff"), back, 4));
+    assert_false(sw_hex_read(S("009afg10"), back, 4));
+    assert_false(sw_hex_read(S("00 aff10"), back, 4));
+    assert_true(sw_hex_read_lower(S("009aff10"), back, 4));
+    assert_false(sw_hex_read_lower(S("009Aff10"), back, 4));
+    (void)state;
+}
+
+static void escapes_have_two_digits(void **state)
+{
+    assert_int_equal(sw_hex_escape(S("%2f"), 0), '/');
+    assert_int_equal(sw_hex_escape(S("a%fFb"), 1), 0xff);
+    assert_int_equal(sw_hex_escape(S("%00"), 0), 0);
+    assert_int_equal(sw_hex_escape(S("a2f"), 0), -1);
+    assert_int_equal(sw_hex_escape(S("%2"), 0), -1);
+    assert_int_equal(sw_hex_escape(sw_slice("%2f", 2), 0), -1); /* the digit is not the slice's */
+    assert_int_equal(sw_hex_escape(S("%2x"), 0), -1);
+    assert_int_equal(sw_hex_escape(S("%x2"), 0), -1);
+    assert_int_equal(sw_hex_escape(S("%2f"), 3), -1);
+    (void)state;
+}
+
+static void uuids_are_of_version_4(void **state)
+{
+    char a[SW_UUID_LEN];
+    char b[SW_UUID_LEN];
+
+    for (int i = 0; i < 100; i++) {
+        assert_string_not_equal(sw_uuid(a), sw_uuid(b));
+        assert_int_equal(strlen(a), 36);
+        for (size_t k = 0; k < 36; k++) {
+            bool dash = k == 8 || k == 13 || k == 18 || k == 23;
+
+            assert_true(dash ? a[k] == '-' : strchr("0123456789abcdef", a[k]) != NULL);
+        }
+        assert_int_equal(a[14], '4');
+        assert_non_null(strchr("89ab", a[19]));
+    }
+    (void)state;
+}
 
 static void numbers_are_decimal_and_bounded(void **state)
 {
@@ -411,6 +466,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_compare),
         cmocka_unit_test(slices_cut_and_search),
+        cmocka_unit_test(hex_is_written_small_and_read_whole),
+        cmocka_unit_test(escapes_have_two_digits),
+        cmocka_unit_test(uuids_are_of_version_4),
         cmocka_unit_test(numbers_are_decimal_and_bounded),
         cmocka_unit_test(utf8_is_strict),
         cmocka_unit_test(utf8_is_strict_at_any_place),

@@ -64,6 +64,22 @@ static void escapes_are_decoded_or_refused(void **state)
     }
 }
 
+static void all_but_unreserved_bytes_are_escaped(void **state)
+{
+    static const char in[] = "AZaz09-._~ /%+:\xc3\xa9\n";
+    SW_BUF_AUTO b = {.max = 64};
+    SW_BUF_AUTO small = {.max = 4};
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice back;
+
+    assert_int_equal(sw_percent_encode(&b, sw_slice_str(in)), SW_OK);
+    assert_true(sw_slice_eq_str(sw_buf_slice(&b), "AZaz09-._~%20%2F%25%2B%3A%C3%A9%0A"));
+    assert_int_equal(sw_percent_decode(&a, sw_buf_slice(&b), false, &back, NULL), SW_OK);
+    assert_true(sw_slice_eq_str(back, in));
+    assert_int_equal(sw_percent_encode(&small, sw_slice_str("ab//")), SW_ELIMIT);
+    (void)state;
+}
+
 static void query_parameters_keep_their_order(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -171,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(target_is_split_at_the_first_mark),
         cmocka_unit_test(escapes_are_decoded_or_refused),
+        cmocka_unit_test(all_but_unreserved_bytes_are_escaped),
         cmocka_unit_test(query_parameters_keep_their_order),
         cmocka_unit_test(query_is_bounded),
         cmocka_unit_test(gzip_is_negotiated),

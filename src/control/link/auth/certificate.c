@@ -40,13 +40,12 @@ static struct sw_slice unescape(struct sw_arena *a, struct sw_slice in)
     size_t n = 0;
 
     for (size_t i = 0; i < in.n; i++) {
-        int hi = in.p[i] == '%' && i + 2 < in.n ? sw_hex_digit(in.p[i + 1]) : -1;
-        int lo = hi >= 0 ? sw_hex_digit(in.p[i + 2]) : -1;
+        int escaped = sw_hex_escape(in, i);
 
-        if (in.p[i] == '%' && lo < 0)
+        if (in.p[i] == '%' && escaped < 0)
             break;
-        out[n++] = in.p[i] == '%' ? (char)(hi << 4 | lo) : in.p[i];
-        i += in.p[i] == '%' ? 2 : 0;
+        out[n++] = escaped < 0 ? in.p[i] : (char)escaped;
+        i += escaped < 0 ? 0 : 2;
     }
     return sw_slice(out, n);
 }
@@ -73,14 +72,9 @@ struct sw_slice sw_link_pem_der(struct sw_arena *a, struct sw_slice pem)
 
 static struct sw_slice hex(struct sw_arena *a, const uint8_t *p, size_t n)
 {
-    static const char digits[] = "0123456789abcdef";
     char *out = sw_arena_alloc(a, 2 * n + 1);
 
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[p[i] >> 4];
-        out[2 * i + 1] = digits[p[i] & 15];
-    }
-    return sw_slice(out, 2 * n);
+    return sw_slice(out, (size_t)(sw_hex_write(out, p, n) - out));
 }
 
 struct sw_link_caller sw_link_caller_of(struct sw_arena *a, struct sw_slice principal,

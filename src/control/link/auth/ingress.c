@@ -101,16 +101,8 @@ static struct sw_slice thumbprint(struct sw_arena *a, struct sw_slice hex)
     uint8_t raw[32];
     SW_BUF_AUTO out = {.max = 64};
 
-    if (hex.n != 2 * sizeof(raw))
+    if (!sw_hex_read(hex, raw, sizeof(raw)))
         return sw_slice("", 0);
-    for (size_t i = 0; i < sizeof(raw); i++) {
-        int hi = sw_hex_digit(hex.p[2 * i]);
-        int lo = sw_hex_digit(hex.p[2 * i + 1]);
-
-        if (hi < 0 || lo < 0)
-            return sw_slice("", 0);
-        raw[i] = (uint8_t)(hi << 4 | lo);
-    }
     (void)!sw_base64url_append(&out, sw_slice(raw, sizeof(raw)));
     return sw_arena_slice(a, sw_buf_slice(&out));
 }
