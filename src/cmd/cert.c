@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
@@ -143,9 +144,9 @@ static int write_issued(const char *prefix, struct sw_slice chain, struct sw_sli
 {
     SW_AUTO_FREE char *crt_path = sw_asprintf("%s.crt", prefix);
     SW_AUTO_FREE char *key_path = sw_asprintf("%s.key", prefix);
-    int rc = sw_pemfile_write(key_path, key, 0600, true, err);
+    int rc = sw_file_write(key_path, key, 0600, true, err);
 
-    return rc == SW_OK ? sw_pemfile_write(crt_path, chain, 0644, true, err) : rc;
+    return rc == SW_OK ? sw_file_write(crt_path, chain, 0644, true, err) : rc;
 }
 
 /* "--out DIR/root" would replace the CA itself. */
@@ -207,7 +208,7 @@ static int run_crl(const struct settings *s, const struct sw_opts_rest *rest, st
     if (rc == SW_OK)
         rc = sw_ca_make_crl(ca, certs, n, &pem, err);
     if (rc == SW_OK)
-        rc = sw_pemfile_write(s->out, sw_buf_slice(&pem), 0644, true, err);
+        rc = sw_file_write(s->out, sw_buf_slice(&pem), 0644, true, err);
     sw_ca_free(ca);
     return rc;
 }

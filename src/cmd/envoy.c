@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "control/envoy/bootstrap.h"
 #include "control/envoy/tunnel.h"
 #include "io/addr.h"
-#include "io/filewatch.h"
 #include "quic/id/nodeid.h"
 
 enum { TOKEN_MAX = 1 << 16 };

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/client.h"
-#include "io/filewatch.h"
 #include "tls/cert/cred.h"
 
 enum {

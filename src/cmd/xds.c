@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "control/lint/input.h"
 #include "control/lint/lint.h"
-#include "io/filewatch.h"
 #include "tls/cert/cred.h"
 
 enum { CA_MAX = 1 << 20 };

@@ -3,13 +3,13 @@
  * Saves the state from the control plane, and loads it at the next start. Loaded state is in force
  * until the API sends another: a list it sends replaces the whole of ours.
  */
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
 #include "connector/memo.h"
-#include "tls/cert/pemfile.h"
 
 /* A start brings several changes at once. */
 #define SAVE_NS (200 * SW_NS_PER_MS)
@@ -43,7 +43,7 @@ static void save(struct sw_connector *c)
     if (rc == SW_OK && sum == c->state.saved)
         return;
     if (rc == SW_OK)
-        rc = sw_pemfile_write(path, sw_buf_slice(&text), 0600, true, &err);
+        rc = sw_file_write(path, sw_buf_slice(&text), 0600, true, &err);
     else
         (void)sw_err_set(&err, rc, "too large");
     if (rc == SW_OK)

@@ -2,14 +2,13 @@
 #include "connector/unit.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 static bool name_ok(const char *name)
@@ -151,37 +150,12 @@ char *sw_unit_path(const char *name, struct sw_err *err)
     return NULL;
 }
 
-static int write_file(const char *path, struct sw_slice text, struct sw_err *err)
-{
-    SW_AUTO_FD fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return sw_err_sys(err, errno, "%.120s", path);
-    while (text.n) {
-        ssize_t n = write(fd, text.p, text.n);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sw_err_sys(err, errno, "%.120s", path);
-        text = sw_slice_from(text, (size_t)n);
-    }
-    return fsync(fd) == 0 ? SW_OK : sw_err_sys(err, errno, "%.120s", path);
-}
-
 int sw_unit_install(const char *path, struct sw_slice text, struct sw_err *err)
 {
     SW_AUTO_FREE char *dir = sw_strdup(path);
-    SW_AUTO_FREE char *fresh = sw_asprintf("%s.new", path);
     int rc;
 
     *strrchr(dir, '/') = '\0';
     rc = sw_make_dirs(dir, err);
-    if (rc == SW_OK)
-        rc = write_file(fresh, text, err);
-    if (rc != SW_OK)
-        return rc;
-    if (rename(fresh, path) != 0)
-        return sw_err_sys(err, errno, "%.120s", path);
-    return SW_OK;
+    return rc == SW_OK ? sw_file_write(path, text, 0600, true, err) : rc;
 }

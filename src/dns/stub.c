@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/stub.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "dns/stub_int.h"
-#include "io/filewatch.h"
 
 enum {
     CACHE = 4096,

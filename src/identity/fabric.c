@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "kube/names.h"
@@ -51,7 +52,7 @@ static int write_file(const char *dir, const char *name, struct sw_slice text, s
     char *path SW_AUTO_FREE = path_of(dir, name);
     bool secret = strstr(name, "key") != NULL;
 
-    return sw_pemfile_write(path, text, secret ? 0600 : 0644, false, err);
+    return sw_file_write(path, text, secret ? 0600 : 0644, false, err);
 }
 
 static int read_file(const char *dir, const char *name, struct sw_buf *out, struct sw_err *err)
@@ -145,7 +146,7 @@ int sw_fabric_renew(const char *dir, const char *name, uint64_t ttl_s, struct sw
     if (rc == SW_OK)
         rc = sw_fabric_sign(ca, name, ttl_s, sw_buf_slice(&csr), &cert, err);
     if (rc == SW_OK)
-        rc = sw_pemfile_write(path, sw_buf_slice(&cert), 0644, true, err);
+        rc = sw_file_write(path, sw_buf_slice(&cert), 0644, true, err);
     sw_ca_free(ca);
     return rc;
 }

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "identity/material.h"
@@ -120,7 +121,7 @@ static int put_part(const char *dir, const struct sw_ca_material *m, enum sw_ca_
     bool key = part == SW_CA_KEY || part == SW_CA_NEXT_KEY;
 
     if (m->part[part].n)
-        return sw_pemfile_write(path, m->part[part], key ? 0600 : 0644, true, err);
+        return sw_file_write(path, m->part[part], key ? 0600 : 0644, true, err);
     return unlink(path) == 0 || errno == ENOENT
                ? SW_OK
                : sw_err_sys(err, errno, "cannot remove '%s'", path);

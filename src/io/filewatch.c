@@ -2,7 +2,6 @@
 #include "io/filewatch.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -164,33 +163,4 @@ void sw_filewatch_free(struct sw_filewatch *f)
     sw_free(f->path);
     sw_free(f->dir);
     sw_free(f);
-}
-
-int sw_file_read(const char *path, size_t max, struct sw_slice *ret, struct sw_err *err)
-{
-    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-    SW_BUF_AUTO b = {.max = max + 1};
-
-    if (fd < 0) {
-        int saved = errno;
-
-        (void)sw_err_sys(err, saved, "cannot read '%s'", path);
-        return saved == ENOENT ? SW_ENOENT : SW_ESYS;
-    }
-    for (;;) {
-        char *to = sw_buf_reserve(&b, sw_min(65536, b.max - sw_buf_len(&b)));
-        ssize_t n;
-
-        if (!to || sw_buf_len(&b) > max)
-            return sw_err_set(err, SW_ELIMIT, "'%s' is larger than %zu bytes", path, max);
-        n = read(fd, to, sw_min(65536, b.max - sw_buf_len(&b)));
-        if (n < 0)
-            return sw_err_sys(err, errno, "cannot read '%s'", path);
-        if (n == 0)
-            break;
-        sw_buf_commit(&b, (size_t)n);
-    }
-    ret->n = sw_buf_len(&b);
-    ret->p = sw_buf_take_str(&b);
-    return SW_OK;
 }

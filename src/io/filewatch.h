@@ -19,11 +19,3 @@ SW_NODISCARD struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char
                                                    sw_filewatch_cb cb, void *arg,
                                                    struct sw_err *err);
 void sw_filewatch_free(struct sw_filewatch *f);
-
-/*
- * Reads a whole file of at most max bytes into *ret (NUL-terminated, heap, the caller's).
- * SW_ENOENT when there is none, SW_ELIMIT when it is longer, SW_ESYS otherwise.
- */
-struct sw_slice;
-SW_NODISCARD int sw_file_read(const char *path, size_t max, struct sw_slice *ret,
-                              struct sw_err *err);

@@ -2,6 +2,7 @@
 /* The process: start, the site's credential, snapshots to the workers, drain and end. */
 #include "link/link.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"

@@ -4,7 +4,6 @@
  * of our own form. A resource that cannot be used is refused alone: the others count, and what it
  * was before stays. At most one snapshot per turn of the loop.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"

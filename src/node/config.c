@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "yaml/yaml.h"
 
 enum {

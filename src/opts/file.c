@@ -1,40 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration file: a YAML map from long option names to values. */
+#include "base/file.h"
+#include "base/secret.h"
 #include "opts/opts_int.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/buf.h"
-#include "base/mem.h"
 #include "yaml/yaml.h"
 
 enum { FILE_MAX = 1 << 20 };
-
-static int read_all(const char *path, struct sw_buf *out, struct sw_err *err)
-{
-    SW_AUTO_FD fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot open '%s'", path);
-    for (;;) {
-        char *at = sw_buf_reserve(out, 4096);
-
-        if (!at)
-            return sw_err_set(err, SW_ELIMIT, "'%s' is larger than %d bytes", path, FILE_MAX);
-        n = read(fd, at, 4096);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sw_err_sys(err, errno, "cannot read '%s'", path);
-        if (n == 0)
-            return SW_OK;
-        sw_buf_commit(out, (size_t)n);
-    }
-}
 
 static int set_scalar(struct sw_opts_state *st, const struct sw_opt *o, const struct sw_yaml *v,
                       struct sw_err *err)
@@ -74,23 +45,23 @@ static int set_entry(struct sw_opts_state *st, const struct sw_yaml *v, struct s
 
 int sw_opts_load_file(struct sw_opts_state *st, const char *path, struct sw_err *err)
 {
-    SW_BUF_AUTO text = {.max = FILE_MAX + 4096};
+    struct sw_slice text = {0};
     SW_ARENA_AUTO tmp = {0};
     const struct sw_yaml *doc;
-    int rc = read_all(path, &text, err);
+    int rc = sw_file_read(path, FILE_MAX, &text, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = sw_yaml_parse_one(&tmp, sw_buf_slice(&text), NULL, &doc, err);
-    if (rc == SW_OK && sw_yaml_is_null(doc))
-        return SW_OK; /* an empty file sets nothing */
-    if (rc == SW_OK)
+    rc = sw_yaml_parse_one(&tmp, text, NULL, &doc, err);
+    /* An empty file sets nothing. */
+    if (rc == SW_OK && !sw_yaml_is_null(doc))
         rc = sw_yaml_expect(doc, SW_YAML_MAP, err);
-    if (rc == SW_OK) {
+    if (rc == SW_OK && !sw_yaml_is_null(doc)) {
         SW_YAML_FOREACH (v, doc) {
             if (rc == SW_OK)
                 rc = set_entry(st, v, err);
         }
     }
+    sw_slice_free_secret(&text);
     return rc == SW_OK ? rc : sw_err_prefix(err, "%s", path);
 }

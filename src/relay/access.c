@@ -4,10 +4,10 @@
 #include <stdatomic.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "io/filewatch.h"
 #include "quic/id/nodeid.h"
 
 enum { FILE_MAX = 64 << 20, TOKENS_MAX = 1024, TOKEN_MAX = 4096 };

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/client.h"
-#include "io/filewatch.h"
 #include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "io/sock.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/secret.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "proto/pb.h"
 #include "tls/cert/cred.h"
 #include "xds/cache.h"

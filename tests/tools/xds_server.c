@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "tls/cert/cred.h"
 #include "xds/server.h"
 

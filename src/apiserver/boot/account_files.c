@@ -10,11 +10,11 @@
 #include "apiserver/boot/boot_int.h"
 #include "base/base64.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "tls/cert/ca.h"
-#include "tls/cert/pemfile.h"
 
 enum { TTL_S = 3600, ITEMS = 5 };
 
@@ -76,7 +76,7 @@ static int write_file(const struct api_accounts *n, const char *name, const char
 {
     SW_AUTO_FREE char *path = sw_asprintf("%s/%s.%s", n->dir, name, ending);
 
-    return sw_pemfile_write(path, text, 0600, true, err);
+    return sw_file_write(path, text, 0600, true, err);
 }
 
 static int write_kubeconfig(const struct api_accounts *n, const struct item *it, struct sw_err *err)

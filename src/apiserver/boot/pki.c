@@ -13,6 +13,7 @@
 #include "apiserver/boot/boot.h"
 #include "base/base64.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -56,7 +57,7 @@ static int load_token_key(struct sw_api *api, const char *dir, struct sw_err *er
         return err->rc;
     rc = sw_jws_key_pem(api->token_key, &pem, err);
     if (rc == SW_OK)
-        rc = sw_pemfile_write(path, sw_buf_slice(&pem), 0600, false, err);
+        rc = sw_file_write(path, sw_buf_slice(&pem), 0600, false, err);
     return rc;
 }
 
@@ -72,7 +73,7 @@ static int load_admin_token(struct sw_api *api, const char *dir, struct sw_err *
         sw_rand_bytes(raw, sizeof(raw));
         rc = sw_base64url_append(&text, sw_slice(raw, sizeof(raw)));
         if (rc == SW_OK)
-            rc = sw_pemfile_write(path, sw_buf_slice(&text), 0600, false, err);
+            rc = sw_file_write(path, sw_buf_slice(&text), 0600, false, err);
     }
     if (rc != SW_OK)
         return rc;
@@ -196,7 +197,7 @@ int api_pki_kubeconfig(struct sw_api *api, const struct sw_api_config *c, struct
                                "contexts:\n- name: spanwire\n  context:\n    cluster: spanwire\n"
                                "    user: admin\ncurrent-context: spanwire\n");
     if (rc == SW_OK)
-        rc = sw_pemfile_write(path, sw_buf_slice(&out), 0600, true, err);
+        rc = sw_file_write(path, sw_buf_slice(&out), 0600, true, err);
     else
         rc = sw_err_set(err, SW_ELIMIT, "kubeconfig does not fit");
     return rc;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "apiserver/server.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -12,7 +13,6 @@
 #include "cmd/control/options.h"
 #include "cmd/control/pages.h"
 #include "control/trust.h"
-#include "io/filewatch.h"
 #include "io/loop.h"
 #include "io/resolver.h"
 #include "io/signal.h"

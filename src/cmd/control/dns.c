@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -15,7 +16,6 @@
 #include "dns/authority.h"
 #include "dns/stub.h"
 #include "dns/update.h"
-#include "io/filewatch.h"
 
 enum { KEY_FILE_MAX = 4096 };
 

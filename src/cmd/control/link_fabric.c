@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"

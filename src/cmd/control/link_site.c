@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "identity/fabric.h"
@@ -32,7 +33,7 @@ static int write_file(const char *dir, const char *name, struct sw_slice text, s
     char *path SW_AUTO_FREE = path_of(dir, name);
     bool secret = sw_slice_has_suffix(sw_slice_str(name), SW_SLICE_LIT(".key"));
 
-    return sw_pemfile_write(path, text, secret ? 0600 : 0644, false, err);
+    return sw_file_write(path, text, secret ? 0600 : 0644, false, err);
 }
 
 static int read_file(const char *dir, const char *name, struct sw_buf *out, struct sw_err *err)

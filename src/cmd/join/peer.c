@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/join/peer.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cmd/join/state.h"
 #include "io/addr.h"
 #include "io/loop.h"
 #include "io/resolver.h"
 #include "kube/client/client.h"
-#include "tls/cert/pemfile.h"
 
 const struct sw_kube_gvr sw_peer_gvr = {"clusterlink.net", "v1alpha1", "peers", "Peer", true};
 
@@ -106,8 +106,8 @@ int sw_peer_meet(const struct sw_peer_api *api, const char *dir, const struct sw
 {
     SW_ARENA_AUTO a = {0};
     const struct sw_json *o = sw_peer_object(&a, api->ns, b->site, &b->gateways);
-    int rc = sw_pemfile_write(sw_machine_path(&a, dir, SW_MACHINE_PEER), sw_json_text(&a, o, NULL),
-                              0600, true, err);
+    int rc = sw_file_write(sw_machine_path(&a, dir, SW_MACHINE_PEER), sw_json_text(&a, o, NULL),
+                           0600, true, err);
 
     return rc == SW_OK && api->kubeconfig ? apply(api->kubeconfig, o, err) : rc;
 }

@@ -9,12 +9,12 @@
 
 #include "base/base64.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "identity/fabric.h"
 #include "identity/join/token.h"
-#include "io/filewatch.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/csr.h"
 #include "tls/cert/pemfile.h"
@@ -95,7 +95,7 @@ static int write_file(const char *dir, const char *name, struct sw_slice text, s
 {
     char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, name);
 
-    return sw_pemfile_write(path, text, 0600, true, err);
+    return sw_file_write(path, text, 0600, true, err);
 }
 
 static int check_dir(const char *dir, struct sw_err *err)

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/control/join.h"
 #include "identity/join/record.h"
-#include "io/filewatch.h"
 #include "io/resolver.h"
 
 enum { LIST_MAX = 500 }; /* per page */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/secret.h"
@@ -16,7 +17,6 @@
 #include "identity/join/client.h"
 #include "identity/join/record.h"
 #include "io/egress.h"
-#include "io/filewatch.h"
 #include "kube/names.h"
 #include "tls/cert/cred.h"
 #include "yaml/yaml.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "cmd/control/link_site.h"
@@ -19,7 +20,6 @@
 #include "cmd/up/up_int.h"
 #include "identity/fabric.h"
 #include "tls/cert/ca.h"
-#include "tls/cert/pemfile.h"
 
 /* Directories below the state's; the second site's control plane has the first of them. */
 #define DIR    "second"
@@ -129,8 +129,8 @@ static int make_objects(struct up *u)
 
     if (rc != SW_OK)
         return rc;
-    return sw_pemfile_write(up_path(u, POLICY), sw_json_text(u->arena, s->objects.policy, NULL),
-                            0600, true, u->err);
+    return sw_file_write(up_path(u, POLICY), sw_json_text(u->arena, s->objects.policy, NULL), 0600,
+                         true, u->err);
 }
 
 int up_second_prepare(struct up *u)
@@ -294,7 +294,7 @@ static void on_here(void *arg)
     struct up_second *s = u->second;
     struct sw_err err = {0};
 
-    if (sw_pemfile_write(up_path(u, ALLOWED), SW_SLICE_LIT(""), 0600, true, &err) != SW_OK)
+    if (sw_file_write(up_path(u, ALLOWED), SW_SLICE_LIT(""), 0600, true, &err) != SW_OK)
         (void)fprintf(stderr, "%s; the next start writes the demo's policies again\n", err.msg);
     s->page = sw_up_page_new(u->loop, (uint16_t)(80 + u->set->port_offset),
                              sw_slice_str(s->hostname), on_page, u, &err);

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "io/filewatch.h"
 #include "io/netns.h"
 
 enum { CGROUP_MAX = 16 << 10, STAT_MAX = 4096, PATH_LEN = 512 };

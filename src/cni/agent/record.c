@@ -4,17 +4,15 @@
  * empties. An agent that starts again finds its pods by it even where no process shows whose it is.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cni/agent/agent_int.h"
-#include "io/filewatch.h"
 #include "io/netns.h"
 
 enum { RECORD_MAX = 8192, PATH_LEN = 1024 };
@@ -41,21 +39,14 @@ void agent_record_write(const struct agent_pod *p)
     SW_ARENA_AUTO a = {0};
     struct sw_json *doc = sw_json_new_object(&a);
     char path[PATH_LEN];
-    char tmp[PATH_LEN + 8];
-    struct sw_slice text;
-    SW_AUTO_FD fd = -1;
+    struct sw_err err = {0};
 
     if (!p->netns_path || !path_of(c, p->uid, path))
         return;
     sw_json_put_str(&a, doc, "netns", sw_slice_str(p->netns_path));
     sw_json_put_str(&a, doc, "containerID", sw_slice_str(p->container_id ? p->container_id : ""));
-    text = sw_json_text(&a, doc, NULL);
-    (void)snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, text.p, text.n) != (ssize_t)text.n || rename(tmp, path) != 0) {
-        sw_log_warn("agent", "cannot write '%s': %s", path, sw_errno_text(errno));
-        (void)unlink(tmp);
-    }
+    if (sw_file_write(path, sw_json_text(&a, doc, NULL), 0600, true, &err) != SW_OK)
+        sw_log_warn("agent", "%s", err.msg);
 }
 
 void agent_record_remove(const struct sw_agent_config *c, const char *uid)

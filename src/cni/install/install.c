@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/search.h"
@@ -43,31 +44,6 @@ struct sw_install {
 static char *join(const char *dir, const char *name)
 {
     return sw_asprintf("%s/%s", dir, name);
-}
-
-/* Writes beside the file and renames: readers see the old or the new text. */
-static int write_file(const char *path, struct sw_slice text, mode_t mode, struct sw_err *err)
-{
-    char *tmp = sw_asprintf("%s.tmp-spanwire", path);
-    SW_AUTO_FD fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-    int rc = SW_OK;
-
-    if (fd < 0)
-        rc = sw_err_sys(err, errno, "cannot write '%s'", tmp);
-    while (rc == SW_OK && text.n) {
-        ssize_t n = write(fd, text.p, text.n);
-
-        if (n < 0 && errno != EINTR)
-            rc = sw_err_sys(err, errno, "cannot write '%s'", tmp);
-        else if (n > 0)
-            text = sw_slice_from(text, (size_t)n);
-    }
-    if (rc == SW_OK && (fchmod(fd, mode) != 0 || fsync(fd) != 0 || rename(tmp, path) != 0))
-        rc = sw_err_sys(err, errno, "cannot replace '%s'", path);
-    if (rc != SW_OK)
-        (void)unlink(tmp);
-    sw_free(tmp);
-    return rc;
 }
 
 struct names {
@@ -151,7 +127,7 @@ static int edit(const struct sw_install_opts *o, const char *path, struct sw_sli
 
         target = sw_arena_printf(&a, "%.*s.conflist", (int)(dot - path), path);
     }
-    rc = write_file(target, now, st.st_mode & 0777, err);
+    rc = sw_file_write(target, now, st.st_mode & 0777, true, err);
     if (rc == SW_OK && target != path)
         (void)unlink(path);
     if (rc == SW_OK)
@@ -204,17 +180,10 @@ static int copy(int from, int to)
     ssize_t n;
 
     while ((n = read(from, p, COPY_CHUNK)) > 0) {
-        for (ssize_t at = 0; at < n;) {
-            ssize_t w = write(to, p + at, (size_t)(n - at));
-
-            if (w < 0 && errno != EINTR) {
-                n = -1;
-                break;
-            }
-            at += w > 0 ? w : 0;
-        }
-        if (n < 0)
+        if (sw_fd_write_all(to, sw_slice(p, (size_t)n)) != SW_OK) {
+            n = -1;
             break;
+        }
     }
     sw_free(p);
     return n == 0 ? SW_OK : SW_ESYS;
@@ -358,7 +327,7 @@ static int clean_file(const char *path, struct sw_err *err)
     if (stat(path, &st) != 0 || sw_file_read(path, SW_CONFLIST_MAX, &text, NULL) != SW_OK)
         return SW_OK;
     if (sw_conflist_remove(&a, text, SW_CNI_PLUGIN, &now, &found, NULL) == SW_OK && found)
-        rc = write_file(path, now, st.st_mode & 0777, err);
+        rc = sw_file_write(path, now, st.st_mode & 0777, true, err);
     sw_slice_free(&text);
     return rc;
 }

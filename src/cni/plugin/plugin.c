@@ -5,13 +5,13 @@
  */
 #include "cni/plugin/plugin.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "cni/plugin/call.h"
@@ -26,24 +26,6 @@ enum {
 bool sw_cni_called(void)
 {
     return getenv("CNI_COMMAND") != NULL;
-}
-
-static int read_input(struct sw_buf *in, struct sw_err *err)
-{
-    for (;;) {
-        char chunk[4096];
-        ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
-
-        if (n == 0)
-            return SW_OK;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sw_err_sys(err, errno, "cannot read the configuration");
-        if (sw_buf_append(in, chunk, (size_t)n) != SW_OK)
-            return sw_err_set(err, SW_ELIMIT, "configuration is longer than %d bytes",
-                              SW_CNI_INPUT_MAX);
-    }
 }
 
 static int print(const struct sw_json *v)
@@ -167,7 +149,7 @@ int sw_cni_plugin(void)
     enum sw_cni_code code = SW_CNI_IO;
     struct sw_err err = {0};
 
-    if (read_input(&in, &err) != SW_OK ||
+    if (sw_fd_read_all(STDIN_FILENO, "configuration", &in, &err) != SW_OK ||
         sw_cni_request_parse(&a, &env, sw_buf_slice(&in), &r, &code, &err) != SW_OK)
         return fail(&a, &r, code, err.msg);
     switch (r.command) {

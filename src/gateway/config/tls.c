@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "gateway/config/build.h"
@@ -14,7 +15,6 @@
 #include "gateway/config/cred.h"
 #include "gateway/config/ticket.h"
 #include "gateway/config/tls.h"
-#include "io/filewatch.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "io/filewatch.h"
 
 enum { VALUE_MAX = 1024, FILES_MAX = 600, STATUS_MIN = 400, STATUS_MAX = 599 };
 

@@ -10,6 +10,7 @@
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/search.h"

@@ -2,6 +2,7 @@
 /* Resources from an xDS server: the delta client on one side, the store on the other. */
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "identity/join/code.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/def.h"

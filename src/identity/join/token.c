@@ -3,11 +3,11 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "tls/crypto/jws.h"
 
 #define ISSUER "spanwire-machine"

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "http/h1.h"
 #include "io/addr.h"
-#include "io/filewatch.h"
 #include "yaml/yaml.h"
 
 /* One named entry of a list, with the source it came from. */

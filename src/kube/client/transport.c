@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "tls/cert/cred.h"
 
 static const uint64_t reread_ns = 60 * SW_NS_PER_S;

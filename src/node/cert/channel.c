@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
 #include "identity/join/token.h"
-#include "io/filewatch.h"
 #include "kube/client/transport.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/x509.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/cert/crl.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "io/filewatch.h"

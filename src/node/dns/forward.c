@@ -5,6 +5,7 @@
  */
 #include <ctype.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"

@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 
 enum {
     SOON_S = 2,         /* after the first change */
@@ -42,22 +41,6 @@ struct job {
 
 /* ---- the file ---- */
 
-static int write_all(int fd, struct sw_slice s, const char *path, struct sw_err *err)
-{
-    while (s.n) {
-        ssize_t n = write(fd, s.p, sw_min(s.n, (size_t)1 << 20));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sw_err_sys(err, errno, "cannot write '%s'", path);
-        s = sw_slice_from(s, (size_t)n);
-    }
-    if (fsync(fd) != 0)
-        return sw_err_sys(err, errno, "cannot sync '%s'", path);
-    return SW_OK;
-}
-
 static int replace(const struct sw_mesh_store *s, struct sw_slice bytes, struct sw_err *err)
 {
     SW_AUTO_FD fd = -1;
@@ -67,7 +50,9 @@ static int replace(const struct sw_mesh_store *s, struct sw_slice bytes, struct 
     fd = open(s->fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return sw_err_sys(err, errno, "cannot create '%s'", s->fresh);
-    rc = write_all(fd, bytes, s->fresh, err);
+    rc = sw_fd_write_all(fd, bytes);
+    if (rc != SW_OK || fsync(fd) != 0)
+        rc = sw_err_sys(err, errno, "cannot write '%s'", s->fresh);
     if (rc == SW_OK && rename(s->fresh, s->path) != 0)
         rc = sw_err_sys(err, errno, "cannot rename '%s'", s->fresh);
     if (rc != SW_OK)

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/filewatch.h"
 #include "io/sock.h"
 #include "quic/relay/auth.h"
 #include "quic/relay/client_int.h"

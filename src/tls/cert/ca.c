@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/dirs.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/secret.h"
@@ -244,7 +245,7 @@ int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 {
     SW_AUTO_FREE char *path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
 
-    return sw_pemfile_write(path, ca->root_pem, 0644, true, err);
+    return sw_file_write(path, ca->root_pem, 0644, true, err);
 }
 
 int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
@@ -262,9 +263,9 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
         return sw_err_set(err, SW_EINVAL, "'%s' already holds a CA", dir);
     rc = sw_ca_key_pem(ca, &key, err);
     if (rc == SW_OK)
-        rc = sw_pemfile_write(key_path, sw_buf_slice(&key), 0600, false, err);
+        rc = sw_file_write(key_path, sw_buf_slice(&key), 0600, false, err);
     if (rc == SW_OK)
-        rc = sw_pemfile_write(cert_path, ca->root_pem, 0644, false, err);
+        rc = sw_file_write(cert_path, ca->root_pem, 0644, false, err);
     return rc;
 }
 

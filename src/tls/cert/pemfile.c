@@ -3,11 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
 
@@ -25,59 +24,7 @@ int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw_err *err)
         return sw_err_sys(err, errno, "cannot read '%s'", path);
     if (!S_ISREG(st.st_mode))
         return sw_err_set(err, SW_EINVAL, "'%s' is not a regular file", path);
-    for (;;) {
-        char chunk[4096];
-        ssize_t n = read(fd, chunk, sizeof(chunk));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sw_err_sys(err, errno, "cannot read '%s'", path);
-        if (n == 0)
-            return SW_OK;
-        if (sw_buf_append(out, chunk, (size_t)n) != SW_OK)
-            return sw_err_set(err, SW_ELIMIT, "'%s' is too large", path);
-    }
-}
-
-static int write_all(int fd, struct sw_slice s)
-{
-    while (s.n > 0) {
-        ssize_t n = write(fd, s.p, s.n);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        s = sw_slice_from(s, (size_t)n);
-    }
-    return fsync(fd);
-}
-
-int sw_pemfile_write(const char *path, struct sw_slice content, mode_t mode, bool replace,
-                     struct sw_err *err)
-{
-    SW_AUTO_FREE char *tmp = sw_asprintf("%s.%08x.tmp", path, (unsigned)sw_rand_u64());
-    SW_AUTO_FD fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc = SW_OK;
-
-    if (fd < 0)
-        return sw_err_sys(err, errno, "cannot write '%s'", path);
-    if (fchmod(fd, mode) != 0 || write_all(fd, content) != 0) {
-        rc = sw_err_sys(err, errno, "cannot write '%s'", path);
-    } else if (replace) {
-        if (rename(tmp, path) != 0)
-            rc = sw_err_sys(err, errno, "cannot write '%s'", path);
-    } else if (link(tmp, path) != 0) {
-        /* link, unlike rename, refuses to replace: no moment between looking and writing. */
-        if (errno == EEXIST)
-            rc = sw_err_set(err, SW_EINVAL, "'%s' already exists", path);
-        else
-            rc = sw_err_sys(err, errno, "cannot write '%s'", path);
-    }
-    if (rc != SW_OK || !replace)
-        (void)unlink(tmp);
-    return rc;
+    return sw_fd_read_all(fd, path, out, err);
 }
 
 int sw_pem_next_cert(struct sw_slice *rest, struct sw_slice *ret)

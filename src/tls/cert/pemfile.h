@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files that hold certificates and keys: read with a bound, written whole or not at all. */
+/* Small files that hold certificates and keys: read with a bound. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,13 +14,6 @@
  * file) or SW_ELIMIT (larger than out allows); messages name the path.
  */
 SW_NODISCARD int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw_err *err);
-
-/*
- * Writes a new file with exactly this mode by way of a temporary name in the same directory.
- * Without replace an existing file is left alone and SW_EINVAL returned.
- */
-SW_NODISCARD int sw_pemfile_write(const char *path, struct sw_slice content, mode_t mode,
-                                  bool replace, struct sw_err *err);
 
 /*
  * Takes the next certificate, from its first dash to the end of its last line, off *rest.

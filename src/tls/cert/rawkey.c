@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tls/cert/pemfile.h"
@@ -116,7 +117,7 @@ struct sw_rawkey *sw_rawkey_open(const char *path, struct sw_err *err)
 
     if (rc == SW_ENOENT) {
         sw_rand_bytes(seed, sizeof(seed));
-        rc = sw_pemfile_write(path, sw_slice(seed, sizeof(seed)), 0600, false, err);
+        rc = sw_file_write(path, sw_slice(seed, sizeof(seed)), 0600, false, err);
         /* Another process was faster: use its key. */
         if (rc == SW_EINVAL)
             rc = read_seed(path, seed, err);

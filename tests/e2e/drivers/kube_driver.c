@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "control/runtime.h"
 #include "control/trust.h"
-#include "io/filewatch.h"
 #include "io/signal.h"
 #include "kube/client/events.h"
 #include "kube/client/informer.h"

@@ -15,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/dgram.h"
-#include "io/filewatch.h"
 #include "io/sock.h"
 #include "quic/qad/qad.h"
 #include "quic/wire/qad.h"

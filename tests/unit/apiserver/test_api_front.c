@@ -19,12 +19,12 @@
 
 #include "apiserver/server.h"
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/client.h"
-#include "io/filewatch.h"
 #include "io/loop.h"
 #include "io/resolver.h"
 #include "kube/client/kubeconfig.h"

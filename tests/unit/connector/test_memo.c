@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "connector/memo.h"
-#include "tls/cert/pemfile.h"
 
 #define ID   "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 #define PEER "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"
@@ -155,7 +155,7 @@ static void test_files_of_others_are_not_trusted(void **state)
     (void)snprintf(path, sizeof(path), "%s/known", dir);
     (void)snprintf(link_path, sizeof(link_path), "%s/link", dir);
     assert_int_equal(sw_memo_load(path, &m, &err), SW_ENOENT);
-    assert_int_equal(sw_pemfile_write(path, text_of(&b), 0600, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(path, text_of(&b), 0600, true, &err), SW_OK);
     assert_int_equal(sw_memo_load(path, &m, &err), SW_OK);
     sw_memo_done(&m);
     assert_int_equal(symlink(path, link_path), 0);

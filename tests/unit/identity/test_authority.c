@@ -13,13 +13,12 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "identity/issued.h"
-#include "io/filewatch.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/csr.h"
-#include "tls/cert/pemfile.h"
 #include "tls/cert/spiffe.h"
 
 #define ID "spiffe://td/ns/shop/sa/web"
@@ -89,7 +88,7 @@ static void write_file(const struct world *w, const char *name, struct sw_slice 
     char path[128];
 
     (void)snprintf(path, sizeof(path), "%s/%s", w->dir, name);
-    assert_int_equal(sw_pemfile_write(path, text, 0600, true, NULL), SW_OK);
+    assert_int_equal(sw_file_write(path, text, 0600, true, NULL), SW_OK);
 }
 
 static void the_key_counts_and_nothing_else_in_a_request(void **state)

@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "identity/material.h"
-#include "tls/cert/pemfile.h"
 
 enum { DAY = 86400 };
 
@@ -227,7 +227,7 @@ static void an_interrupted_switch_is_as_before_or_as_after(void **state)
         for (size_t i = 0; i < writes; i++) {
             if (order[i].text.n)
                 assert_int_equal(
-                    sw_pemfile_write(path_of(&a, order[i].name), order[i].text, 0600, true, NULL),
+                    sw_file_write(path_of(&a, order[i].name), order[i].text, 0600, true, NULL),
                     SW_OK);
             else
                 assert_int_equal(unlink(path_of(&a, order[i].name)), 0);

@@ -223,7 +223,7 @@ static const struct {
     {"--item=", "test: --item: empty value"},
     {"a b", "test: 'b': unexpected argument"},
     {"--config", "test: --config: needs a value"},
-    {"--config /nonexistent/x", "test: cannot open '/nonexistent/x': No such file or directory"},
+    {"--config /nonexistent/x", "test: cannot read '/nonexistent/x': No such file or directory"},
 };
 
 static void test_mistakes_name_the_option(void **state)

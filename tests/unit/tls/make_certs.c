@@ -2,15 +2,15 @@
 /* Certificates for interop.py: a root, two workloads, and a root nobody trusts. */
 #include <stdio.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "tls/cert/ca.h"
-#include "tls/cert/pemfile.h"
 
 static int put(const char *dir, const char *name, struct sw_slice content)
 {
     SW_AUTO_FREE char *path = sw_asprintf("%s/%s", dir, name);
 
-    return sw_pemfile_write(path, content, 0600, true, NULL);
+    return sw_file_write(path, content, 0600, true, NULL);
 }
 
 static int issue(const struct sw_ca *ca, const char *dir, const char *id, const char *crt_name,

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
-#include "tls/cert/pemfile.h"
 
 #include "test.h"
 
@@ -144,7 +144,7 @@ static void errors_are_one_line(void **state)
 
     (void)state;
     (void)snprintf(path, sizeof(path), "%s/junk", dir);
-    assert_int_equal(sw_pemfile_write(path, SW_SLICE_LIT("junk"), 0644, true, NULL), SW_OK);
+    assert_int_equal(sw_file_write(path, SW_SLICE_LIT("junk"), 0644, true, NULL), SW_OK);
     expect("cert", 1, "spanwire: cert: which verb?");
     expect("cert frob", 1, "spanwire: cert: 'frob': unknown verb");
     expect("cert ca", 1, "spanwire: cert ca: ");

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "tls/cert/ca.h"
@@ -295,14 +296,14 @@ static void broken_ca_directories(void **state)
     (void)snprintf(key, sizeof(key), "%s/root.key", f->dir);
     refuse_load(f, "root.crt' does not exist");
     assert_int_equal(sw_ca_save(f->ca, f->dir, &err), SW_OK);
-    assert_int_equal(sw_pemfile_write(crt, sw_ca_root_pem(other), 0644, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(crt, sw_ca_root_pem(other), 0644, true, &err), SW_OK);
     refuse_load(f, "is not the key of");
-    assert_int_equal(sw_pemfile_write(crt, sw_buf_slice(&f->chain), 0644, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(crt, sw_buf_slice(&f->chain), 0644, true, &err), SW_OK);
     refuse_load(f, "is not the certificate of a CA");
-    assert_int_equal(sw_pemfile_write(crt, SW_SLICE_LIT("x"), 0644, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(crt, SW_SLICE_LIT("x"), 0644, true, &err), SW_OK);
     refuse_load(f, "root.crt does not parse");
-    assert_int_equal(sw_pemfile_write(crt, sw_ca_root_pem(f->ca), 0644, true, &err), SW_OK);
-    assert_int_equal(sw_pemfile_write(key, SW_SLICE_LIT("x"), 0600, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(crt, sw_ca_root_pem(f->ca), 0644, true, &err), SW_OK);
+    assert_int_equal(sw_file_write(key, SW_SLICE_LIT("x"), 0600, true, &err), SW_OK);
     refuse_load(f, "root.key does not parse");
     assert_int_equal(unlink(key), 0);
     refuse_load(f, "root.key' does not exist");
@@ -317,13 +318,12 @@ static void files_are_bounded_and_regular(void **state)
     char path[128];
 
     (void)snprintf(path, sizeof(path), "%s/x", f->dir);
-    assert_int_equal(sw_pemfile_write(path, SW_SLICE_LIT("four"), 0600, false, &err), SW_OK);
-    assert_int_equal(sw_pemfile_write(path, SW_SLICE_LIT("five"), 0600, false, &err), SW_EINVAL);
+    assert_int_equal(sw_file_write(path, SW_SLICE_LIT("four"), 0600, false, &err), SW_OK);
+    assert_int_equal(sw_file_write(path, SW_SLICE_LIT("five"), 0600, false, &err), SW_EINVAL);
     assert_int_equal(sw_pemfile_read(path, &small, &err), SW_ELIMIT);
     assert_int_equal(sw_pemfile_read(f->dir, &small, &err), SW_EINVAL);
     assert_int_equal(sw_pemfile_read("/nonexistent/x", &small, &err), SW_ENOENT);
-    assert_int_equal(sw_pemfile_write("/nonexistent/x", SW_SLICE_LIT("a"), 0600, true, &err),
-                     SW_ESYS);
+    assert_int_equal(sw_file_write("/nonexistent/x", SW_SLICE_LIT("a"), 0600, true, &err), SW_ESYS);
     assert_true(sw_pemfile_same(path, path));
     assert_false(sw_pemfile_same(path, f->dir));
 }
