@@ -21,8 +21,8 @@ SW_NODISCARD int sw_fd_write_all(int fd, struct sw_slice s);
 
 /*
  * Reads a whole file of at most max bytes into *ret (NUL-terminated, heap, the caller's). A pipe is
- * read to its end; one without a writer is empty. SW_ENOENT when there is no file, SW_ELIMIT when it
- * is longer, SW_ESYS otherwise; messages name the path.
+ * read to its end; one without a writer is empty. SW_ENOENT when there is no file, SW_ELIMIT when
+ * it is longer, SW_ESYS otherwise; messages name the path.
  */
 SW_NODISCARD int sw_file_read(const char *path, size_t max, struct sw_slice *ret,
                               struct sw_err *err);

@@ -3,15 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "cmd/cmd.h"
 #include "control/envoy/bootstrap.h"
 #include "control/envoy/tunnel.h"
+#include "http/bearer.h"
 #include "io/addr.h"
 #include "quic/id/nodeid.h"
-
-enum { TOKEN_MAX = 1 << 16 };
 
 struct settings {
     const char *node_id;
@@ -163,22 +162,19 @@ static int run_bootstrap(const struct settings *s, struct sw_arena *arena, struc
                                    .key = text(s->key),
                                    .sni = text(s->sni),
                                    .admin_port = s->admin.port};
-    struct sw_slice file = {0};
+    struct sw_slice token = {0};
     char admin[SW_IP_TEXT];
     int rc = split(s->xds, &b.xds_host, &b.xds_port, err);
 
     if (rc == SW_OK && s->token_file) {
-        rc = sw_file_read(s->token_file, TOKEN_MAX, &file, err);
-        if (rc == SW_OK)
-            b.token = sw_slice_trim(sw_arena_slice(arena, file));
-        while (b.token.n && b.token.p[b.token.n - 1] == '\n')
-            b.token.n--;
-        sw_free_secret((char *)(uintptr_t)file.p, file.n);
+        rc = sw_bearer_read(s->token_file, &token, err);
+        b.token = token;
     }
     if (rc == SW_OK && s->admin.ip.family)
         b.admin_host = sw_slice_str(sw_ip_text(&s->admin.ip, admin));
     if (rc == SW_OK)
         rc = sw_envoy_bootstrap_write(&b, out, err);
+    sw_slice_free_secret(&token);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
 #include "connector/places.h"
@@ -425,8 +426,7 @@ void sw_connector_free(struct sw_connector *c)
     sw_peers_done(&c->admit.peers);
     sw_peers_done(&c->admit.peers_named);
     sw_peers_done(&c->admit.peers_fixed);
-    if (c->home.token)
-        sw_free_secret(c->home.token, strlen(c->home.token));
+    sw_slice_free_secret(&c->home.token);
     sw_free(c->home.url);
     sw_free(c->identity);
     sw_free(c->data);

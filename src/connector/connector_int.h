@@ -71,10 +71,10 @@ struct sw_connector {
         struct sw_ip observed[2];   /* what it saw, by family: IPv4, IPv6; family 0: nothing */
     } local;
 
-    struct {         /* the relay in use */
-        char *url;   /* NULL: none */
-        bool joined; /* the relay in use, and every one after it: see join */
-        char *token; /* owned, secret */
+    struct {                   /* the relay in use */
+        char *url;             /* NULL: none */
+        bool joined;           /* the relay in use, and every one after it: see join */
+        struct sw_slice token; /* owned, secret */
         bool up;
     } home;
 

@@ -12,9 +12,8 @@
 #include "base/mem.h"
 #include "connector/connector_int.h"
 #include "connector/dirs.h"
+#include "http/bearer.h"
 #include "quic/wire/relay_url.h"
-
-enum { TOKEN_MAX = 4096 };
 
 /* Two processes with one key would take each other's traffic. */
 static int lock_data(struct sw_connector *c, struct sw_err *err)
@@ -156,21 +155,12 @@ static int open_client(struct sw_connector *c, struct sw_err *err)
 
 static int read_token(struct sw_connector *c, struct sw_err *err)
 {
-    const char *path = c->config->relay_token_file;
-    char text[TOKEN_MAX];
-    ssize_t n;
-    SW_AUTO_FD fd = -1;
+    int rc;
 
-    if (!path)
+    if (!c->config->relay_token_file)
         return SW_OK;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    if (n < 0)
-        return sw_err_sys(err, errno, "--relay-token-file: %.100s", path);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == ' '))
-        n--;
-    c->home.token = sw_strndup(text, (size_t)n);
-    return SW_OK;
+    rc = sw_bearer_read(c->config->relay_token_file, &c->home.token, err);
+    return rc == SW_OK ? rc : sw_err_prefix(err, "--relay-token-file");
 }
 
 /*
@@ -221,7 +211,7 @@ static int open_quic(struct sw_connector *c, struct sw_err *err)
 
     if (rc != SW_OK)
         return rc;
-    o.relay_token = sw_slice_str(c->home.token);
+    o.relay_token = c->home.token;
     c->quic = open_same_port(c, o);
     if (!c->quic)
         c->quic = sw_quic_new(c->loop, &o, err);

@@ -10,12 +10,13 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "http/bearer.h"
 #include "http/client.h"
 #include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"
 
-enum { ANSWER_MAX = 16, TIMEOUT_S = 10, TOKEN_MAX = 8192 };
+enum { ANSWER_MAX = 16, TIMEOUT_S = 10 };
 
 static const char bundle[] = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -55,29 +56,27 @@ static int parse_url(struct sw_slice url, struct sw_http_client_opts *o,
 }
 
 /* The value of Authorization; NULL when the file cannot be read. Read each time: tokens change. */
-static char *read_token(const char *path, struct sw_err *err)
+/* The value of the field Authorization. Without a path: nothing. */
+static int read_token(const char *path, struct sw_slice *ret, struct sw_err *err)
 {
-    struct sw_slice text = {0};
-    char *value;
-    size_t n;
+    struct sw_slice token = {0};
+    int rc = path ? sw_bearer_read(path, &token, err) : SW_OK;
 
-    if (sw_file_read(path, TOKEN_MAX, &text, err) != SW_OK) {
-        (void)sw_err_prefix(err, "--access-token-file");
-        return NULL;
-    }
-    n = text.n;
-    while (n && (text.p[n - 1] == '\n' || text.p[n - 1] == '\r'))
-        n--;
-    value = sw_asprintf("Bearer %.*s", (int)n, text.p);
-    sw_slice_free_secret(&text);
-    return value;
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "--access-token-file");
+    if (path)
+        *ret = sw_slice_str(sw_asprintf("Bearer %.*s", SW_SLICE_ARG(token)));
+    sw_slice_free_secret(&token);
+    return SW_OK;
 }
 
 static int check_token(const char *path, struct sw_err *err)
 {
-    SW_AUTO_FREE char *token = path ? read_token(path, err) : NULL;
+    struct sw_slice token = {0};
+    int rc = read_token(path, &token, err);
 
-    return path && !token ? err->rc : SW_OK;
+    sw_slice_free_secret(&token);
+    return rc;
 }
 
 int relay_ask_open(struct relay_worker *w, struct sw_err *err)
@@ -146,21 +145,19 @@ void relay_ask(struct relay_client *c)
 {
     const struct sw_relay_config *cfg = c->worker->relay->config;
     struct sw_err err = {0};
-    SW_AUTO_FREE char *token =
-        cfg->access_token_file ? read_token(cfg->access_token_file, &err) : NULL;
+    struct sw_slice token = {0};
     char id[SW_NODEID_HEX];
     /* iroh's relay sends the second, its manual promises the first. */
     struct sw_h1_field fields[3] = {
         {SW_SLICE_LIT("X-Iroh-Endpoint-Id"), sw_slice_str(sw_nodeid_hex(&c->setup->id, id))},
         {SW_SLICE_LIT("X-Iroh-NodeId"), sw_slice_str(id)},
-        {SW_SLICE_LIT("Authorization"), sw_slice_str(token)},
+        {SW_SLICE_LIT("Authorization"), {0}},
     };
     struct relay_ask *a = SW_NEW(struct relay_ask);
     struct sw_http_client_opts parts = {0};
     struct sw_http_call_opts o = {
         .method = SW_SLICE_LIT("POST"),
         .fields = fields,
-        .nfields = token ? 3 : 2,
         .has_body = true,
         .timeout_ns = TIMEOUT_S * SW_NS_PER_S,
         .body_max = 4096,
@@ -171,8 +168,13 @@ void relay_ask(struct relay_client *c)
     };
 
     a->client = c;
-    if (!err.rc && parse_url(sw_slice_str(cfg->access_url), &parts, &o.target, &err) == SW_OK)
+    if (read_token(cfg->access_token_file, &token, &err) == SW_OK &&
+        parse_url(sw_slice_str(cfg->access_url), &parts, &o.target, &err) == SW_OK) {
+        fields[2].value = token;
+        o.nfields = token.n ? 3 : 2;
         a->call = sw_http_call_start(c->worker->asker, &o, &err);
+    }
+    sw_slice_free_secret(&token);
     if (!a->call) {
         sw_free(a);
         relay_client_denied(c, RELAY_UNAUTHORIZED, err.msg);

@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
+#include "http/bearer.h"
 #include "io/sock.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
@@ -239,21 +241,12 @@ static int read_aliases(struct sw_sidecar *s, struct sw_err *err)
 
 static int read_token(struct sw_sidecar *s, struct sw_err *err)
 {
-    struct sw_slice text = {0};
     int rc;
 
     if (!s->c->relay_token_file)
         return SW_OK;
-    rc = sw_file_read(s->c->relay_token_file, 4096, &text, err);
-    if (rc == SW_OK) {
-        struct sw_slice t = text;
-
-        while (t.n && (t.p[t.n - 1] == '\n' || t.p[t.n - 1] == '\r'))
-            t.n--;
-        s->relay_token = sw_slice_dup(t);
-        sw_slice_free(&text);
-    }
-    return rc;
+    rc = sw_bearer_read(s->c->relay_token_file, &s->relay_token, err);
+    return rc == SW_OK ? rc : sw_err_prefix(err, "--relay-token-file");
 }
 
 static bool on_relay_allowed(void *arg, struct sw_slice url)
@@ -287,7 +280,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .dial_ns = s->c->dial_ns,
         .datagrams = true,
         .relay_ca_file = s->c->relay_ca,
-        .relay_token = sw_slice_str(s->relay_token),
+        .relay_token = s->relay_token,
         .relay_token_for = sw_slice_str(s->c->relay),
         .relay_sign_over_tls = s->c->relay_sign_over_tls,
         .relay_allowed = on_relay_allowed,
@@ -481,8 +474,7 @@ void sw_sidecar_free(struct sw_sidecar *s)
     sw_egress_free(s->egress);
     sw_rawkey_free(s->key);
     (void)sw_tls_cred_unref(s->cred);
-    if (s->relay_token)
-        sw_free_secret(s->relay_token, strlen(s->relay_token));
+    sw_slice_free_secret(&s->relay_token);
     sw_timer_stop(s->loop, &s->poll);
     side_stats_done(s);
     sw_free(s);

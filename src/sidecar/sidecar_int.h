@@ -51,8 +51,8 @@ struct sw_sidecar {
     struct sw_ready *ready;
     struct sw_egress *egress; /* judges addresses that devices and DNS name */
     struct sw_rawkey *key;
-    struct sw_tls_cred *cred; /* of listeners with TLS */
-    char *relay_token;
+    struct sw_tls_cred *cred;    /* of listeners with TLS */
+    struct sw_slice relay_token; /* owned, secret */
     struct side_relays *relays;
     struct sw_quic *quic;
     struct sw_qdial *dial;

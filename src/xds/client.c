@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "http/bearer.h"
 #include "proto/pb.h"
 #include "tls/cert/cred.h"
 #include "xds/cache.h"
@@ -19,7 +19,6 @@
 #include <proto/discovery.pb-c.h>
 
 enum {
-    TOKEN_MAX = 64 * 1024,
     SILENT_S = 5,
     SETTLED_S = 60, /* a stream that lasted so long was a good one, however it ended */
 };
@@ -486,7 +485,7 @@ static struct sw_slice read_token(const struct sw_xds_client *c)
     struct sw_slice token = {0};
     struct sw_err err = {0};
 
-    if (c->token_file && sw_file_read(c->token_file, TOKEN_MAX, &token, &err) != SW_OK)
+    if (c->token_file && sw_bearer_read(c->token_file, &token, &err) != SW_OK)
         sw_log_warn("xds", "no bearer token: %s", err.msg);
     return token;
 }
@@ -508,7 +507,7 @@ static struct sw_grpc_call *open_call(struct sw_xds_client *c, struct sw_err *er
     if (c->o.open)
         return c->o.open(c->o.open_arg, SW_SLICE_LIT(METHOD), &call_ops, c, err);
     token = read_token(c);
-    call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), sw_slice_trim_lines(token), 0, &call_ops, c);
+    call = sw_grpc_call(c->grpc, SW_SLICE_LIT(METHOD), token, 0, &call_ops, c);
     sw_slice_free_secret(&token);
     return call;
 }

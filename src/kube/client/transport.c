@@ -7,7 +7,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
+#include "http/bearer.h"
 #include "tls/cert/cred.h"
 
 static const uint64_t reread_ns = 60 * SW_NS_PER_S;
@@ -18,12 +20,6 @@ static const char *const system_roots[] = {
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 };
-
-static void blob_free(struct sw_slice *s)
-{
-    sw_free_secret((void *)(uintptr_t)s->p, s->n);
-    *s = sw_slice(NULL, 0);
-}
 
 /* The content as it is now; the caller's. */
 static int blob_read(const struct sw_kube_blob *b, struct sw_slice *ret, struct sw_err *err)
@@ -71,9 +67,9 @@ static int load_cred(struct sw_kube_transport *t, struct sw_tls_cred **ret_cred,
         rc = blob_read(&t->cfg.key, &key, err);
     if (rc == SW_OK && t->http && sw_slice_eq(ca, t->ca) && sw_slice_eq(cert, t->cert) &&
         sw_slice_eq(key, t->key)) {
-        blob_free(&ca);
-        blob_free(&cert);
-        blob_free(&key);
+        sw_slice_free_secret(&ca);
+        sw_slice_free_secret(&cert);
+        sw_slice_free_secret(&key);
         return SW_OK;
     }
     if (rc == SW_OK) {
@@ -87,14 +83,14 @@ static int load_cred(struct sw_kube_transport *t, struct sw_tls_cred **ret_cred,
         rc = *ret_cred ? SW_OK : SW_EINVAL;
     }
     if (rc != SW_OK) {
-        blob_free(&ca);
-        blob_free(&cert);
-        blob_free(&key);
+        sw_slice_free_secret(&ca);
+        sw_slice_free_secret(&cert);
+        sw_slice_free_secret(&key);
         return rc;
     }
-    blob_free(&t->ca);
-    blob_free(&t->cert);
-    blob_free(&t->key);
+    sw_slice_free_secret(&t->ca);
+    sw_slice_free_secret(&t->cert);
+    sw_slice_free_secret(&t->key);
     t->ca = ca;
     t->cert = cert;
     t->key = key;
@@ -116,32 +112,22 @@ static char *basic_auth(const struct sw_kube_config *c)
     return sw_buf_take_str(&out);
 }
 
-static struct sw_slice trimmed(struct sw_slice s)
-{
-    while (s.n && (s.p[s.n - 1] == '\n' || s.p[s.n - 1] == '\r' || s.p[s.n - 1] == ' '))
-        s.n--;
-    while (s.n && s.p[0] == ' ')
-        s = sw_slice_from(s, 1);
-    return s;
-}
-
 /* True when it changed. */
 static bool load_token(struct sw_kube_transport *t)
 {
     const struct sw_kube_config *c = &t->cfg;
-    struct sw_slice text = {0};
+    struct sw_slice file = {0};
     struct sw_slice token = c->token.data;
     struct sw_err err = {0};
     char *auth = NULL;
     bool changed;
 
     if (c->token.file) {
-        if (sw_file_read(c->token.file, SW_KUBE_FILE_MAX, &text, &err) == SW_OK)
-            token = trimmed(text);
-        else
-            sw_log_warn("kube", "token file '%s': %s", c->token.file, err.msg);
-        if (!text.p && t->auth)
+        if (sw_bearer_read(c->token.file, &file, &err) != SW_OK)
+            sw_log_warn("kube", "cannot use the token file: %s", err.msg);
+        if (!file.p && t->auth)
             return false;
+        token = file.p ? file : token;
     }
     if (token.n && sw_http_value_valid(token))
         auth = sw_asprintf("Bearer %.*s", SW_SLICE_ARG(token));
@@ -154,7 +140,7 @@ static bool load_token(struct sw_kube_transport *t)
         sw_free(auth);
         auth = NULL;
     }
-    blob_free(&text);
+    sw_slice_free_secret(&file);
     changed = (auth != NULL) != (t->auth != NULL) || (auth && strcmp(auth, t->auth) != 0);
     if (t->auth)
         sw_free_secret(t->auth, strlen(t->auth));
@@ -199,9 +185,9 @@ void sw_kube_transport_done(struct sw_kube_transport *t)
     sw_http_client_free(t->http);
     if (t->auth)
         sw_free_secret(t->auth, strlen(t->auth));
-    blob_free(&t->ca);
-    blob_free(&t->cert);
-    blob_free(&t->key);
+    sw_slice_free_secret(&t->ca);
+    sw_slice_free_secret(&t->cert);
+    sw_slice_free_secret(&t->key);
     sw_kube_config_done(&t->cfg);
     *t = (struct sw_kube_transport){0};
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "http/bearer.h"
 #include "identity/join/token.h"
 #include "kube/client/transport.h"
 #include "tls/cert/cred.h"
@@ -19,7 +20,6 @@
 enum {
     DEFAULT_PORT = 15012,
     CONNECT_S = 5,
-    TOKEN_MAX = 64 << 10,
 };
 
 struct sw_channel {
@@ -217,11 +217,11 @@ static int sign_token(const struct sw_channel *c, struct sw_slice *ret, struct s
     return rc;
 }
 
-/* What is no path may be the token itself: no message quotes it. */
+/* What is no path and no file is the token itself: no message quotes it. */
 static int read_token(const struct sw_channel *c, struct sw_slice *ret, struct sw_err *err)
 {
     const char *token = c->o.token;
-    bool path;
+    struct sw_err why = {0};
     int rc;
 
     *ret = (struct sw_slice){0};
@@ -229,17 +229,12 @@ static int read_token(const struct sw_channel *c, struct sw_slice *ret, struct s
         return sign_token(c, ret, err);
     if (!token || !token[0])
         return SW_OK;
-    path = strchr(token, '/') != NULL;
-    rc = sw_file_read(token, TOKEN_MAX, ret, path ? err : NULL);
-    if (rc != SW_OK && !path) {
+    rc = sw_bearer_read(token, ret, &why);
+    if (rc != SW_OK && rc != SW_EINVAL && !strchr(token, '/')) {
         *ret = sw_slice_str(sw_strdup(token));
         return SW_OK;
     }
-    if (rc == SW_OK && !sw_slice_trim_lines(*ret).n) {
-        sw_slice_free(ret);
-        rc = sw_err_set(err, SW_EINVAL, "file is empty");
-    }
-    return rc == SW_OK ? rc : sw_err_prefix(err, "no bearer token");
+    return rc == SW_OK ? rc : sw_err_set(err, rc, "no bearer token: %s", why.msg);
 }
 
 /* ---- the whole ---- */
