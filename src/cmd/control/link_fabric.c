@@ -17,6 +17,7 @@
 #include "kube/client/informer.h"
 #include "telemetry/metrics.h"
 #include "tls/cert/cred.h"
+#include "tls/cert/pemfile.h"
 
 #define SECRET "cl-peer"
 
@@ -75,7 +76,7 @@ static int apply(struct sw_control_link_fabric *f, const struct texts *t, struct
         err);
     if (!id.cred)
         return err->rc;
-    id.name = sw_link_first_dns(&a, sw_link_pem_der(&a, id.chain));
+    id.name = sw_link_first_dns(&a, sw_pem_leaf_der(&a, id.chain));
     if (!id.name.n) {
         (void)sw_tls_cred_unref(id.cred);
         return sw_err_set(err, SW_EINVAL, "the certificate has no DNS name");

@@ -27,7 +27,7 @@ static int read_site(struct sw_control_link_peers *p, struct sw_slice *ret, stru
     if (rc != SW_OK)
         return rc;
     sw_arena_clear(&p->arena);
-    *ret = sw_link_first_dns(&p->arena, sw_link_pem_der(&p->arena, sw_buf_slice(&text)));
+    *ret = sw_link_first_dns(&p->arena, sw_pem_leaf_der(&p->arena, sw_buf_slice(&text)));
     return ret->n ? SW_OK : sw_err_set(err, SW_EINVAL, "%s has no DNS name", path);
 }
 

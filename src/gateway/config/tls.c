@@ -5,7 +5,6 @@
 #include <proto/l4.pb-c.h>
 #include <proto/tls.pb-c.h>
 
-#include "base/base64.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -18,6 +17,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "regex/regex.h"
+#include "tls/cert/pemfile.h"
 #include "tls/cert/x509.h"
 
 enum { CERTS_MAX = 64 };
@@ -32,30 +32,6 @@ struct trust {
 };
 
 static const char system_bundle[] = "/etc/ssl/certs/ca-certificates.crt";
-
-/* The first certificate of a PEM text as DER. */
-static struct sw_slice leaf_der(struct sw_gw_build *b, struct sw_slice pem)
-{
-    static const char begin[] = "-----BEGIN CERTIFICATE-----";
-    const char *from = memmem(pem.p, pem.n, begin, sizeof(begin) - 1);
-    const char *to;
-    SW_BUF_AUTO text = {0};
-    SW_BUF_AUTO der = {0};
-
-    sw_buf_init(&text, pem.n);
-    sw_buf_init(&der, pem.n);
-    if (!from)
-        return sw_slice(NULL, 0);
-    from += sizeof(begin) - 1;
-    to = memmem(from, (size_t)(pem.p + pem.n - from), "-----END", 8);
-    for (; to && from < to; from++) {
-        if (*from != '\n' && *from != '\r' && *from != ' ' && sw_buf_putc(&text, *from) < 0)
-            return sw_slice(NULL, 0);
-    }
-    if (!to || sw_base64_decode(&der, sw_buf_slice(&text)) < 0)
-        return sw_slice(NULL, 0);
-    return sw_arena_slice(b->arena, sw_buf_slice(&der));
-}
 
 struct sw_tls_cred *sw_gw_tls_cred_for(const struct sw_gw_tls *t, struct sw_slice sni)
 {
@@ -176,7 +152,7 @@ static int add_cred(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsCer
     t->creds[t->n_creds] = sw_gw_cred_get(b->source ? b->source->creds : NULL, &pem, b->err);
     if (!t->creds[t->n_creds])
         return SW_EINVAL;
-    t->ders[t->n_creds] = cert ? leaf_der(b, pem.chain) : sw_slice(NULL, 0);
+    t->ders[t->n_creds] = cert ? sw_pem_leaf_der(b->arena, pem.chain) : sw_slice(NULL, 0);
     t->n_creds++;
     if (pem.key.n) { /* the credential has its own copy */
         char *key = (char *)(uintptr_t)pem.key.p;

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "proto/pb.h"
+#include "tls/cert/pemfile.h"
 
 #include <proto/ca.pb-c.h>
 #include <proto/google.pb-c.h>
@@ -31,23 +32,13 @@ struct sw_slice sw_ca_request(struct sw_arena *a, struct sw_slice csr, uint64_t 
     return sw_pb_pack(a, &r->base);
 }
 
-/* The first PEM block of a text; empty when there is none. */
-static struct sw_slice first_block(struct sw_slice s)
-{
-    static const char begin[] = "-----BEGIN CERTIFICATE-----";
-    static const char end[] = "-----END CERTIFICATE-----";
-    const char *from = s.n ? memmem(s.p, s.n, begin, sizeof(begin) - 1) : NULL;
-    const char *to = from ? memmem(from, (size_t)(s.p + s.n - from), end, sizeof(end) - 1) : NULL;
-
-    return to ? sw_slice(from, (size_t)(to - from) + sizeof(end) - 1) : sw_slice("", 0);
-}
-
 static int join_chain(const Sw__IstioCertificateResponse *r, struct sw_buf *out, struct sw_err *err)
 {
     for (size_t i = 0; i + 1 < r->n_cert_chain; i++) {
-        struct sw_slice pem = first_block(SW_PB_SLICE(r->cert_chain[i]));
+        struct sw_slice rest = SW_PB_SLICE(r->cert_chain[i]);
+        struct sw_slice pem;
 
-        if (!pem.n)
+        if (sw_pem_next_cert(&rest, &pem) != SW_OK)
             return sw_err_set(err, SW_EPROTO, "element %zu of the answer is not a certificate", i);
         if (sw_buf_append(out, pem.p, pem.n) != SW_OK || sw_buf_append(out, "\n", 1) != SW_OK)
             return sw_err_set(err, SW_ELIMIT, "certificate chain of the answer is too long");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -27,10 +28,11 @@ int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw_err *err)
     return sw_fd_read_all(fd, path, out, err);
 }
 
+static const struct sw_slice begin = SW_SLICE_LIT("-----BEGIN CERTIFICATE-----");
+static const struct sw_slice end = SW_SLICE_LIT("-----END CERTIFICATE-----");
+
 int sw_pem_next_cert(struct sw_slice *rest, struct sw_slice *ret)
 {
-    static const struct sw_slice begin = SW_SLICE_LIT("-----BEGIN CERTIFICATE-----");
-    static const struct sw_slice end = SW_SLICE_LIT("-----END CERTIFICATE-----");
     const char *from = rest->n ? memmem(rest->p, rest->n, begin.p, begin.n) : NULL;
     struct sw_slice tail;
     const char *to;
@@ -44,6 +46,23 @@ int sw_pem_next_cert(struct sw_slice *rest, struct sw_slice *ret)
     *ret = sw_slice_head(tail, (size_t)(to - from) + end.n);
     *rest = sw_slice_from(tail, ret->n);
     return SW_OK;
+}
+
+struct sw_slice sw_pem_leaf_der(struct sw_arena *a, struct sw_slice pem)
+{
+    struct sw_slice cert;
+    SW_BUF_AUTO text = {.max = pem.n};
+    SW_BUF_AUTO der = {.max = pem.n};
+
+    if (sw_pem_next_cert(&pem, &cert) != SW_OK)
+        return sw_slice("", 0);
+    for (size_t i = begin.n; i < cert.n - end.n; i++) {
+        if (cert.p[i] > ' ' && sw_buf_putc(&text, cert.p[i]) != SW_OK)
+            return sw_slice("", 0);
+    }
+    if (sw_base64_decode(&der, sw_buf_slice(&text)) != SW_OK)
+        return sw_slice("", 0);
+    return sw_arena_slice(a, sw_buf_slice(&der));
 }
 
 bool sw_pemfile_same(const char *a, const char *b)

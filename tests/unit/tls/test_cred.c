@@ -310,6 +310,34 @@ static void broken_ca_directories(void **state)
     sw_ca_free(other);
 }
 
+static void the_first_whole_certificate_is_the_leaf(void **state)
+{
+#define BEGIN "-----BEGIN CERTIFICATE-----"
+#define END   "-----END CERTIFICATE-----"
+    static const struct {
+        const char *pem;
+        const char *der; /* empty: none */
+    } cases[] = {
+        {BEGIN "\nTUlJ\nQg==\n" END "\n", "MIIB"},
+        {"text\n" BEGIN "\r\n TU\tlJ Qg== \r\n" END, "MIIB"},
+        {BEGIN "\nTUlJQg==\n" END "\n" BEGIN "\nTUlK\n" END, "MIIB"},
+        {BEGIN "\nTUlJQg==\n", ""},
+        {BEGIN "\nTUlJQg==\n-----END", ""},
+        {BEGIN "\nTUlJQg=\n" END, ""},
+        {BEGIN "\nA: b\n\nTUlJQg==\n" END, ""},
+        {BEGIN END, ""},
+        {"TUlJQg==", ""},
+        {"", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+
+        assert_true(sw_slice_eq_str(sw_pem_leaf_der(&a, sw_slice_str(cases[i].pem)), cases[i].der));
+    }
+}
+
 static void files_are_bounded_and_regular(void **state)
 {
     struct fixture *f = *state;
@@ -437,12 +465,19 @@ static void threads_share_a_credential(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(tells_what_it_holds),           T(root_in_the_chain_is_dropped),
-        T(refuses_what_does_not_fit),     T(revocations),
-        T(revocations_of_a_clock_ahead),  T(crl_refuses_foreign_certificates),
-        T(ca_survives_the_disk),          T(broken_ca_directories),
-        T(files_are_bounded_and_regular), T(issuing_has_rules),
-        T(explains_certificates),         T(threads_share_a_credential),
+        T(tells_what_it_holds),
+        T(root_in_the_chain_is_dropped),
+        T(refuses_what_does_not_fit),
+        T(revocations),
+        T(revocations_of_a_clock_ahead),
+        T(crl_refuses_foreign_certificates),
+        T(ca_survives_the_disk),
+        T(broken_ca_directories),
+        T(the_first_whole_certificate_is_the_leaf),
+        T(files_are_bounded_and_regular),
+        T(issuing_has_rules),
+        T(explains_certificates),
+        T(threads_share_a_credential),
     };
 
     return cmocka_run_group_tests_name("cred", tests, NULL, NULL);

@@ -4,12 +4,12 @@
  * it for another that the same certificate covers, and lands on the wrong listener. Nothing is
  * refused for it; the listeners say so.
  */
-#include "base/base64.h"
 #include "control/gateway/build/build_int.h"
+#include "tls/cert/pemfile.h"
 #include "tls/cert/x509.h"
 
 /* Certificates are read anew with every build: only where there are few. */
-enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024, DER_MAX = 64 * 1024 };
+enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024 };
 
 static void mark_hosts(struct builder *b, struct socket *s)
 {
@@ -70,33 +70,15 @@ static bool on_name(const struct sw_x509_san *san, void *arg)
     return false;
 }
 
-/* The first certificate of a chain; false when it cannot be read. */
-static bool leaf_der(struct sw_slice pem, struct sw_buf *ret)
-{
-    static const char begin[] = "-----BEGIN CERTIFICATE-----";
-    const char *p = pem.n ? memmem(pem.p, pem.n, begin, sizeof(begin) - 1) : NULL;
-    SW_BUF_AUTO text = {0};
-
-    if (!p)
-        return false;
-    sw_buf_init(&text, (size_t)2 * DER_MAX);
-    for (p += sizeof(begin) - 1; p < pem.p + pem.n && *p != '-'; p++) {
-        if (*p > ' ' && sw_buf_putc(&text, *p) != SW_OK)
-            return false;
-    }
-    return sw_base64_decode(ret, sw_buf_slice(&text)) == SW_OK;
-}
-
 static void read_certs(struct names *n, struct listener *l)
 {
     n->of = l;
     for (size_t i = 0; i < l->n_certs; i++) {
         const struct sw_model_secret *s = sw_map_get(&n->b->secrets, l->certs[i]);
-        SW_BUF_AUTO der = {0};
+        SW_ARENA_AUTO tmp = {0};
 
-        sw_buf_init(&der, DER_MAX);
-        if (s && leaf_der(s->chain_pem, &der))
-            (void)sw_x509_any_san(sw_buf_slice(&der), on_name, n);
+        if (s)
+            (void)sw_x509_any_san(sw_pem_leaf_der(&tmp, s->chain_pem), on_name, n);
     }
 }
 

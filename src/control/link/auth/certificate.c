@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/link/auth/certificate.h"
 
-#include "base/base64.h"
-#include "base/buf.h"
 #include "base/hex.h"
 #include "tls/cert/pemfile.h"
 #include "tls/cert/x509.h"
@@ -50,26 +48,6 @@ static struct sw_slice unescape(struct sw_arena *a, struct sw_slice in)
     return sw_slice(out, n);
 }
 
-struct sw_slice sw_link_pem_der(struct sw_arena *a, struct sw_slice pem)
-{
-    static const struct sw_slice begin = SW_SLICE_LIT("-----BEGIN CERTIFICATE-----");
-    struct sw_slice rest = pem;
-    struct sw_slice cert;
-    SW_BUF_AUTO text = {.max = CERT_MAX};
-    SW_BUF_AUTO der = {.max = CERT_MAX};
-
-    if (sw_pem_next_cert(&rest, &cert) != SW_OK || !sw_slice_has_prefix(cert, begin))
-        return sw_slice("", 0);
-    cert = sw_slice_from(cert, begin.n);
-    for (size_t i = 0; i < cert.n && cert.p[i] != '-'; i++) {
-        if (cert.p[i] > ' ' && sw_buf_putc(&text, cert.p[i]) != SW_OK)
-            return sw_slice("", 0);
-    }
-    if (sw_base64_decode(&der, sw_buf_slice(&text)) != SW_OK)
-        return sw_slice("", 0);
-    return sw_arena_slice(a, sw_buf_slice(&der));
-}
-
 static struct sw_slice hex(struct sw_arena *a, const uint8_t *p, size_t n)
 {
     char *out = sw_arena_alloc(a, 2 * n + 1);
@@ -86,7 +64,7 @@ struct sw_link_caller sw_link_caller_of(struct sw_arena *a, struct sw_slice prin
 
     if (certificate.n == 0 || certificate.n > CERT_MAX)
         return who;
-    der = sw_link_pem_der(a, unescape(a, certificate));
+    der = sw_pem_leaf_der(a, unescape(a, certificate));
     if (der.n == 0)
         return who;
     sw_digest_sha256(der, digest);

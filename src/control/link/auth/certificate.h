@@ -15,5 +15,3 @@ struct sw_link_caller sw_link_caller_of(struct sw_arena *a, struct sw_slice prin
                                         struct sw_slice certificate);
 /* The first DNS name of a certificate (DER), in the arena; empty: it has none. */
 struct sw_slice sw_link_first_dns(struct sw_arena *a, struct sw_slice der);
-/* The first certificate of a PEM text as DER, in the arena; empty: there is none. */
-struct sw_slice sw_link_pem_der(struct sw_arena *a, struct sw_slice pem);
