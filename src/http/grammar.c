@@ -2,7 +2,9 @@
 /* The small grammars of HTTP: tokens, values, hosts, and looking fields up. */
 #include "http/h1.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "io/addr.h"
 
@@ -303,9 +305,25 @@ static uint64_t days_to(unsigned year, unsigned month, unsigned day)
     return (uint64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468;
 }
 
+static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+char *sw_http_date(uint64_t epoch_s, char out[SW_HTTP_DATE_LEN])
+{
+    static const char days[] = "SunMonTueWedThuFriSat";
+    time_t s = (time_t)epoch_s;
+    struct tm tm = {.tm_mday = 1};
+
+    (void)gmtime_r(&s, &tm);
+    (void)snprintf(out, SW_HTTP_DATE_LEN, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT",
+                   days + (size_t)tm.tm_wday * 3, (unsigned)tm.tm_mday % 100,
+                   months + (size_t)tm.tm_mon * 3, ((unsigned)tm.tm_year + 1900) % 10000,
+                   (unsigned)tm.tm_hour % 100, (unsigned)tm.tm_min % 100,
+                   (unsigned)tm.tm_sec % 100);
+    return out;
+}
+
 bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s)
 {
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     static const char form[] = "???, ?? ??? ???? ??:??:?? GMT";
     unsigned day, year, hour, minute, second;
     unsigned month = 0;

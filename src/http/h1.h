@@ -162,6 +162,9 @@ bool sw_http_is_framing(struct sw_slice name);
 bool sw_http_host_valid(struct sw_slice s); /* host[:port]; no userinfo, no path, not empty */
 /* "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since the epoch; the forms of old are refused. */
 bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s);
+/* The same the other way; returns out. */
+enum { SW_HTTP_DATE_LEN = 30 };
+char *sw_http_date(uint64_t epoch_s, char out[SW_HTTP_DATE_LEN]);
 /* Standard reason phrase, "Status" for codes we do not know. */
 const char *sw_http_reason(int status);
 

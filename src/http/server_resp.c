@@ -2,7 +2,6 @@
 /* Responses: heads, bodies, compression, streams. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/time.h"
@@ -12,17 +11,7 @@
 enum {
     GZIP_FROM = 1024,
     TEXT_MAX = 1024,
-    DATE_LEN = 40,
 };
-
-static void http_date(char out[DATE_LEN])
-{
-    time_t sec = (time_t)(sw_wall_ns() / SW_NS_PER_S);
-    struct tm tm;
-
-    (void)gmtime_r(&sec, &tm);
-    (void)strftime(out, DATE_LEN, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-}
 
 void sw_http_set(struct sw_http_resp *r, const char *name, struct sw_slice value)
 {
@@ -39,12 +28,11 @@ static int put_head(struct conn *c, int status, const char *content_type)
 {
     struct sw_buf *out = &c->out;
     int minor = c->req.msg ? c->req.msg->minor : 1;
-    char date[DATE_LEN];
+    char date[SW_HTTP_DATE_LEN];
     int rc = sw_h1_put_status(out, status, (struct sw_slice){0}, 1);
 
-    http_date(date);
     if (rc == SW_OK)
-        rc = sw_h1_put_field_str(out, "Date", date);
+        rc = sw_h1_put_field_str(out, "Date", sw_http_date(sw_wall_ns() / SW_NS_PER_S, date));
     if (rc == SW_OK && content_type)
         rc = sw_h1_put_field_str(out, "Content-Type", content_type);
     if (rc == SW_OK)

@@ -3,12 +3,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/h1.h"
 #include "kube/table/table.h"
 #include "yaml/yaml.h"
 
@@ -163,13 +163,10 @@ static void put_warnings(struct api_req *r)
 
 void api_common_headers(struct api_req *r)
 {
-    char date[64];
-    time_t now = (time_t)(sw_wall_ns() / SW_NS_PER_S);
-    struct tm tm;
+    char date[SW_HTTP_DATE_LEN];
 
     sw_xchg_set(r->x, "Audit-Id", sw_slice_str(r->record.audit_id));
-    if (gmtime_r(&now, &tm) && strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm))
-        sw_xchg_set(r->x, "Date", sw_slice_str(date));
+    sw_xchg_set(r->x, "Date", sw_slice_str(sw_http_date(sw_wall_ns() / SW_NS_PER_S, date)));
     put_warnings(r);
 }
 

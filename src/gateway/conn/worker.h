@@ -129,7 +129,6 @@ struct sw_gw_worker {
     bool serves;                          /* a configuration was applied */
     uint64_t connection_seq;
     char date[32]; /* RFC 9110 date of this second */
-    size_t date_n;
     uint64_t date_until_ns;
 };
 

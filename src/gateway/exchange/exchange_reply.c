@@ -7,6 +7,9 @@
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/message/fields.h"
+#include "http/grpc/grpc.h"
+
+enum { MESSAGE_MAX = 1024 }; /* bytes of a body that become grpc-message */
 
 /* grpc-status for the HTTP status of a response that is not gRPC (http-grpc-status-mapping). */
 static const char *grpc_status(int status)
@@ -30,26 +33,12 @@ static const char *grpc_status(int status)
     }
 }
 
-/* Percent-encoded as the gRPC protocol wants its messages. */
 static struct sw_slice grpc_message(struct sw_exchange *x, struct sw_slice text)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    struct sw_slice in = sw_slice_head(text, 1024);
-    char *p = sw_arena_alloc(&x->arena, in.n * 3 + 1);
-    size_t at = 0;
+    SW_BUF_AUTO out = {.max = 3 * MESSAGE_MAX};
 
-    for (size_t i = 0; i < in.n; i++) {
-        unsigned char c = (unsigned char)in.p[i];
-
-        if (c >= ' ' && c < 0x7f && c != '%') {
-            p[at++] = (char)c;
-        } else {
-            p[at++] = '%';
-            p[at++] = hex[c >> 4];
-            p[at++] = hex[c & 15];
-        }
-    }
-    return sw_slice(p, at);
+    sw_grpc_message_encode(sw_slice_head(text, MESSAGE_MAX), &out);
+    return sw_arena_slice(&x->arena, sw_buf_slice(&out));
 }
 
 static void fill_grpc(struct sw_exchange *x, int status, struct sw_slice body)

@@ -521,6 +521,21 @@ static void dates_are_read(void **state)
     }
 }
 
+static void dates_are_written_as_they_are_read(void **state)
+{
+    char text[SW_HTTP_DATE_LEN];
+
+    (void)state;
+    assert_string_equal(sw_http_date(784111777, text), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_string_equal(sw_http_date(0, text), "Thu, 01 Jan 1970 00:00:00 GMT");
+    for (uint64_t s = 951782399; s < UINT64_C(4102444800); s += 86399 * 7) {
+        uint64_t back = 0;
+
+        assert_true(sw_http_date_parse(sw_slice_str(sw_http_date(s, text)), &back));
+        assert_int_equal(back, s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +552,7 @@ int main(void)
         cmocka_unit_test(writers_refuse_injection),
         cmocka_unit_test(messages_are_written_as_they_were_understood),
         cmocka_unit_test(dates_are_read),
+        cmocka_unit_test(dates_are_written_as_they_are_read),
     };
 
     return cmocka_run_group_tests_name("h1", tests, NULL, NULL);
