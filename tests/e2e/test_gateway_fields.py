@@ -219,22 +219,29 @@ def test_lists_of_ciphers_and_groups_are_kept(tls, port, flags, made):
 # ---- sockets ----
 
 def test_keep_alive_of_a_listener_is_set(binary, tmp_path):
-    """As Contour writes it; the kernel shows the timer of an idle connection."""
+    """As Contour writes it; the kernel shows the timer of an idle connection. A change takes effect, too."""
     port = gw.free_port()
     options = [{"level": 1, "name": 9, "int_value": 1}, {"level": 6, "name": 4, "int_value": 45}]
     routes = [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]
-    g = gw.Gateway(binary, tmp_path, [gw.listener("l", port, [{"filters": [gw.hcm(routes)]}], socket_options=options)],
-                   workers=1)
-    try:
+    def resources(**extra):
+        return [gw.listener("l", port, [{"filters": [gw.hcm(routes)]}], **extra)]
+
+    def timer():
         with socket.create_connection(("127.0.0.1", port), GUARD) as s:
-            here = s.getsockname()[1]
+            s.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert s.recv(4096).startswith(b"HTTP/1.1 204 ")
+            ends = f"( sport = :{port} and dport = :{s.getsockname()[1]} )"
+            lines = subprocess.run(["ss", "-tno", "state", "established", ends],
+                                   capture_output=True, text=True, check=True).stdout
+        return "timer:(keepalive,4" in lines
 
-            def timer():
-                lines = subprocess.run(["ss", "-tno", "state", "established", f"( sport = :{port} and dport = :{here} )"],
-                                       capture_output=True, text=True, check=True).stdout
-                return "timer:(keepalive,4" in lines
-
-            until(timer, what="the keep-alive timer")
+    g = gw.Gateway(binary, tmp_path, resources(socket_options=options), workers=1)
+    try:
+        assert timer()
+        g.apply(resources())
+        until(lambda: not timer(), what="a connection without keep-alive")
+        g.apply(resources(socket_options=options))
+        until(timer, what="the keep-alive timer")
     finally:
         g.stop()
 

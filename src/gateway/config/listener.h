@@ -228,7 +228,7 @@ struct sw_gw_listener {
     const struct sw_json *metadata;    /* NULL or {"filter": {...}} */
     struct sw_gw_accesslog *const *logs;
     size_t n_logs;
-    uint64_t hash; /* of address and options: a change means other sockets */
+    uint64_t socket_hash; /* of the options of its sockets: a change means other ones */
     /* Owned by this object, released with it. */
     struct sw_regex **regexes;
     size_t n_regexes;

@@ -405,12 +405,14 @@ static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const 
     sw_list_push_back(&w->sockets, &s->link);
 }
 
-static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_addr *at)
+/* The socket that can serve l; one with other options is closed once another one is open. */
+static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_gw_listener *l,
+                              const struct sw_addr *at)
 {
     SW_LIST_FOREACH (it, &w->sockets) {
         struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
 
-        if (sw_addr_eq(&s->at, at))
+        if (sw_addr_eq(&s->at, at) && s->listener->socket_hash == l->socket_hash)
             return s;
     }
     return NULL;
@@ -423,7 +425,7 @@ static void apply_listener(struct sw_gw_worker *w, struct sw_gw_listener *l)
 
         if (l->addrs[i].kind != SW_GW_ADDR_IP)
             continue;
-        s = find(w, &l->addrs[i].ip);
+        s = find(w, l, &l->addrs[i].ip);
         if (!s) {
             socket_open(w, l, &l->addrs[i].ip);
             continue;

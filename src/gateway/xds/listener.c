@@ -277,20 +277,14 @@ static int build_options(struct sw_gw_build *b, const Sw__Listener *in, struct s
     return SW_OK;
 }
 
-/* Everything that the socket depends on. */
+/* What a socket keeps from the listener for which it was opened. */
 static uint64_t socket_hash(const struct sw_gw_listener *l)
 {
-    uint64_t h = sw_siphash13(7, 8, l->name.p, l->name.n);
+    const uint32_t options[] = {l->transparent,     l->freebind,         l->backlog,
+                                l->keepalive.on,    l->keepalive.time_s, l->keepalive.interval_s,
+                                l->keepalive.probes};
 
-    for (size_t i = 0; i < l->n_addrs; i++) {
-        h = h * 31 + sw_siphash13(7, 8, l->addrs[i].ip.ip.b, sizeof(l->addrs[i].ip.ip.b));
-        h = h * 31 + l->addrs[i].ip.port;
-    }
-    if (l->freebind || l->keepalive.on)
-        h = h * 31 +
-            sw_siphash13(l->freebind, l->keepalive.on, &l->keepalive, sizeof(l->keepalive));
-    return h * 31 + (uint64_t)l->kind * 4 + (l->transparent ? 2 : 0) + (l->bind ? 1 : 0) +
-           ((uint64_t)l->backlog << 8);
+    return sw_siphash13(7, 8, options, sizeof(options));
 }
 
 static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct sw_gw_listener *l)
@@ -320,7 +314,7 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
                                          : build_all_chains(b, in, l);
     if (rc == SW_OK)
         rc = sw_gw_seal_tickets(l, b->err);
-    l->hash = socket_hash(l);
+    l->socket_hash = socket_hash(l);
     return rc;
 }
 

@@ -403,7 +403,7 @@ static void options_of_a_socket_are_taken(void **state)
     l = sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l"));
     assert_false(l->keepalive.on);
     assert_false(l->freebind);
-    plain = l->hash;
+    plain = l->socket_hash;
     /* What Contour sends, in its order. */
     assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l",
                             OPTIONS("{'level':1,'name':9,'int_value':1,'state':'STATE_LISTENING'},"
@@ -417,7 +417,7 @@ static void options_of_a_socket_are_taken(void **state)
     assert_int_equal(l->keepalive.time_s, 45);
     assert_int_equal(l->keepalive.interval_s, 5);
     assert_int_equal(l->keepalive.probes, 3);
-    assert_true(l->hash != plain);
+    assert_true(l->socket_hash != plain);
     assert_int_equal(gw_put(s, SW_GW_TYPE_LISTENER, "l",
                             "{'name':'l','freebind':true," ADDR
                             ",'filter_chains':[{'filters':[" TCP("c") "]}]}",
@@ -425,7 +425,7 @@ static void options_of_a_socket_are_taken(void **state)
                      SW_OK);
     l = sw_gw_config_listener(gw_flush(s), SW_SLICE_LIT("l"));
     assert_true(l->freebind);
-    assert_true(l->hash != plain);
+    assert_true(l->socket_hash != plain);
     sw_gw_store_free(s);
 }
 
