@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +12,8 @@
 #include "base/rand.h"
 #include "base/secret.h"
 
-enum { CHUNK = 64 << 10 };
+enum { CHUNK = 64 << 10, TMP_DIGITS = 8 };
+#define TMP_SUFFIX ".tmp"
 
 int sw_fd_read_all(int fd, const char *path, struct sw_buf *out, struct sw_err *err)
 {
@@ -74,7 +76,7 @@ int sw_file_read(const char *path, size_t max, struct sw_slice *ret, struct sw_e
 int sw_file_write(const char *path, struct sw_slice content, mode_t mode, bool replace,
                   struct sw_err *err)
 {
-    SW_AUTO_FREE char *tmp = sw_asprintf("%s.%08x.tmp", path, (unsigned)sw_rand_u64());
+    SW_AUTO_FREE char *tmp = sw_asprintf("%s.%0*x" TMP_SUFFIX, path, TMP_DIGITS, (unsigned)sw_rand_u64());
     SW_AUTO_FD fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = SW_OK;
 
@@ -95,4 +97,18 @@ int sw_file_write(const char *path, struct sw_slice content, mode_t mode, bool r
     if (rc != SW_OK || !replace)
         (void)unlink(tmp);
     return rc;
+}
+
+bool sw_file_is_temporary(struct sw_slice name)
+{
+    const size_t tail = 1 + TMP_DIGITS + strlen(TMP_SUFFIX);
+
+    if (name.n <= tail || !sw_slice_has_suffix(name, SW_SLICE_LIT(TMP_SUFFIX)))
+        return false;
+    name = sw_slice_from(name, name.n - tail);
+    for (size_t i = 1; i <= TMP_DIGITS; i++) {
+        if (!memchr("0123456789abcdef", name.p[i], 16))
+            return false;
+    }
+    return name.p[0] == '.';
 }

@@ -827,6 +827,24 @@ def test_uninstall_leaves_nothing(rig, running):
     assert list((rig.dir / "run/pods").glob("*")) == [] and not state.exists()
 
 
+def test_uninstall_after_an_agent_that_was_killed(rig):
+    """Its sockets, and what it had begun to write, go too."""
+    agent = rig.start()
+    rig.installed()
+    agent.kill()
+    halves = [rig.conf / "10-net.conflist.0123abcd.tmp", rig.bin / ".spanwire-cni.tmp", rig.dir / "run/pods/a.tmp"]
+    for f in halves:
+        f.write_text("half")
+    assert rig.zds.exists() and rig.plugin_sock.exists()
+    argv = [rig.binary, "cni", "uninstall", "--node-name", "node1", "--plugin-socket", str(rig.plugin_sock),
+            "--zds-socket", str(rig.zds), "--run-dir", str(rig.dir / "run"), "--cni-bin-dir", str(rig.bin),
+            "--cni-conf-dir", str(rig.conf), "--host-netns", rig.node.path, "--host-proc", str(rig.proc)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not rig.zds.exists() and not rig.plugin_sock.exists() and not any(f.exists() for f in halves)
+    assert [p["type"] for p in rig.plugins()] == ["bridge"] and list(rig.bin.iterdir()) == []
+
+
 def test_a_deleted_daemonset_uninstalls(rig):
     rig.namespace("sys")
     sets = "/apis/apps/v1/namespaces/sys/daemonsets"

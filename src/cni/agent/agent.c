@@ -369,6 +369,8 @@ static int clean_host(const struct sw_agent_config *c, struct sw_err *err)
 
     agent_record_each(c, clean_pod, NULL);
     sw_pod_netns_each(c->host_proc, clean_found, NULL);
+    (void)unlink(c->plugin_socket); /* of an agent that was killed */
+    (void)unlink(c->zds_socket);
     remove_node_state(c);
     if (rc == SW_OK && c->host_netns)
         rc = sw_netns_open(c->host_netns, &host, err);

@@ -46,6 +46,8 @@ static char *join(const char *dir, const char *name)
     return sw_asprintf("%s/%s", dir, name);
 }
 
+#define TMP_BIN "." SW_CNI_PLUGIN ".tmp"
+
 struct names {
     SW_VEC(char *) v;
 };
@@ -196,7 +198,7 @@ static int check_bin(const struct sw_install_opts *o, bool *ret_changed, struct 
     SW_AUTO_FD to = -1;
     SW_ARENA_AUTO a = {0};
     const char *path = sw_arena_printf(&a, "%s/" SW_CNI_PLUGIN, o->bin_dir);
-    const char *tmp = sw_arena_printf(&a, "%s/." SW_CNI_PLUGIN ".tmp", o->bin_dir);
+    const char *tmp = sw_arena_printf(&a, "%s/" TMP_BIN, o->bin_dir);
 
     if (from < 0)
         return sw_err_sys(err, errno, "cannot read '%s'", program);
@@ -332,12 +334,30 @@ static int clean_file(const char *path, struct sw_err *err)
     return rc;
 }
 
+/* What an agent that was killed had begun to write. */
+static void remove_halves(const struct sw_install_opts *o)
+{
+    char *bin = join(o->bin_dir, TMP_BIN);
+    DIR *d = opendir(o->conf_dir);
+    const struct dirent *e;
+
+    (void)unlink(bin);
+    sw_free(bin);
+    while (d && (e = readdir(d)) != NULL) {
+        if (sw_file_is_temporary(sw_slice_str(e->d_name)))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
 int sw_install_remove(const struct sw_install_opts *o, struct sw_err *err)
 {
     struct names all = {0};
     char *bin = join(o->bin_dir, SW_CNI_PLUGIN);
     int rc = SW_OK;
 
+    remove_halves(o);
     list_files(o->conf_dir, &all);
     SW_VEC_FOREACH (char *, it, &all.v) {
         char *path = join(o->conf_dir, *it);

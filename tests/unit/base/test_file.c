@@ -209,6 +209,17 @@ static void what_fails_leaves_no_file_behind(void **state)
     (void)state;
 }
 
+static void temporary_names_are_known(void **state)
+{
+    assert_true(sw_file_is_temporary(S("a.conf.0123abcd.tmp")));
+    assert_false(sw_file_is_temporary(S("a.conf.0123abcg.tmp")));
+    assert_false(sw_file_is_temporary(S("a.conf-0123abcd.tmp")));
+    assert_false(sw_file_is_temporary(S("a.conf.123abcd.tmp")));
+    assert_false(sw_file_is_temporary(S(".0123abcd.tmp")));
+    assert_false(sw_file_is_temporary(S("a.conf.0123abcd")));
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_pipe_without_a_writer_is_empty),
         cmocka_unit_test(files_are_replaced_whole_with_their_mode),
         cmocka_unit_test(what_fails_leaves_no_file_behind),
+        cmocka_unit_test(temporary_names_are_known),
     };
     int rc;
 
