@@ -36,7 +36,6 @@ enum sw_cni_code {
     SW_CNI_DECODE = 6,
     SW_CNI_BAD_CONFIG = 7,
     SW_CNI_TRY_LATER = 11,
-    SW_CNI_NOT_AVAILABLE = 50,
     SW_CNI_REFUSED = 100, /* ours: the node agent refused */
 };
 
