@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/share.h"
 #include "base/time.h"
 #include "http/grpc/grpc.h"
 #include "identity/authority.h"
@@ -372,13 +373,23 @@ static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct s
 static const struct sw_grpc_ops ops = {
     .on_message = on_message, .on_end = on_end, .on_done = on_done};
 
+/* Calls of strangers wait, too: one client leaves places for the others. */
+static bool has_place(const struct sw_ca_service *s, const struct sw_ip *from)
+{
+    size_t own = 0;
+
+    SW_LIST_FOREACH (it, &s->calls)
+        own += sw_ip_same_client(&SW_CONTAINER_OF(it, struct call, link)->addr.ip, from);
+    return sw_share_left(own, s->n_calls, WAITING_MAX);
+}
+
 static void open_call(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
 {
     struct sw_ca_service *s = arg;
     struct sw_slice cluster = sw_h2_head_get(req->head, "clusterid");
     struct call *c;
 
-    if (s->n_calls >= WAITING_MAX) {
+    if (!has_place(s, &req->addr.ip)) {
         log_refusal(s, &req->addr, &(struct asking){0}, SW_GRPC_RESOURCE_EXHAUSTED,
                     SW_SLICE_LIT("too many requests wait for the API's answers"));
         sw_grpc_finish(g, SW_GRPC_RESOURCE_EXHAUSTED, "too many requests wait");

@@ -47,6 +47,11 @@ bool sw_ip_eq(const struct sw_ip *a, const struct sw_ip *b)
     return a->family == b->family && memcmp(a->b, b->b, sizeof(a->b)) == 0;
 }
 
+bool sw_ip_same_client(const struct sw_ip *a, const struct sw_ip *b)
+{
+    return a->family == b->family && memcmp(a->b, b->b, a->family == 6 ? 8 : 4) == 0;
+}
+
 bool sw_ip_is_loopback(const struct sw_ip *ip)
 {
     static const uint8_t one[16] = {[15] = 1};

@@ -30,6 +30,8 @@ SW_NODISCARD int sw_ip_parse(struct sw_slice in, struct sw_ip *ret, struct sw_er
 /* From 4 or 16 raw bytes in network order. */
 SW_NODISCARD int sw_ip_from_bytes(const void *p, size_t n, struct sw_ip *ret, struct sw_err *err);
 bool sw_ip_eq(const struct sw_ip *a, const struct sw_ip *b);
+/* One client, as far as limits go: of IPv6, a network of 64 bits is one. */
+bool sw_ip_same_client(const struct sw_ip *a, const struct sw_ip *b);
 bool sw_ip_is_loopback(const struct sw_ip *ip);
 bool sw_ip_is_any(const struct sw_ip *ip);
 static inline size_t sw_ip_len(const struct sw_ip *ip)

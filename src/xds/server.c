@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/share.h"
 #include "base/time.h"
 #include "xds/server_int.h"
 
@@ -70,6 +71,19 @@ void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status
         sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_XDS_REFUSALS, reason), 1);
 }
 
+/* One client leaves places to wait for the others. */
+static bool may_wait(const struct sw_xds_server *s, const struct sw_ip *from)
+{
+    size_t own = 0;
+
+    SW_LIST_FOREACH (it, &s->streams) {
+        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+
+        own += st->waiting && sw_ip_same_client(&st->addr.ip, from);
+    }
+    return sw_share_left(own, s->n_waiting, WAITING_MAX);
+}
+
 /* SW_OK, SW_EPENDING, or the call was refused. */
 static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct sw_xds_client_id *id)
 {
@@ -77,8 +91,8 @@ static int judge(struct sw_xds_server *s, struct sw_grpc_call *c, const struct s
     char text[SW_ADDR_TEXT];
     int rc = s->o.allow ? s->o.allow(s->o.arg, id, &err) : SW_OK;
 
-    if (rc == SW_EPENDING && s->n_waiting >= WAITING_MAX)
-        rc = sw_err_set(&err, SW_ELIMIT, "too many wait to be let in");
+    if (rc == SW_EPENDING && !may_wait(s, &id->addr.ip))
+        rc = sw_err_set(&err, SW_ETIME, "too many clients wait for their tokens to be reviewed");
     if (rc != SW_OK && rc != SW_EPENDING) {
         sw_log_limited(&s->strangers, sw_loop_now(s->loop), SW_LOG_INFO, "xds",
                        "client %s refused: %s", sw_addr_text(&id->addr, text), err.msg);

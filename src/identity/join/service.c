@@ -405,7 +405,7 @@ static bool is_full(const struct sw_join_service *s, const struct sw_ip *from)
     size_t n = 0;
 
     SW_LIST_FOREACH (it, &s->calls)
-        n += sw_join_throttle_same(&SW_CONTAINER_OF(it, struct join_call, link)->addr.ip, from);
+        n += sw_ip_same_client(&SW_CONTAINER_OF(it, struct join_call, link)->addr.ip, from);
     return s->n_calls >= CALLS_MAX || n >= CALLS_ADDRESS;
 }
 

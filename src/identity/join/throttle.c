@@ -30,14 +30,6 @@ void sw_join_throttle_done(struct sw_join_throttle *t)
     sw_map_done(&t->by_address);
 }
 
-bool sw_join_throttle_same(const struct sw_ip *a, const struct sw_ip *b)
-{
-    char x[KEY_LEN];
-    char y[KEY_LEN];
-
-    return sw_slice_eq(key_of(a, x), key_of(b, y));
-}
-
 bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
 {
     char key[KEY_LEN];

@@ -22,8 +22,6 @@ struct sw_join_throttle {
 };
 
 void sw_join_throttle_done(struct sw_join_throttle *t);
-/* Whether these are one address here: of IPv6, a network of 64 bits is. */
-bool sw_join_throttle_same(const struct sw_ip *a, const struct sw_ip *b);
 /* False: the address caused too many refusals and has to wait. */
 bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns);
 void sw_join_throttle_refused(struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns);

@@ -256,6 +256,42 @@ static void a_client_waits_while_it_is_judged(void **state)
     assert_int_equal(w->done, 0);
 }
 
+static void count_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice text,
+                       void *arg)
+{
+    (void)c;
+    (void)text;
+    *(size_t *)arg += status == SW_GRPC_UNAVAILABLE;
+}
+
+/* Half of the places to wait are for others. */
+static void one_client_does_not_wait_in_all_places(void **state)
+{
+    static const struct sw_grpc_ops count_ops = {.on_done = count_done};
+    struct world *w = *state;
+    struct world *more = SW_NEW(struct world);
+    struct sw_grpc_call *calls[200];
+    size_t refused = 0;
+    int rc = SW_EPENDING;
+
+    w->opts.allow = allow_as_told;
+    w->opts.arg = &rc;
+    join(w, more);
+    for (size_t i = 0; i < SW_ARRAY_LEN(calls); i++) {
+        calls[i] = sw_grpc_call(i % 2 ? w->client : more->client,
+                                SW_SLICE_LIT(ADS "DeltaAggregatedResources"), SW_SLICE_LIT("good"),
+                                0, &count_ops, &refused);
+        assert_int_equal(sw_grpc_send(calls[i], sw_slice("", 0)), SW_OK);
+    }
+    for (int i = 0; i < 5000 && refused < 200 - 128; i++)
+        sw_loop_turn(w->loop, 2);
+    turns(w, 10);
+    assert_int_equal(refused, 200 - 128);
+    assert_int_equal(sw_xds_server_streams(w->server), 128);
+    leave(more);
+    sw_free(more);
+}
+
 static void a_client_that_waited_may_be_refused(void **state)
 {
     struct world *w = *state;
@@ -463,6 +499,7 @@ int main(void)
         LIVE(a_flood_of_nacks_is_not_a_flood_of_lines),
         LIVE(a_client_waits_while_it_is_judged),
         LIVE(a_client_that_waited_may_be_refused),
+        LIVE(one_client_does_not_wait_in_all_places),
         LIVE(a_client_that_loses_its_right_loses_its_stream),
         LIVE(a_late_no_ends_the_stream_when_it_comes),
         LIVE(clients_are_served_from_their_own_cache),
