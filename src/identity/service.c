@@ -14,6 +14,7 @@
 #include "identity/authority.h"
 #include "identity/issued.h"
 #include "identity/nodes.h"
+#include "identity/quota.h"
 #include "identity/tokens.h"
 #include "proto/pb.h"
 #include "telemetry/metrics.h"
@@ -39,6 +40,7 @@ struct sw_ca_service {
     struct sw_ca_service_opts o;
     struct sw_list calls;
     size_t n_calls;
+    struct sw_quota quota;
     struct sw_log_limit strangers; /* lines about callers that were not authenticated */
     struct sw_log_limit callers;   /* about those that were */
 };
@@ -81,6 +83,9 @@ struct sw_ca_service *sw_ca_service_new(struct sw_loop *l, const struct sw_ca_se
 
 void sw_ca_service_free(struct sw_ca_service *s)
 {
+    if (!s)
+        return;
+    sw_quota_done(&s->quota);
     sw_free(s);
 }
 
@@ -273,6 +278,16 @@ static int authorise(const struct call *c, struct asking *a, struct sw_slice wan
     return sw_nodes_may_impersonate(c->service->o.nodes, a->who, wanted, err);
 }
 
+/* Node proxies of all nodes have one account: their pods tell them apart. */
+static bool within_quota(struct call *c, const struct asking *a, struct sw_arena *arena)
+{
+    struct sw_slice pod = a->who ? a->who->pod_uid : sw_slice("", 0);
+    const char *caller =
+        sw_arena_printf(arena, "%.*s %.*s", SW_SLICE_ARG(a->own), SW_SLICE_ARG(pod));
+
+    return sw_quota_take(&c->service->quota, sw_slice_str(caller), sw_loop_now(c->service->loop));
+}
+
 static void process(struct call *c)
 {
     const struct sw_pb_limits limits = {.bytes = REQUEST_MAX, .depth = 16};
@@ -299,7 +314,11 @@ static void process(struct call *c)
                        sw_buf_slice(&c->request), &limits, &err);
     if (!req)
         refuse(c, &a, SW_GRPC_INVALID_ARGUMENT, "malformed request", err.msg);
-    else if ((rc = authorise(c, &a, impersonated(req), &err)) == SW_OK)
+    else if ((rc = authorise(c, &a, impersonated(req), &err)) == SW_OK &&
+             !within_quota(c, &a, &arena))
+        refuse(c, &a, SW_GRPC_RESOURCE_EXHAUSTED, "too many certificates requested: retry later",
+               "the caller requested too many certificates");
+    else if (rc == SW_OK)
         sign(c, &a, req);
     else if (rc != SW_EPENDING)
         refuse(c, &a, SW_GRPC_UNAUTHENTICATED, "request impersonation authentication failure",
