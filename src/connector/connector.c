@@ -528,6 +528,11 @@ bool sw_connector_created(const struct sw_connector *c)
     return sw_reg_created(c->reg);
 }
 
+const struct sw_json *sw_connector_taken_from(const struct sw_connector *c)
+{
+    return sw_reg_taken_from(c->reg);
+}
+
 /* ---- as a process ---- */
 
 struct process {

@@ -179,6 +179,8 @@ const char *sw_connector_inspect_token(const struct sw_connector *c);
 bool sw_connector_live(const struct sw_connector *c);
 /* Our Connector was not there before this process. */
 bool sw_connector_created(const struct sw_connector *c);
+/* connectionDetails of the device whose Connector this process took over; NULL: of none. */
+const struct sw_json *sw_connector_taken_from(const struct sw_connector *c);
 
 /* `spanwire connector run`: until a signal. SW_OK, or what went wrong. */
 SW_NODISCARD int sw_connector_run(const struct sw_connector_config *cfg, struct sw_err *err);

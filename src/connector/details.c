@@ -249,3 +249,23 @@ bool sw_condition_true(const struct sw_json *obj, const char *type)
 
     return sw_json_str_eq(sw_json_find(c, "status"), "True") && sw_condition_current(obj, type);
 }
+
+struct sw_json *sw_details_undo(struct sw_arena *a, const struct sw_json *before,
+                                const struct sw_json *now)
+{
+    struct sw_json *out = sw_json_new_object(a);
+    const struct sw_json_member *m;
+
+    for (size_t i = 0; (m = sw_json_member_at(before, i)); i++) {
+        const struct sw_json *is = sw_json_get(now, m->key);
+        bool objects = sw_json_is(is, SW_JSON_OBJECT) && sw_json_is(m->value, SW_JSON_OBJECT);
+
+        sw_json_set(a, out, m->key,
+                    objects ? sw_details_undo(a, m->value, is) : sw_json_copy(a, m->value));
+    }
+    for (size_t i = 0; (m = sw_json_member_at(now, i)); i++) {
+        if (!sw_json_get(before, m->key))
+            sw_json_set(a, out, m->key, sw_json_new_null(a));
+    }
+    return out;
+}

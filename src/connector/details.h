@@ -57,6 +57,10 @@ struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_deta
 struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
                                  const struct sw_json *obj, uint64_t wall_ns);
 
+/* The merge patch that makes 'now' what 'before' was: members that came later go. Objects. */
+struct sw_json *sw_details_undo(struct sw_arena *a, const struct sw_json *before,
+                                const struct sw_json *now);
+
 /* A new Connector. name empty: the server makes one up. */
 struct sw_json *sw_details_connector(struct sw_arena *a, struct sw_slice ns, struct sw_slice name,
                                      struct sw_slice class_name, struct sw_slice host,

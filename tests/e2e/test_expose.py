@@ -279,6 +279,24 @@ def test_a_late_verdict_on_a_kept_name(start_api, binary, web, tmp_path):
     d.stop()
 
 
+def test_a_take_over_that_fails_gives_the_connector_back(control, expose, web):
+    """The device that is asleep finds its Connector when it returns, without a right to take it over."""
+    def details():
+        return control.get(f"{GROUP}/connectors/sleepy").json["status"]["connectionDetails"]
+
+    url_of(expose(web.port, "--name", "awake", "--hostname", "awake.example.test", "--no-verify", where="one"))
+    first = expose(web.port, "--name", "sleepy", "--hostname", "sleepy.example.test", "--no-verify", where="two")
+    url_of(first)
+    first.stop()
+    before, spec = details(), proxy(control, "sleepy")["spec"]
+    thief = expose(web.port + 1, "--name", "sleepy", "--take-over", "--hostname", "awake.example.test", "--no-verify", where="three")
+    assert thief.wait(20) == 1
+    assert "taking it over" in thief.log() and "'awake.example.test' is claimed" in thief.log()
+    assert details() == before and proxy(control, "sleepy")["spec"] == spec
+    again = expose(web.port, "--name", "sleepy", "--no-verify", where="two")
+    assert url_of(again) == "http://sleepy.example.test:8080/"
+
+
 def test_a_change_that_is_interrupted_is_undone(control, expose, web):
     first = expose(web.port, "--name", "halfway", "--hostname", "whole.example.test", "--no-verify")
     url_of(first)

@@ -85,6 +85,8 @@ static void on_remove_deadline(struct sw_timer *t)
 /* The step from which on objects go, or go back. */
 static enum expose_step first_undo(struct expose *x)
 {
+    if (expose_owes_key(x))
+        return EXPOSE_RESTORE_KEY;
     if (x->cfg->rm && !x->failed) {
         if (x->httpproxy.uid)
             return EXPOSE_REMOVE_PROXY;

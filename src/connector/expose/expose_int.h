@@ -20,6 +20,7 @@ enum expose_step {
     EXPOSE_PROXY,
     EXPOSE_ADVERT,
     EXPOSE_FOLLOW,
+    EXPOSE_RESTORE_KEY, /* of the device whose Connector was taken over */
     EXPOSE_RESTORE_PROXY,
     EXPOSE_RESTORE_ADVERT,
     EXPOSE_REMOVE_PROXY,
@@ -73,6 +74,7 @@ struct expose {
     bool lost;     /* another owner has the name or the key: nothing is removed */
     bool failed;   /* for good: what was made goes again, what was changed is changed back */
     bool not_ours; /* another process holds the Connector */
+    bool key_back; /* a Connector that was taken over is its former device's again */
     bool logged;   /* logged that the objects exist */
     struct sw_informer *informer;
     struct sw_defer judge;
@@ -123,6 +125,10 @@ struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a,
 bool expose_judge_claim(struct expose *x);
 /* The first step of taking back what this process did; EXPOSE_DONE: it did nothing. */
 enum expose_step expose_undo_step(const struct expose *x);
+/* A failed run took the Connector of another device, which gets it back first. */
+bool expose_owes_key(const struct expose *x);
+/* The merge patch for that, in the arena. */
+struct sw_json *expose_former_key(const struct expose *x, struct sw_arena *a);
 /* The one after the HTTPProxy was taken back. */
 enum expose_step expose_undo_advert(const struct expose *x);
 /* expose.c: every object is there. */

@@ -160,6 +160,25 @@ bool expose_judge_claim(struct expose *x)
     return true;
 }
 
+bool expose_owes_key(const struct expose *x)
+{
+    return sw_connector_taken_from(x->device) && !x->ready && !x->not_ours && !x->key_back;
+}
+
+struct sw_json *expose_former_key(const struct expose *x, struct sw_arena *a)
+{
+    const struct sw_kube_obj *o = sw_connector_object(x->device);
+    struct sw_json *status = sw_json_new_object(a);
+    struct sw_json *body = sw_json_new_object(a);
+
+    sw_json_put(
+        a, status, "connectionDetails",
+        sw_details_undo(a, sw_connector_taken_from(x->device),
+                        sw_json_walk(o ? o->json : NULL, "status", "connectionDetails", NULL)));
+    sw_json_put(a, body, "status", status);
+    return body;
+}
+
 enum expose_step expose_undo_advert(const struct expose *x)
 {
     if (x->advert.wrote && !x->ready)

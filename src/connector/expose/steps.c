@@ -211,6 +211,10 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
     case EXPOSE_ADVERT:
         on_advert_made(x, r->object, r->code == 201);
         break;
+    case EXPOSE_RESTORE_KEY:
+        x->key_back = true;
+        expose_undo(x);
+        break;
     case EXPOSE_RESTORE_PROXY:
     case EXPOSE_REMOVE_PROXY:
         expose_go(x, after_proxy(x));
@@ -238,6 +242,9 @@ static void on_missing(struct expose *x)
         expose_go(x, EXPOSE_LOOK_ADVERT);
     } else if (x->step == EXPOSE_LOOK_ADVERT) {
         expose_go(x, expose_first_write(x));
+    } else if (x->step == EXPOSE_RESTORE_KEY) {
+        x->key_back = true;
+        expose_undo(x);
     } else if (x->step == EXPOSE_OTHER) {
         on_other(x, NULL);
     } else if (x->step == EXPOSE_REMOVE_PROXY) {
@@ -333,6 +340,22 @@ static void restore(struct expose *x, bool proxy)
 
     apply_object(x, proxy ? &expose_proxy_gvr : &sw_advertisement_gvr,
                  expose_before_object(x, &a, proxy));
+}
+
+/* The device that had the Connector before is known by its key when it returns. */
+static void restore_key(struct expose *x)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
+                                    .gvr = &sw_connector_gvr,
+                                    .ns = expose_ns(x),
+                                    .name = x->connector ? sw_slice_str(x->connector) : name_of(x),
+                                    .sub = "status",
+                                    .patch = SW_KUBE_PATCH_MERGE,
+                                    .field_manager = MANAGER,
+                                    .body = expose_former_key(x, &a)};
+
+    x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
 }
 
 /*
@@ -434,6 +457,9 @@ void expose_run_step(struct expose *x)
         break;
     case EXPOSE_CLAIM:
         claim(x);
+        break;
+    case EXPOSE_RESTORE_KEY:
+        restore_key(x);
         break;
     case EXPOSE_RESTORE_PROXY:
         restore(x, true);

@@ -98,6 +98,8 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
     if (!id.n) {
         found(r, obj);
     } else if (r->o.take_over) {
+        r->taken_from =
+            sw_json_copy(&r->texts, sw_json_walk(obj, "status", "connectionDetails", NULL));
         go(r, REG_MAY);
     } else {
         (void)sw_err_set(&err, SW_EDENIED,
@@ -113,6 +115,7 @@ static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
     struct sw_err err = {0};
 
     if (!sw_takeover_allowed(p)) {
+        r->taken_from = NULL;
         (void)sw_err_set(&err, SW_EDENIED,
                          "Connector '%.*s' belongs to another device, and this user has no right "
                          "to take it over (verb 'take-over' on connectors)",

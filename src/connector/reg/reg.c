@@ -488,6 +488,11 @@ bool sw_reg_created(const struct sw_reg *r)
     return r && r->created;
 }
 
+const struct sw_json *sw_reg_taken_from(const struct sw_reg *r)
+{
+    return r && r->step != REG_MAY ? r->taken_from : NULL;
+}
+
 const char *sw_reg_step(const struct sw_reg *r)
 {
     if (!r)

@@ -65,5 +65,7 @@ size_t sw_reg_advertisements(const struct sw_reg *r, struct sw_kube_obj ***ret);
 bool sw_reg_live(const struct sw_reg *r);
 /* Our Connector was not there before this process. */
 bool sw_reg_created(const struct sw_reg *r);
+/* connectionDetails of the device whose Connector this process took over; NULL: of none. */
+const struct sw_json *sw_reg_taken_from(const struct sw_reg *r);
 /* What it is doing, for people. */
 const char *sw_reg_step(const struct sw_reg *r);

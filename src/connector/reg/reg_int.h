@@ -58,6 +58,8 @@ struct sw_reg {
     bool have_details;
     bool named;   /* our rights cover objects of our name, and no lists beyond them */
     bool created; /* our Connector, by us */
+    /* In 'texts': connectionDetails of the device whose Connector we took over; NULL: none. */
+    const struct sw_json *taken_from;
     void (*stopped)(void *arg);
     void *stopped_arg;
 };

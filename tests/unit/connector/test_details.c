@@ -299,9 +299,36 @@ static void test_units_quote_what_systemd_would_read(void **state)
     assert_int_equal(sw_unit_write(&u, &out, NULL), SW_EINVAL);
 }
 
+/* What the patch does is RFC 7396: members that are null go. */
+static void test_undo(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    static const struct {
+        const char *before;
+        const char *now;
+        const char *patch;
+    } cases[] = {
+        {"{\"k\":{\"id\":\"a\",\"l\":[1]}}",
+         "{\"k\":{\"id\":\"b\",\"l\":[2,3],\"r\":\"u\"},\"p\":[]}",
+         "{\"k\":{\"id\":\"a\",\"l\":[1],\"r\":null},\"p\":null}"},
+        {"{\"k\":{\"id\":\"a\"}}", "{}", "{\"k\":{\"id\":\"a\"}}"},
+        {"{}", "{\"k\":{\"id\":\"a\"}}", "{\"k\":null}"},
+        {"{\"k\":1}", "{\"k\":{\"id\":\"a\"}}", "{\"k\":1}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++)
+        assert_string_equal(
+            sw_json_text(
+                &a, sw_details_undo(&a, parse(&a, cases[i].before), parse(&a, cases[i].now)), NULL)
+                .p,
+            cases[i].patch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_undo),
         cmocka_unit_test(test_the_status_is_patched_only_when_it_differs),
         cmocka_unit_test(test_paths_are_written_when_they_are_news),
         cmocka_unit_test(test_a_path_changes_with_its_round_trip_and_its_note),
