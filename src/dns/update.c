@@ -68,17 +68,18 @@ static void on_pause_end(struct sw_timer *t)
 static void fail(struct sw_dns_updater *u, const char *what, const char *why)
 {
     char text[SW_ADDR_TEXT];
+    uint64_t wait;
 
     u->failures++;
     count(u, "failed");
-    u->pause_ns = u->pause_ns ? sw_min(u->pause_ns * 2, RETRY_MAX_S * SW_NS_PER_S) : u->o.retry_ns;
+    wait = sw_backoff_next(&u->backoff, u->o.retry_ns, RETRY_MAX_S * SW_NS_PER_S);
     sw_log_warn("dns", "update server %s: %s: %s; again in %llu ms",
                 sw_addr_text(&u->o.server, text), what, why,
-                (unsigned long long)(u->pause_ns / SW_NS_PER_MS));
+                (unsigned long long)(wait / SW_NS_PER_MS));
     hang_up(u);
     u->state = UPDATER_PAUSE;
     u->need_sync = true;
-    sw_timer_start(u->loop, &u->timer, u->pause_ns / 2 + sw_rand_below(u->pause_ns), on_pause_end);
+    sw_timer_start(u->loop, &u->timer, wait, on_pause_end);
 }
 
 static void on_deadline(struct sw_timer *t)
@@ -282,7 +283,7 @@ static void on_update_answer(struct sw_dns_updater *u, unsigned rcode)
     switch (rcode) {
     case SW_DNS_NOERROR:
         u->done++;
-        u->pause_ns = 0;
+        sw_backoff_reset(&u->backoff);
         count(u, "done");
         it->have = u->sent;
         updater_file_item(u, it);
@@ -418,7 +419,7 @@ static void proceed(struct sw_dns_updater *u)
     if (!u->need_sync && sw_list_empty(&u->queue)) {
         if (u->fd >= 0)
             hang_up(u);
-        u->pause_ns = 0;
+        sw_backoff_reset(&u->backoff);
         return;
     }
     if (u->fd < 0)

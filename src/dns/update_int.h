@@ -2,6 +2,7 @@
 /* What the files of the updater share. Not for others. */
 #pragma once
 
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "dns/update.h"
@@ -45,7 +46,7 @@ struct sw_dns_updater {
     struct sw_watch watch;
     struct sw_timer timer; /* deadline, or end of a pause */
     struct sw_timer resync;
-    uint64_t pause_ns;
+    struct sw_backoff backoff;
     struct sw_buf in;
     struct sw_buf out;
     uint16_t id;

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/bearer.h"
@@ -423,9 +422,8 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
         xc_type_forget_response(t);
     }
     if (was_healthy(c, reason))
-        c->backoff_ns = c->o.backoff_least_ns;
-    wait = c->backoff_ns / 2 + sw_rand_below(c->backoff_ns / 2 + 1);
-    c->backoff_ns = sw_min(c->backoff_ns * 2, c->o.backoff_most_ns);
+        sw_backoff_reset(&c->backoff);
+    wait = sw_backoff_next(&c->backoff, c->o.backoff_least_ns, c->o.backoff_most_ns);
     sw_log_warn("xds", "stream to the control plane ended: %s; reconnecting in %llu ms", err.msg,
                 (unsigned long long)(wait / SW_NS_PER_MS));
     sw_timer_start(c->loop, &c->retry, wait, on_retry);
@@ -541,7 +539,6 @@ static void set_opts(struct sw_xds_client *c, const struct sw_xds_client_opts *o
     c->o.backoff_least_ns = o->backoff_least_ns ? o->backoff_least_ns : 500 * SW_NS_PER_MS;
     c->o.backoff_most_ns = o->backoff_most_ns ? o->backoff_most_ns : 30 * SW_NS_PER_S;
     c->o.healthy_ns = o->healthy_ns ? o->healthy_ns : 10 * SW_NS_PER_S;
-    c->backoff_ns = c->o.backoff_least_ns;
     c->token_file = o->token_file ? sw_strdup(o->token_file) : NULL;
     c->node_id = copy(o->node_id);
     c->node_cluster = copy(o->node_cluster);

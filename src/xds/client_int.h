@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -57,8 +58,8 @@ struct sw_xds_client {
     bool started;
     bool connected;
     bool node_sent;
-    uint64_t since_ns;   /* of the stream */
-    uint64_t backoff_ns; /* before the next one */
+    uint64_t since_ns; /* of the stream */
+    struct sw_backoff backoff;
     struct sw_timer retry;
     struct sw_timer silent; /* runs until the first response of a stream */
     struct sw_defer flush;

@@ -2,6 +2,7 @@
 /* What the files of `expose` share: expose.c (life, readiness), expose_steps.c (the objects). */
 #pragma once
 
+#include "base/backoff.h"
 #include "connector/expose/expose.h"
 #include "connector/expose/objects.h"
 #include "connector/expose/probe.h"
@@ -42,7 +43,7 @@ struct expose {
     enum expose_step step;
     struct sw_kube_call *call;
     struct sw_timer retry;
-    uint64_t backoff_ns;
+    struct sw_backoff backoff;
     struct sw_timer deadline;
     char *connector;                 /* name; NULL: not known */
     char *other;                     /* connector of the HTTPProxy that was there */

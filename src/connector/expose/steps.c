@@ -2,7 +2,6 @@
 /* The objects of an exposed service: looked at, made, and taken away again. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/time.h"
 #include "connector/details.h"
 #include "connector/expose/expose_int.h"
@@ -30,14 +29,14 @@ static void on_retry(struct sw_timer *t)
 
 static void retry_later(struct expose *x)
 {
-    x->backoff_ns = x->backoff_ns ? sw_min(x->backoff_ns * 2, BACKOFF_MAX) : SW_NS_PER_S;
-    sw_timer_start(x->loop, &x->retry, x->backoff_ns + sw_rand_below(x->backoff_ns / 4), on_retry);
+    sw_timer_start(x->loop, &x->retry, sw_backoff_next(&x->backoff, SW_NS_PER_S, BACKOFF_MAX),
+                   on_retry);
 }
 
 void expose_go(struct expose *x, enum expose_step step)
 {
     x->step = step;
-    x->backoff_ns = 0;
+    sw_backoff_reset(&x->backoff);
     expose_run_step(x);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/inspect/observe.h"
 
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -26,7 +27,7 @@ struct sw_observe {
     struct sw_buf body;
     struct sw_loop *loop;
     struct sw_timer again;
-    uint64_t backoff_ns;
+    struct sw_backoff backoff;
 };
 
 bool sw_observe_read(struct sw_slice body, struct sw_ip *ret)
@@ -74,13 +75,13 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     (void)err;
     o->call = NULL;
     if (rc == SW_OK && o->status == 200 && sw_observe_read(sw_buf_slice(&o->body), &ip)) {
-        o->backoff_ns = 0;
+        sw_backoff_reset(&o->backoff);
         sw_timer_start(o->loop, &o->again, AGAIN_MAX, on_again);
         o->seen(o->arg, &ip);
         return;
     }
-    o->backoff_ns = o->backoff_ns ? sw_min(o->backoff_ns * 2, AGAIN_MAX) : AGAIN_MIN;
-    sw_timer_start(o->loop, &o->again, o->backoff_ns, on_again);
+    sw_timer_start(o->loop, &o->again, sw_backoff_next(&o->backoff, AGAIN_MIN, AGAIN_MAX),
+                   on_again);
 }
 
 void sw_observe_ask(struct sw_observe *o)

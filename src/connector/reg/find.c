@@ -5,7 +5,6 @@
  */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "connector/reg/reg_int.h"
 #include "connector/takeover.h"
 
@@ -25,8 +24,8 @@ static void on_retry(struct sw_timer *t)
 
 void reg_retry_later(struct sw_reg *r)
 {
-    r->backoff_ns = r->backoff_ns ? sw_min(r->backoff_ns * 2, REG_BACKOFF_MAX) : REG_BACKOFF_MIN;
-    sw_timer_start(r->loop, &r->retry, r->backoff_ns + sw_rand_below(r->backoff_ns / 4), on_retry);
+    sw_timer_start(r->loop, &r->retry,
+                   sw_backoff_next(&r->backoff, REG_BACKOFF_MIN, REG_BACKOFF_MAX), on_retry);
 }
 
 static void go(struct sw_reg *r, enum reg_step step)
@@ -37,7 +36,7 @@ static void go(struct sw_reg *r, enum reg_step step)
 
 void reg_retry_now(struct sw_reg *r)
 {
-    r->backoff_ns = 0;
+    sw_backoff_reset(&r->backoff);
     sw_timer_start(r->loop, &r->retry, 0, on_retry);
 }
 
@@ -45,7 +44,7 @@ static void found(struct sw_reg *r, const struct sw_json *obj)
 {
     sw_free(r->found);
     r->found = sw_slice_dup(sw_json_str(sw_json_walk(obj, "metadata", "name", NULL)));
-    r->backoff_ns = 0;
+    sw_backoff_reset(&r->backoff);
     go(r, REG_FOLLOW);
 }
 
@@ -127,7 +126,7 @@ static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
                 SW_SLICE_ARG(r->o.name));
     sw_free(r->found);
     r->found = sw_slice_dup(r->o.name);
-    r->backoff_ns = 0;
+    sw_backoff_reset(&r->backoff);
     go(r, REG_FOLLOW);
 }
 

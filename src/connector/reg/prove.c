@@ -62,16 +62,15 @@ static void on_written(void *arg, struct sw_kube_reply *p)
     reg_answered(r, p);
     if (p->rc == SW_OK) {
         r->proved_at = sw_max(sw_keyproof_version(p->object), 1);
-        r->prove_backoff_ns = 0;
+        sw_backoff_reset(&r->prove_backoff);
         return;
     }
     sw_log_warn("connector",
                 "cannot write the proof of our key to Connector '%s', which is not Ready without "
                 "it: %.*s",
                 r->found, SW_SLICE_ARG(sw_slice_head(p->message, 300)));
-    r->prove_backoff_ns =
-        r->prove_backoff_ns ? sw_min(r->prove_backoff_ns * 2, REG_BACKOFF_MAX) : REG_BACKOFF_MIN;
-    sw_timer_start(r->loop, &r->prove_retry, r->prove_backoff_ns, on_retry);
+    sw_timer_start(r->loop, &r->prove_retry,
+                   sw_backoff_next(&r->prove_backoff, REG_BACKOFF_MIN, REG_BACKOFF_MAX), on_retry);
 }
 
 /* Only for the object that was signed for. */

@@ -74,7 +74,7 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     if (p->rc == SW_OK) {
         /* The informer brings the new state, and what still differs then is patched again. It may
          * have done so before this answer came. */
-        r->patch_backoff_ns = 0;
+        sw_backoff_reset(&r->patch_backoff);
         r->paths_reported = r->paths_sent;
         if (r->patch_again)
             patch_status(r);
@@ -82,9 +82,9 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
     }
     sw_log_warn("connector", "the status of Connector '%s' could not be written: %.*s", r->found,
                 SW_SLICE_ARG(sw_slice_head(p->message, 300)));
-    r->patch_backoff_ns =
-        r->patch_backoff_ns ? sw_min(r->patch_backoff_ns * 2, REG_BACKOFF_MAX) : 2 * SW_NS_PER_S;
-    sw_timer_start(r->loop, &r->patch_retry, r->patch_backoff_ns, on_patch_retry);
+    sw_timer_start(r->loop, &r->patch_retry,
+                   sw_backoff_next(&r->patch_backoff, REG_BACKOFF_MIN, REG_BACKOFF_MAX),
+                   on_patch_retry);
 }
 
 static bool has_other_key(const struct sw_reg *r)
@@ -425,8 +425,8 @@ void sw_reg_network_changed(struct sw_reg *r, bool slept)
     if (!r || r->step == REG_STOPPED)
         return;
     ask_again(r);
-    r->backoff_ns = 0;
-    r->patch_backoff_ns = 0;
+    sw_backoff_reset(&r->backoff);
+    sw_backoff_reset(&r->patch_backoff);
     if (sw_timer_running(&r->retry))
         reg_retry_now(r);
     if (sw_timer_running(&r->patch_retry))

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/backoff.h"
 #include "base/time.h"
 #include "connector/reg/reg.h"
 
@@ -37,9 +38,9 @@ struct sw_reg {
     struct sw_timer retry;
     struct sw_timer patch_retry;
     struct sw_timer prove_retry;
-    uint64_t backoff_ns;
-    uint64_t patch_backoff_ns;
-    uint64_t prove_backoff_ns;
+    struct sw_backoff backoff;
+    struct sw_backoff patch_backoff;
+    struct sw_backoff prove_backoff;
     uint64_t proved_at;      /* resourceVersion our proof was written as; 0: not by this process */
     bool logged_elsewhere;   /* that another Connector has our key */
     struct sw_defer restart; /* the informers cannot be freed inside their handlers */

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/time.h"
 #include "base/vec.h"
 #include "node/cert/crl.h"
@@ -33,7 +33,7 @@ struct cert {
     struct sw_issue issue;
     struct sw_timer timer; /* renewal or the next try */
     struct sw_metric *expiry;
-    uint64_t backoff_s; /* 0: the last try succeeded, or there was none */
+    struct sw_backoff backoff;
     uint64_t issued_ns;
     uint64_t failed_ns;
     uint64_t demand_s;    /* after failed_ns a refused connection may ask again */
@@ -143,7 +143,7 @@ static void on_due(struct sw_timer *t)
 {
     struct cert *c = SW_CONTAINER_OF(t, struct cert, timer);
 
-    if (c->cred && !c->backoff_s)
+    if (c->cred && !c->backoff.ns)
         wait_for_renewal(c);
     else
         enqueue(c, c->cred ? RENEWAL : c->wish);
@@ -181,17 +181,12 @@ static uint64_t spread(uint64_t ns)
     return ns - ns / 5 + sw_rand_below(ns * 2 / 5);
 }
 
-static uint64_t next_backoff(struct cert *c)
-{
-    c->backoff_s = c->backoff_s ? sw_min(c->backoff_s * 2, BACKOFF_MOST_S) : BACKOFF_FIRST_S;
-    return spread(c->backoff_s * SW_NS_PER_S);
-}
-
 static void failed(struct cert *c, const struct sw_err *err)
 {
     uint64_t end_ns = c->cred ? sw_tls_cred_not_after(c->cred) * SW_NS_PER_S : 0;
     uint64_t now_ns = wall_ns(c->certs);
-    uint64_t wait_ns = next_backoff(c);
+    uint64_t wait_ns =
+        sw_backoff_next(&c->backoff, BACKOFF_FIRST_S * SW_NS_PER_S, BACKOFF_MOST_S * SW_NS_PER_S);
 
     count(c->certs, err->rc == SW_EUNAVAIL  ? "unavailable"
                     : err->rc == SW_EDENIED ? "denied"
@@ -270,7 +265,7 @@ static void on_issued(struct sw_issue *i, struct sw_tls_cred *cred, const struct
     }
     count(all, "issued");
     sw_log_debug("certs", "certificate issued for %s", c->identity);
-    c->backoff_s = 0;
+    sw_backoff_reset(&c->backoff);
     c->error[0] = '\0';
     c->issued_ns = sw_loop_now(all->loop);
     delay_ns = refresh_delay(cred, wall_ns(all));
@@ -370,7 +365,7 @@ void sw_certs_need(struct sw_certs *c, struct sw_slice identity)
         return;
     if (sw_list_linked(&x->link)) {
         enqueue(x, TRAFFIC);
-    } else if (x->backoff_s > x->demand_s && !x->asking) {
+    } else if (x->backoff.ns > x->demand_s * SW_NS_PER_S && !x->asking) {
         uint64_t at_ns = x->failed_ns + spread(x->demand_s * SW_NS_PER_S);
         uint64_t now = sw_loop_now(c->loop);
 

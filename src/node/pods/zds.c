@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -31,7 +32,7 @@ struct node_zds {
     struct sw_defer more;
     int fd; /* -1: not connected */
     uint64_t generation;
-    uint64_t backoff_ms;
+    struct sw_backoff backoff;
     bool snapshot; /* the agent has named all its pods */
     bool logged;   /* that the agent is not there */
 };
@@ -87,7 +88,7 @@ static int on_add(struct node_zds *z, const struct sw_zds_request *r, struct sw_
 static void on_snapshot(struct node_zds *z)
 {
     z->snapshot = true;
-    z->backoff_ms = 0;
+    sw_backoff_reset(&z->backoff);
     sw_timer_stop(z->node->process.loop, &z->timer);
     node_pods_sweep(z->node, z->generation);
     sw_ready_done(z->node->process.ready, TASK);
@@ -259,8 +260,10 @@ static void on_connect(struct sw_timer *t)
 
 static void connect_later(struct node_zds *z)
 {
-    z->backoff_ms = z->backoff_ms ? sw_min(z->backoff_ms * 2, BACKOFF_MAX_MS) : BACKOFF_MIN_MS;
-    sw_timer_start(z->node->process.loop, &z->timer, z->backoff_ms * SW_NS_PER_MS, on_connect);
+    uint64_t wait =
+        sw_backoff_next(&z->backoff, BACKOFF_MIN_MS * SW_NS_PER_MS, BACKOFF_MAX_MS * SW_NS_PER_MS);
+
+    sw_timer_start(z->node->process.loop, &z->timer, wait, on_connect);
 }
 
 struct node_zds *node_zds_new(struct sw_node *n, const char *path)

@@ -51,28 +51,17 @@ static void on_attempt(struct sw_timer *t)
     attempt(SW_CONTAINER_OF(t, struct sw_relay_client, deadline));
 }
 
-/* Doubles from attempt to attempt; half of it is chance, so that a crowd does not stay together. */
-static uint64_t backoff(const struct sw_relay_client *c)
-{
-    uint64_t ms = BACKOFF_MIN_MS;
-
-    for (unsigned i = 1; i < c->attempts && ms < BACKOFF_MAX_MS; i++)
-        ms *= 2;
-    ms = sw_min(ms, BACKOFF_MAX_MS);
-    return (ms / 2 + sw_rand_below(ms / 2 + 1)) * SW_NS_PER_MS;
-}
-
 void rc_lost(struct sw_relay_client *c, const char *why)
 {
     bool was_up = c->state == RC_UP;
     uint64_t delay;
 
     if (was_up && c->pinged && sw_loop_now(c->loop) - c->up_ns >= USEFUL_MS * SW_NS_PER_MS) {
-        c->attempts = 0;
+        sw_backoff_reset(&c->backoff);
         delay = c->restart_ns ? sw_rand_below(c->restart_ns) : 0;
     } else {
-        c->attempts++;
-        delay = backoff(c);
+        delay = sw_backoff_next(&c->backoff, BACKOFF_MIN_MS * SW_NS_PER_MS,
+                                BACKOFF_MAX_MS * SW_NS_PER_MS);
     }
     sw_log_debug("relay", "connection to '%s' %s: %s", c->url.authority,
                  was_up ? "was lost" : "was not made", why);
@@ -223,7 +212,7 @@ static void denied(struct sw_relay_client *c, const struct sw_relay_frame *f)
 
     (void)sw_err_set(&err, SW_EDENIED, "relay refused us: %.*s", (int)sw_min(f->n, 100), f->p);
     /* Logged once per run of refusals: attempts continue. */
-    if (c->attempts == 0)
+    if (c->backoff.ns == 0)
         sw_log_warn("relay", "'%s': %s", c->url.authority, err.msg);
     rc_lost(c, err.msg);
 }
@@ -235,7 +224,7 @@ static void on_pong(struct sw_relay_client *c, const struct sw_relay_frame *f)
     c->rtt_ns = sw_max(1, sw_loop_now(c->loop) - c->ping_ns);
     c->ping_ns = 0;
     c->pinged = true;
-    c->attempts = 0;
+    sw_backoff_reset(&c->backoff);
     sw_timer_start(c->loop, &c->tick, ping_after_ns, on_tick);
 }
 
@@ -375,7 +364,7 @@ void sw_relay_client_probe(struct sw_relay_client *c)
     if (c->state == RC_UP && !c->ping_ns) {
         send_ping(c);
     } else if (c->state == RC_WAIT) {
-        c->attempts = 0;
+        sw_backoff_reset(&c->backoff);
         sw_timer_start(c->loop, &c->deadline, 0, on_attempt);
     }
 }

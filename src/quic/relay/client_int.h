@@ -2,6 +2,7 @@
 /* What the files of the relay client share. Not for others. */
 #pragma once
 
+#include "base/backoff.h"
 #include "http/h1.h"
 #include "http/ws/wsconn.h"
 #include "io/addr.h"
@@ -40,7 +41,7 @@ struct sw_relay_client {
     uint64_t connect_timeout_ns;
 
     enum rc_state state;
-    unsigned attempts; /* since it was last of use */
+    struct sw_backoff backoff; /* since it was last of use */
     struct sw_resolve *resolve;
     struct sw_addr addrs[SW_RESOLVE_MAX];
     size_t n_addrs;

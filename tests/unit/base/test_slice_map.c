@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/backoff.h"
 #include "base/hash.h"
 #include "base/hex.h"
 #include "base/map.h"
@@ -379,6 +380,33 @@ static void random_numbers_spread(void **state)
     sw_rand_bytes(bytes, 0);
 }
 
+static void waits_double_up_to_a_bound(void **state)
+{
+    struct sw_backoff b = {0};
+    uint64_t longest = 100;
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+
+    for (int i = 0; i < 100; i++) {
+        uint64_t wait = sw_backoff_next(&b, 100, 1000);
+
+        assert_in_range(wait, longest / 2, longest);
+        longest = longest * 2 > 1000 ? 1000 : longest * 2;
+        if (longest == 1000) {
+            least = wait < least ? wait : least;
+            most = wait > most ? wait : most;
+        }
+    }
+    assert_true(least < 650 && most > 850); /* spread */
+    sw_backoff_reset(&b);
+    assert_in_range(sw_backoff_next(&b, 100, 1000), 50, 100);
+    sw_backoff_reset(&b);
+    assert_in_range(sw_backoff_next(&b, 100, 30), 15, 30);
+    b.ns = UINT64_MAX - 1;
+    assert_true(sw_backoff_next(&b, 1, UINT64_MAX) >= UINT64_MAX / 2);
+    (void)state;
+}
+
 static void lower_bounds(void **state)
 {
     static const struct {
@@ -477,6 +505,7 @@ int main(void)
         cmocka_unit_test(map_keeps_what_it_has_when_room_is_made),
         cmocka_unit_test(map_takes_the_empty_key),
         cmocka_unit_test(random_numbers_spread),
+        cmocka_unit_test(waits_double_up_to_a_bound),
         cmocka_unit_test(lower_bounds),
         cmocka_unit_test(arrays_sort_by_members),
         cmocka_unit_test(owners_take_turns),
