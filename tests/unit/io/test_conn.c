@@ -306,6 +306,26 @@ static void test_unused_input_is_bounded(void **state)
     sw_free(text);
 }
 
+static void test_a_turn_reads_no_more_than_allowed(void **state)
+{
+    char *text = pattern(65536);
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    unix_pair(fds);
+    e = end_new(fds[0], NULL, false, 0);
+    e->conn.read_max = 1000;
+    peer_write(fds[1], text, 65536);
+    UNTIL(sw_buf_len(&e->got) == 65536);
+    assert_int_equal(e->wire, 65536);
+    assert_true(e->batches >= 66);
+    assert_memory_equal(sw_buf_data(&e->got), text, 65536);
+    end_free(e);
+    sw_sock_close(fds[1]);
+    sw_free(text);
+}
+
 static void test_marks_fall_as_messages_leave(void **state)
 {
     struct end *a;
@@ -344,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_resumed_in_anothers_callback),
         cmocka_unit_test(test_handshakes_wait_for_their_turn),
         cmocka_unit_test(test_unused_input_is_bounded),
+        cmocka_unit_test(test_a_turn_reads_no_more_than_allowed),
         cmocka_unit_test(test_marks_fall_as_messages_leave),
     };
 

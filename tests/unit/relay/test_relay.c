@@ -752,6 +752,20 @@ static void silence_is_asked_about_and_then_ended(void **state)
         settle(r);
         assert_non_null(relay_table_get(&r->workers[0], id_of(a)));
     }
+    /* Another message in place of the answer is a sign of life, too. */
+    now_ns += 21 * SW_NS_PER_S;
+    settle(r);
+    expect(a, SW_RELAY_PING);
+    send_datagram(a, id_of(a), SW_RELAY_SEND, "alive");
+    settle(r);
+    now_ns += 4 * SW_NS_PER_S;
+    send_datagram(a, id_of(a), SW_RELAY_SEND, "alive");
+    settle(r);
+    now_ns += 2 * SW_NS_PER_S;
+    settle(r);
+    assert_non_null(relay_table_get(&r->workers[0], id_of(a)));
+    while (next(a) != -1)
+        continue;
     now_ns += 21 * SW_NS_PER_S;
     settle(r);
     expect(a, SW_RELAY_PING);

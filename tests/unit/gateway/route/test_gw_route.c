@@ -414,6 +414,40 @@ static void retries_follow_the_policy(void **state)
     (void)sw_gw_routes_unref(t);
 }
 
+/* What a policy of one word repeats. */
+static void expect_retries(const char *on, const char *codes, const int *wanted, bool timeout)
+{
+    SW_AUTO_FREE char *text =
+        sw_asprintf("{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'retry_policy':"
+                    "{'retry_on':'%s','retriable_status_codes':[%s]}}]}",
+                    on, codes);
+    struct sw_gw_routes *t = build(text);
+    const struct sw_gw_retry *r = t->vhosts[0]->retry;
+
+    for (int status = 400; status < 600; status++) {
+        bool listed = false;
+
+        for (const int *w = wanted; *w; w++)
+            listed |= *w == status;
+        if (sw_gw_retry_wants(r, SW_GW_STATUS, status, NULL) != listed)
+            fail_msg("retry_on %s: status %d", on, status);
+    }
+    assert_int_equal(sw_gw_retry_wants(r, SW_GW_TIMEOUT, 0, NULL), timeout);
+    (void)sw_gw_routes_unref(t);
+}
+
+static void each_word_of_retry_on_repeats_its_statuses(void **state)
+{
+    (void)state;
+    expect_retries("gateway-error", "", (const int[]){502, 503, 504, 0}, true);
+    expect_retries("retriable-4xx", "", (const int[]){409, 0}, false);
+    expect_retries("retriable-status-codes", "429,505", (const int[]){429, 505, 0}, false);
+    /* An attempt that takes too long ends with 504. */
+    expect_retries("retriable-status-codes", "504", (const int[]){504, 0}, true);
+    expect_retries("reset", "", (const int[]){0}, true);
+    expect_retries("refused-stream", "", (const int[]){0}, false);
+}
+
 static void nonsense_is_refused(void **state)
 {
 #define VH(x) "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[" x "]}]}"
@@ -603,6 +637,7 @@ int main(void)
         cmocka_unit_test(redirects_say_where),
         cmocka_unit_test(paths_are_normalized),
         cmocka_unit_test(retries_follow_the_policy),
+        cmocka_unit_test(each_word_of_retry_on_repeats_its_statuses),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(tables_share_what_stays),
         cmocka_unit_test(limits_are_of_one_host),

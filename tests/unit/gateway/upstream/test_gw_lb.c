@@ -345,6 +345,10 @@ static void outliers_are_ejected_and_come_back(void **state)
     assert_false(sw_gw_outlier_sweep(c, UINT64_C(10000002000)));
     spread(&w, 90, n);
     assert_int_equal(n[1], 30);
+    for (int i = 0; i < 3; i++) /* the first is back: the limit has room for another */
+        sw_gw_outlier_report(c, member(&w, 0, 1), SW_GW_RESULT_OK, 503, UINT64_C(10000003000));
+    spread(&w, 90, n);
+    assert_int_equal(n[2], 0);
     close_world(&w);
 }
 
