@@ -347,6 +347,16 @@ def test_a_connection_goes_through_an_h2_tunnel(g):
     assert (name, echo) == (b"a", b"h2 tunnel") and digest.startswith(b"9|")
 
 
+@pytest.mark.parametrize("port", ["plain", "originate", "direct", "direct-h2"])
+def test_a_client_may_end_its_side_at_once(g, port):
+    """As `nc -N host < /dev/null` to a server that speaks first: the half-close comes before the way is open."""
+    for _ in range(5):
+        with g.connect(port) as s:
+            s.shutdown(socket.SHUT_WR)
+            out = read_all(s)
+        assert out.endswith(b"\n|0|" + hashlib.sha256().hexdigest().encode()), out
+
+
 def test_http_reaches_a_connector_through_the_internal_listener(g):
     c = http.client.HTTPConnection("127.0.0.1", g.ports["http"], timeout=GUARD)
     for i in range(3):

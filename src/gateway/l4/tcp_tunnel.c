@@ -321,6 +321,10 @@ static void on_eof(struct sw_conn *c)
         sw_exchange_down_end(t->x);
         return;
     }
+    if (t->x && !sw_sock_hung_up(c->watch.fd)) {
+        sw_conn_repeat_eof(c); /* a half-close: it travels once the way is open */
+        return;
+    }
     gone(t);
     sw_conn_close(c, false);
 }

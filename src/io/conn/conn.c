@@ -275,6 +275,12 @@ void sw_conn_pause(struct sw_conn *c)
     c->paused = true;
 }
 
+void sw_conn_repeat_eof(struct sw_conn *c)
+{
+    c->paused = true;
+    c->eof_reported = false;
+}
+
 void sw_conn_resume_now(struct sw_conn *c)
 {
     if (c->shared->receiving) {

@@ -230,9 +230,11 @@ bool sw_conn_has_news(const struct sw_conn *c);
 void sw_conn_pause(struct sw_conn *c);
 /* Delivery continues from the loop; what on_bytes did not use is offered again. */
 void sw_conn_resume(struct sw_conn *c);
+/* From on_eof: pauses, and the end is reported again after sw_conn_resume. */
+void sw_conn_repeat_eof(struct sw_conn *c);
 /*
- * The same from inside, without asking on_ready: callbacks come before this returns. Not from a
- * callback of the connection; from another one's on_bytes it is as sw_conn_resume.
+ * As sw_conn_resume from inside, without asking on_ready: callbacks come before this returns. Not
+ * from a callback of the connection; from another one's on_bytes it is as sw_conn_resume.
  */
 void sw_conn_resume_now(struct sw_conn *c);
 

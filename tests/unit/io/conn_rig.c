@@ -94,6 +94,8 @@ static void on_batch(struct sw_conn *c, size_t wire)
 static void on_eof(struct sw_conn *c)
 {
     end_of(c)->eofs++;
+    if (end_of(c)->repeat_eof)
+        sw_conn_repeat_eof(c);
     maybe_close(end_of(c), END);
 }
 

@@ -30,6 +30,7 @@ struct end {
     enum callback close_in; /* closes the connection in this callback */
     bool linger_in;         /* ... with close_flushed */
     bool pause_in_bytes;
+    bool repeat_eof;
     bool hold;                   /* on_ready says no */
     struct end *other;           /* resumed in on_bytes */
     void (*hook)(struct end *e); /* called in on_bytes */

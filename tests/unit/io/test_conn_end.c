@@ -28,6 +28,31 @@ static void test_half_closed_peer_is_answered(void **state)
     sw_sock_close(fds[1]);
 }
 
+/* An owner that cannot use the end yet gets it again, once. */
+static void test_the_end_is_repeated(void **state)
+{
+    struct end *e;
+    int fds[2];
+
+    (void)state;
+    tcp_pair(fds);
+    e = end_new(fds[0], NULL, false, 0);
+    e->repeat_eof = true;
+    sw_sock_shutdown_write(fds[1]);
+    UNTIL(e->eofs == 1);
+    settle();
+    assert_int_equal(e->eofs, 1);
+    e->repeat_eof = false;
+    sw_conn_resume(&e->conn);
+    UNTIL(e->eofs == 2);
+    sw_conn_pause(&e->conn);
+    sw_conn_resume(&e->conn);
+    settle();
+    assert_int_equal(e->eofs, 2);
+    end_free(e);
+    sw_sock_close(fds[1]);
+}
+
 /* Input that nobody reads must not turn the last answer into a reset. */
 static void linger_saves_the_answer(bool tls)
 {
@@ -401,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half_closed_peer_is_answered),
+        cmocka_unit_test(test_the_end_is_repeated),
         cmocka_unit_test(test_linger_saves_the_answer),
         cmocka_unit_test(test_linger_ends_by_time),
         cmocka_unit_test(test_linger_waits_for_the_slow),
