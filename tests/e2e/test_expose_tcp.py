@@ -23,9 +23,9 @@ GROUP = "networking.datumapis.com"
 class Echo:
     """Sends back what it gets, to the end of the stream; 'label' first."""
 
-    def __init__(self, ns, label, context=None):
+    def __init__(self, ns, label, context=None, port=0):
         with ns.entered():
-            self.sock = socket.create_server(("127.0.0.1", 0))
+            self.sock = socket.create_server(("127.0.0.1", port))
         self.port, self.label, self.context = self.sock.getsockname()[1], label, context
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -301,6 +301,21 @@ class PlainWeb(Echo):
         with conn:
             if conn.recv(65536):
                 conn.sendall(self.label)
+
+
+def test_a_service_that_starts_later(town, expose):
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    web = PlainWeb(town["home1"], answer)
+    web.close()
+    e = expose(f"http://127.0.0.1:{web.port}", "later", "--hostname", "later.town.example", "--rm")
+    until(lambda: f"Nothing answers at http://127.0.0.1:{web.port}: " in e.log(), 20)
+    assert visit(town, "later.town.example")[0] == 502 and "answers now" not in e.log()
+    web = PlainWeb(town["home1"], answer, port=web.port)
+    try:
+        until(lambda: f"http://127.0.0.1:{web.port} answers now" in e.log(), 20)
+        assert visit(town, "later.town.example")[0] == 200
+    finally:
+        web.close()
 
 
 def test_a_service_that_speaks_no_tls(town, expose):

@@ -148,6 +148,8 @@ static void on_probed(void *arg, bool ok, const char *why)
     struct expose *x = arg;
 
     x->probe.done = true;
+    if (ok)
+        sw_view_origin_answers(&x->view, x->target.url);
     sw_view_verify(&x->view, x->url, ok, ok ? NULL : why);
 }
 

@@ -195,6 +195,15 @@ void sw_view_no_origin(struct sw_expose_view *v, const char *target)
     end(v, &e);
 }
 
+void sw_view_origin_answers(struct sw_expose_view *v, const char *target)
+{
+    if (v->no_origin && !v->json) { /* tunnel_verified follows there */
+        (void)fprintf(v->out, "%s answers now\n", target);
+        (void)fflush(v->out);
+    }
+    v->no_origin = false;
+}
+
 void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why)
 {
     char now[sizeof(v->tls)];
