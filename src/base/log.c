@@ -528,6 +528,7 @@ void sw_log_end(struct sw_log_line *l)
     (void)pthread_mutex_unlock(&logger.lock);
 }
 
+SW_PRINTF(4, 0)
 static void log_text(struct sw_log_limit *limit, enum sw_log_level level, const char *scope,
                      const char *fmt, va_list ap)
 {
