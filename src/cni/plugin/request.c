@@ -162,7 +162,7 @@ int sw_cni_request_parse(struct sw_arena *a, const struct sw_cni_env *env, struc
     *ret_code = SW_CNI_DECODE;
     if (sw_json_parse(a, input, &opts, &conf, &json_err) != SW_OK) {
         /* VERSION may come without any input. */
-        if (r.command == SW_CNI_VERSION && sw_slice_trim(input).n == 0)
+        if (r.command == SW_CNI_VERSION && sw_slice_trim_lines(input).n == 0)
             return SW_OK;
         return sw_err_set(err, SW_EINVAL, "configuration: %s", json_err.msg);
     }

@@ -141,6 +141,7 @@ static void del_needs_no_namespace_and_version_no_input(void **state)
     (void)state;
     assert_int_equal(parse(&a, &del, "{\"cniVersion\":\"0.4.0\"}", &r, &code), SW_OK);
     assert_int_equal(parse(&a, &version, "", &r, &code), SW_OK);
+    assert_int_equal(parse(&a, &version, " \n\r\n", &r, &code), SW_OK);
     assert_int_equal(parse(&a, &version, "{\"cniVersion\":\"0.2.0\"}", &r, &code), SW_OK);
     assert_string_equal(sw_json_text(&a, sw_cni_versions(&a, r.version), NULL).p,
                         "{\"cniVersion\":\"0.2.0\",\"supportedVersions\":[\"0.3.0\",\"0.3.1\","
