@@ -72,7 +72,8 @@ static const char golden_special[] = DROP NAT_PREROUTING
     "\t\tiifname \"tap0\" meta l4proto tcp redirect to :15001\n"
     "\t\tiifname \"tap0\" meta l4proto tcp return\n" NAT_OUTPUT
     "\t\tip daddr 169.254.7.127 meta l4proto tcp accept\n"
-    "\t\tmeta nfproto ipv4 oifname != \"lo\" udp dport 53 meta mark & 0xfff != 0x539 redirect to :15053\n"
+    "\t\tmeta nfproto ipv4 oifname != \"lo\" udp dport 53 meta mark & 0xfff != 0x539 redirect to "
+    ":15053\n"
     "\t\tip daddr != 127.0.0.1 tcp dport 53 meta mark & 0xfff != 0x539 redirect to :15053\n"
     "\t\tmeta l4proto tcp meta mark & 0xfff == 0x111 accept\n"
     "\t\toifname \"lo\" ip daddr != 127.0.0.1 accept\n"
