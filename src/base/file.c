@@ -76,7 +76,8 @@ int sw_file_read(const char *path, size_t max, struct sw_slice *ret, struct sw_e
 int sw_file_write(const char *path, struct sw_slice content, mode_t mode, bool replace,
                   struct sw_err *err)
 {
-    SW_AUTO_FREE char *tmp = sw_asprintf("%s.%0*x" TMP_SUFFIX, path, TMP_DIGITS, (unsigned)sw_rand_u64());
+    SW_AUTO_FREE char *tmp =
+        sw_asprintf("%s.%0*x" TMP_SUFFIX, path, TMP_DIGITS, (unsigned)sw_rand_u64());
     SW_AUTO_FD fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = SW_OK;
 
