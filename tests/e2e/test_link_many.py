@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As many Imports as a site has target ports, and more: a real control plane, a real data plane, a real peer."""
+"""As many Imports as a namespace may have of a site's target ports, and more: a real control plane, a real data plane, a
+real peer."""
 import concurrent.futures
 import contextlib
 import json
@@ -15,7 +16,7 @@ from test_link import echo
 from test_link_sites import answers
 
 MANY = int(os.environ.get("SPANWIRE_LINK_MANY", 300))
-FIRST = 20000
+FIRST, END = 20000, 20000 + 2 * MANY  # of which one namespace gets half
 IMPORTS = f"{API}/namespaces/default/imports"
 SERVICES = "/api/v1/namespaces/default/services?labelSelector=clusterlink.net/import-name"
 PATIENCE = 240  # seconds for a step of all Imports, on a machine that has other work
@@ -57,7 +58,7 @@ def states(site):
 
 def listening(site):
     """Target ports that the data plane listens on."""
-    lines = site.ns.run("ss", "-ltnH", f"sport >= :{FIRST} and sport < :{FIRST + MANY}").splitlines()
+    lines = site.ns.run("ss", "-ltnH", f"sport >= :{FIRST} and sport < :{END}").splitlines()
     return {int(line.split()[3].rpartition(":")[2]) for line in lines}
 
 
@@ -84,12 +85,12 @@ class Clock:
               f"{rss_mib(self.site.control)}, data plane {rss_mib(self.site.link)}")
 
 
-def test_as_many_imports_as_there_are_ports(world):
+def test_as_many_imports_as_a_namespace_may_have(world):
     """
-    All get a lease, conditions and a listener; those that cannot have one say why and disturb none; deleting them gives
-    memory, ports and listeners back.
+    All get a lease, conditions and a listener; those that cannot have one say why and disturb none; what is left is for
+    other namespaces; deleting them gives memory, ports and listeners back.
     """
-    a = world.site("sitea", start=False, flags=("--link-ports", f"{FIRST}-{FIRST + MANY - 1}", "--relaxed-sync"))
+    a = world.site("sitea", start=False, flags=("--link-ports", f"{FIRST}-{END - 1}", "--relaxed-sync"))
     a.start(workers=1)  # a listener each; the descriptors of a test are limited
     b = world.site("siteb")
     for s in (a, b):
@@ -97,7 +98,7 @@ def test_as_many_imports_as_there_are_ports(world):
     a.peer(b)
     b.export("web", b.serve(echo))
     idle, clock = {p: rss_mib(p)["VmRSS"] for p in (a.control, a.link)}, Clock(a)
-    bad = {"outside": imported("-outside", targetPort=FIRST + MANY), "own": imported("-own", targetPort=4443)}
+    bad = {"outside": imported("-outside", targetPort=END), "own": imported("-own", targetPort=4443)}
     post_all(a.control, [*bad.values(), *(imported(i) for i in range(MANY))])
     clock.step(f"{MANY} Imports created")
 
@@ -116,10 +117,15 @@ def test_as_many_imports_as_there_are_ports(world):
         assert conditions["ImportTargetPortValid"][0] == "False", (port, conditions)
     until(lambda: answers(a, good[f"i{MANY - 1}"]), what="the last Import")
     assert answers(a, good["i0"])
-    # Nothing is left for one more, and it says so.
+    # One more is refused with the reason, and one of another namespace is not.
     post_all(a.control, [imported("-late")])
-    until(lambda: states(a)["i-late"][1].get("ImportTargetPortValid") == ("False", "All target ports are leased."),
-          what="the refusal", interval=0.5)
+    until(lambda: states(a)["i-late"][1].get("ImportTargetPortValid") == (
+        "False", f"Namespace 'default' has {MANY} target ports, its share of {2 * MANY}."), what="the refusal", interval=0.5)
+    assert a.control.post("/api/v1/namespaces", {"metadata": {"name": "other"}}).status == 201
+    assert a.control.post(IMPORTS.replace("default", "other"), imported("-other")).status == 201
+    until(lambda: "targetPort" in a.control.get(IMPORTS.replace("default", "other")).json["items"][0]["spec"],
+          what="the port of another namespace")
+    assert a.control.delete(f"{IMPORTS.replace('default', 'other')}/i-other").status == 200
     clock.step("one more refused")
     for process, what in ((a.control, "control"), (a.link, "link")):
         grown = rss_mib(process)["VmHWM"] - idle[process]
