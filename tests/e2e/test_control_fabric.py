@@ -246,7 +246,7 @@ def test_defaults(api):
         assert value == want
 
 
-@pytest.mark.parametrize("path", SCHEMAS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in SCHEMAS if p.parent.name in GW], ids=lambda p: p.stem)
 def test_same_as_upstream(path):
     """The Gateway API's kinds differ from the experimental channel in descriptions only."""
     top = find_gateway_api()
