@@ -241,6 +241,7 @@ static bool reset_late(struct front_conn *c)
 
         if (c->h2 && x->state == XCHG_READ && now - x->since_ns >= c->front->opts.body_timeout_ns) {
             sw_h2_reset(c->h2, x->id, SW_H2_CANCEL);
+            x->state = XCHG_DONE; /* the reset waits as long as the client reads nothing */
             any = true;
         }
     }

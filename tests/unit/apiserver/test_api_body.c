@@ -9,21 +9,23 @@
 #include <cmocka.h>
 
 #include "../http/web_cred.h"
-#include "apiserver/front/front.h"
+#include "apiserver/front/front_int.h"
 #include "base/time.h"
 #include "http/h2conn.h"
 #include "io/loop.h"
 #include "io/sock.h"
 
-enum { REQUESTS = 3, BODY = 60000 };
+enum { REQUESTS = 3, BODY = 60000, LARGE = 24 << 20 /* more than sockets hold */ };
 
 static uint64_t now_ns = 1000 * SW_NS_PER_S;
 
 static struct {
     struct sw_loop *loop;
+    struct sw_loop *client;
     struct sw_front *front;
     struct sw_h2conn *conn;
     bool open;
+    bool deaf; /* the client reads nothing */
     struct request {
         struct sw_h2stream *stream; /* NULL: closed */
         unsigned status;
@@ -36,10 +38,19 @@ static uint64_t fake_clock(void)
     return now_ns;
 }
 
+/* No two turns at one time: the front shares out the work of a turn. */
+static void turn(void)
+{
+    now_ns++;
+    sw_loop_turn(t.loop, 1);
+    if (!t.deaf)
+        sw_loop_turn(t.client, 1);
+}
+
 #define UNTIL(cond)                                                                                \
     do {                                                                                           \
         for (int i_ = 0; i_ < 5000 && !(cond); i_++)                                               \
-            sw_loop_turn(t.loop, 1);                                                               \
+            turn();                                                                                \
         assert_true(cond);                                                                         \
     } while (0)
 
@@ -47,7 +58,7 @@ static void pass(uint64_t s)
 {
     now_ns += s * SW_NS_PER_S;
     for (int i = 0; i < 10; i++)
-        sw_loop_turn(t.loop, 1);
+        turn();
 }
 
 /* ---- the server ---- */
@@ -60,11 +71,14 @@ static void on_gone(struct sw_xchg *x)
 static void handle(struct sw_xchg *x, void *arg)
 {
     static const struct sw_xchg_stream_ops ops = {.on_gone = on_gone};
+    static char large[LARGE];
 
     (void)arg;
     sw_xchg_identify(x, x->path, false);
     if (sw_slice_eq_str(x->path, "/watch"))
         assert_true(sw_xchg_stream(x, 200, "text/plain", &ops));
+    else if (sw_slice_eq_str(x->path, "/large"))
+        sw_xchg_send_slice(x, 200, "text/plain", sw_slice(large, LARGE));
     else
         sw_xchg_send_slice(x,
                            x->crowded     ? 429
@@ -129,12 +143,13 @@ static void connect_client(struct sw_tls_cred *trust, const struct sw_addr *to)
                                .host = "127.0.0.1",
                                .ping_ns = 3600 * SW_NS_PER_S,
                                .pong_ns = 3600 * SW_NS_PER_S,
+                               .stream_window = 2 * LARGE,
                                .ops = &ops};
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     int fd = -1;
 
     assert_int_equal(sw_sock_connect(to, NULL, &so, &fd, NULL), SW_OK);
-    t.conn = sw_h2conn_new(t.loop, fd, &o, NULL);
+    t.conn = sw_h2conn_new(t.client, fd, &o, NULL);
     assert_non_null(t.conn);
     UNTIL(t.open);
 }
@@ -206,11 +221,47 @@ static void unfinished_bodies_fill_the_share_of_their_client(void **state)
     UNTIL(r[0]->status == 201);
 }
 
+/* A reset that cannot leave is queued once: nothing is done again until the client reads. */
+static void a_late_body_is_reset_once_while_the_client_reads_nothing(void **state)
+{
+    struct front_conn *c = SW_CONTAINER_OF(t.front->conns.next, struct front_conn, link);
+    struct request *bodies[2];
+    struct request *large;
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        bodies[i] = start(i, "POST", "/body");
+        assert_int_equal(sw_h2stream_send(bodies[i]->stream, SW_SLICE_LIT("x")), SW_OK);
+        pass(0);
+        pass(10);
+    }
+    large = start(2, "GET", "/large");
+    sw_h2stream_end(large->stream, NULL, 0);
+    UNTIL(large->status == 200);
+    t.deaf = true;
+    UNTIL(sw_conn_unsent(&c->io) > 64 * 1024);
+    pass(40); /* the first reset takes the room that is left */
+    pass(10);
+    assert_int_equal(c->nxchgs, 2);
+    for (int i = 0; i < 20; i++) {
+        now_ns += SW_NS_PER_MS;
+        sw_loop_turn(t.loop, 1);
+        assert_false(sw_timer_running(&c->timer));
+    }
+    t.deaf = false;
+    UNTIL(!bodies[0]->stream && !bodies[1]->stream && !large->stream);
+    assert_int_equal(bodies[0]->code, SW_H2_CANCEL);
+    assert_int_equal(bodies[1]->code, SW_H2_CANCEL);
+    assert_int_equal(large->code, SW_H2_NO_ERROR);
+    assert_non_null(t.conn);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_is_late_beside_a_watch),
         cmocka_unit_test(unfinished_bodies_fill_the_share_of_their_client),
+        cmocka_unit_test(a_late_body_is_reset_once_while_the_client_reads_nothing),
     };
     static const char *const names[] = {"127.0.0.1", NULL};
     struct sw_addr at = {.ip = {.family = 4, .b = {127, 0, 0, 1}}};
@@ -221,13 +272,16 @@ int main(void)
 
     o.cred = web_cred(ca, names);
     t.loop = sw_loop_new(NULL);
+    t.client = sw_loop_new(NULL);
     sw_loop_set_clock(t.loop, fake_clock);
+    sw_loop_set_clock(t.client, fake_clock);
     t.front = sw_front_new(t.loop, &o);
     (void)!sw_front_listen(t.front, &at, &at, NULL);
     connect_client(trust, &at);
     rc = cmocka_run_group_tests_name("api_body", tests, NULL, NULL);
     sw_h2conn_free(t.conn);
     sw_front_free(t.front);
+    sw_loop_free(t.client);
     sw_loop_free(t.loop);
     (void)sw_tls_cred_unref(o.cred);
     (void)sw_tls_cred_unref(trust);
