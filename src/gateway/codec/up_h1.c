@@ -361,7 +361,9 @@ static void on_eof(struct sw_conn *c)
     }
     if (u->got_bytes && sw_h1_eof(u->parser, &err) == SW_OK && u->x->up.head_got) {
         if (c->truncated) { /* RFC 9112 9.8: without close_notify the body may be cut */
-            failed(u, SW_GW_RESET_AFTER, "upstream closed the connection without close_notify");
+            failed(u, SW_GW_RESET_AFTER,
+                   c->cut ? "connection was reset"
+                          : "upstream closed the connection without close_notify");
             return;
         }
         u->keep_alive = false;

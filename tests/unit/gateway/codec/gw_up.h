@@ -78,6 +78,7 @@ static inline void up_down_abort(struct sw_exchange *x)
 {
     struct up_req *r = gw_side_detach(&x->down);
 
+    (void)snprintf(r->failure, sizeof(r->failure), "%s", x->failure);
     r->aborted = true;
     r->x = NULL;
 }

@@ -542,6 +542,26 @@ static void a_server_may_refuse_before_the_body_ends(void **state)
     sw_sock_close(fd);
 }
 
+/* The write takes the error from the socket: what follows the bytes that came looks like an end. */
+static void a_reset_that_a_write_meets_is_no_end(void **state)
+{
+    static char body[8192];
+    struct up_req *r = up_start(0, "POST", false);
+    int fd = gw_accept(up.worker.loop, up.listener);
+
+    (void)state;
+    sw_exchange_down_data(r->x, SW_SLICE_LIT("half"));
+    (void)gw_hear(up.worker.loop, fd, "half\r\n");
+    gw_say(fd, "HTTP/1.1 200 OK\r\n\r\nok");
+    GW_UNTIL(up.worker.loop, r->n_body == 2);
+    sw_sock_set_reset(fd);
+    sw_sock_close(fd);
+    sw_exchange_down_data(r->x, sw_slice(body, sizeof(body) - 1));
+    GW_UNTIL(up.worker.loop, !r->x);
+    assert_true(r->aborted);
+    assert_string_equal(r->failure, "connection was reset");
+}
+
 /* max_stream_duration of the cluster: before the head a 504, behind it the answer is cut. */
 static void an_attempt_lasts_no_longer_than_the_cluster_allows(void **state)
 {
@@ -630,6 +650,7 @@ int main(void)
         POOL_TEST(an_answer_cut_short_is_not_passed_as_complete),
         POOL_TEST(a_server_that_breaks_the_protocol_is_a_bad_gateway),
         POOL_TEST(a_server_may_refuse_before_the_body_ends),
+        POOL_TEST(a_reset_that_a_write_meets_is_no_end),
         POOL_TEST(an_attempt_lasts_no_longer_than_the_cluster_allows),
         POOL_TEST(interim_answers_do_not_end_the_wait),
         POOL_TEST(nobody_listens),
