@@ -246,3 +246,19 @@ def test_headers_that_frame_messages_are_not_for_routes(binary, tmp_path):
     finally:
         g.stop()
         origin.close()
+
+
+def test_heads_may_be_as_large_as_the_listener_allows(binary, tmp_path):
+    origin, port = gw.Origin(), gw.free_port()
+    gate = gw.Gateway(binary, tmp_path, [
+        gw.listener("l", port, [{"filters": [gw.hcm(
+            [{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}], max_request_headers_kb=4096)]}]),
+        gw.cluster("origin", [origin.port])], workers=1)
+    for lines, status in ((48, b"200"), (80, b"431")):
+        head = b"".join(b"X-%d: %s\r\n" % (i, b"a" * 60000) for i in range(lines))
+        with socket.create_connection(("127.0.0.1", port), GUARD) as s:
+            s.sendall(b"GET /size/4 HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n")
+            assert s.recv(4096).split()[1] == status, lines
+    assert len(origin.heads[-1]) > 48 * 60000
+    gate.stop()
+    origin.close()

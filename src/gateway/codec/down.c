@@ -367,6 +367,8 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     /* 0 would disable lingering, and a reset could discard the last bytes sent. */
     d->conn.linger_ms = (uint32_t)sw_min(
         sw_max(a->chain->hcm.timeouts.delayed_close_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);
+    /* A head of HTTP/1.1 is used when it is complete: all of it has to fit. */
+    d->conn.in_max = (uint32_t)sw_max(SW_CONN_IN_MAX, (a->chain->hcm.max_headers_kb + 1) * 1024);
     d->id = ++w->connection_seq * 64 + w->index;
     d->born_ns = sw_loop_now(w->loop);
     d->life = (struct sw_gw_down){
