@@ -24,7 +24,7 @@ static int check_size(gnutls_x509_crq_t crq, struct sw_err *err)
     bool large;
 
     if (gnutls_x509_crq_get_key_rsa_raw(crq, &m, &e) < 0)
-        return SW_OK; /* of another kind, whose sizes are fixed, or none */
+        return SW_OK; /* of a kind whose sizes are fixed */
     large = sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
     gnutls_free(m.data);
     gnutls_free(e.data);
@@ -52,18 +52,19 @@ static int check_key(gnutls_pubkey_t key, struct sw_err *err)
     return SW_OK;
 }
 
-/* The key of a request whose signature is good. */
+/* The key of a request whose signature is good: keys that are not signed are not computed with. */
 static int take_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct sw_err *err)
 {
-    int rc = check_size(crq, err);
+    int rc;
 
-    if (rc != SW_OK)
-        return rc;
-    if (gnutls_x509_crq_verify(crq, 0) < 0)
-        return sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
     if (gnutls_pubkey_import_x509_crq(key, crq, 0) < 0)
         return sw_err_set(err, SW_EINVAL, "CSR: the key does not parse");
-    return check_key(key, err);
+    rc = check_key(key, err);
+    if (rc == SW_OK)
+        rc = check_size(crq, err);
+    if (rc == SW_OK && gnutls_x509_crq_verify(crq, 0) < 0)
+        rc = sw_err_set(err, SW_EINVAL, "CSR: not signed by its own key");
+    return rc;
 }
 
 int sw_ca_read_csr(struct sw_slice csr, gnutls_pubkey_t *ret, struct sw_err *err)

@@ -76,77 +76,136 @@ static struct sw_slice number(struct sw_arena *a, size_t bytes)
     return tlv(a, 2, sw_slice(p, bytes + 1));
 }
 
-static struct sw_slice rsa(struct sw_arena *a, size_t modulus, size_t exponent)
-{
-    static const char oid[] = "\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05";
-    struct sw_slice key = tlv(a, 0x30, JOIN(a, number(a, modulus), number(a, exponent)));
+/* What the key is for: AlgorithmIdentifiers of the key and of what it signs. */
+struct kind {
+    struct sw_slice key;
+    struct sw_slice signature;
+    gnutls_pk_algorithm_t pk;
+};
 
-    return tlv(a, 0x30,
-               JOIN(a, tlv(a, 0x30, sw_slice(oid, sizeof(oid))),
-                    tlv(a, 3, JOIN(a, sw_slice("", 1), key))));
+#define TEXT(s)                                                                                    \
+    {                                                                                              \
+        (s), sizeof(s) - 1                                                                         \
+    }
+#define OID_SHA256 "\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00"
+static const struct kind pkcs1 = {
+    TEXT("\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01\x05\x00"),
+    TEXT("\x30\x0d\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05\x00"),
+    GNUTLS_PK_RSA,
+};
+static const struct kind pss = {
+    TEXT("\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a"),
+    TEXT("\x30\x41\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a\x30\x34"
+         "\xa0\x0f" OID_SHA256
+         "\xa1\x1c\x30\x1a\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x08" OID_SHA256
+         "\xa2\x03\x02\x01\x20"),
+    GNUTLS_PK_RSA_PSS,
+};
+
+static struct sw_slice spki(struct sw_arena *a, struct sw_slice algorithm, struct sw_slice key)
+{
+    return tlv(a, 0x30, JOIN(a, algorithm, tlv(a, 3, JOIN(a, sw_slice("", 1), key))));
+}
+
+static struct sw_slice rsa(struct sw_arena *a, const struct kind *k, size_t modulus,
+                           size_t exponent)
+{
+    return spki(a, k->key, tlv(a, 0x30, JOIN(a, number(a, modulus), number(a, exponent))));
+}
+
+/* The modulus, a group of 256 bits, and a base. */
+static struct sw_slice dsa(struct sw_arena *a, size_t modulus)
+{
+    static const char oid[] = "\x06\x07\x2a\x86\x48\xce\x38\x04\x01";
+    struct sw_slice parameters =
+        tlv(a, 0x30, JOIN(a, number(a, modulus), number(a, 32), number(a, modulus - 1)));
+
+    return spki(a, tlv(a, 0x30, JOIN(a, sw_slice(oid, sizeof(oid) - 1), parameters)),
+                number(a, modulus - 2));
 }
 
 /* A signature that is wrong, which is found out by computing. */
-static struct sw_slice signed_by(struct sw_arena *a, struct sw_slice what, size_t modulus)
+static struct sw_slice signed_by(struct sw_arena *a, struct sw_slice what,
+                                 struct sw_slice algorithm, size_t modulus)
 {
-    static const char oid[] = "\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05";
     uint8_t *sig = sw_arena_alloc(a, modulus + 1);
 
     memset(sig, 0x35, modulus + 1);
     sig[0] = 0;
-    return tlv(a, 0x30,
-               JOIN(a, what, tlv(a, 0x30, sw_slice(oid, sizeof(oid))),
-                    tlv(a, 3, sw_slice(sig, modulus + 1))));
+    return tlv(a, 0x30, JOIN(a, what, algorithm, tlv(a, 3, sw_slice(sig, modulus + 1))));
 }
 
 /* ---- certificate requests ---- */
 
-static struct sw_slice request(struct sw_arena *a, size_t modulus, size_t exponent)
+static struct sw_slice request(struct sw_arena *a, struct sw_slice key, struct sw_slice signature,
+                               size_t len)
 {
     struct sw_slice none = sw_slice("", 0);
-    struct sw_slice info = tlv(a, 0x30,
-                               JOIN(a, tlv(a, 2, sw_slice("", 1)), tlv(a, 0x30, none),
-                                    rsa(a, modulus, exponent), tlv(a, 0xa0, none)));
+    struct sw_slice info = tlv(
+        a, 0x30, JOIN(a, tlv(a, 2, sw_slice("", 1)), tlv(a, 0x30, none), key, tlv(a, 0xa0, none)));
     SW_BUF_AUTO pem = {.max = DER_MAX};
 
     assert_int_equal(sw_buf_append_str(&pem, "-----BEGIN CERTIFICATE REQUEST-----\n"), SW_OK);
-    assert_int_equal(sw_base64_append(&pem, signed_by(a, info, modulus)), SW_OK);
+    assert_int_equal(sw_base64_append(&pem, signed_by(a, info, signature, len)), SW_OK);
     assert_int_equal(sw_buf_append_str(&pem, "\n-----END CERTIFICATE REQUEST-----\n"), SW_OK);
     return sw_arena_slice(a, sw_buf_slice(&pem));
+}
+
+static void check_refused(struct sw_slice csr, const char *why)
+{
+    SW_BUF_AUTO out = {.max = DER_MAX};
+    struct sw_err err = {0};
+    double from = cpu_seconds();
+
+    assert_int_equal(sw_csr_public_key(csr, &out, &err), SW_EINVAL);
+    if (!strstr(err.msg, why))
+        fail_msg("'%s' instead of '%s'", err.msg, why);
+    assert_true(cpu_seconds() - from < 0.5);
 }
 
 static void requests_with_large_keys_cost_nothing(void **state)
 {
     static const struct {
+        const struct kind *kind;
         size_t modulus;
         size_t exponent;
         const char *why;
     } rows[] = {
-        {512, 3, "not signed by its own key"}, {1024, 8, "not signed by its own key"},
-        {1025, 3, "more than 8192 bits"},      {512, 9, "exponent of more than 8 bytes"},
-        {2000, 2000, "more than 8192 bits"},   {16000, 16000, "more than 8192 bits"},
+        {&pkcs1, 512, 3, "not signed by its own key"},
+        {&pkcs1, 1024, 8, "not signed by its own key"},
+        {&pkcs1, 1025, 3, "more than 8192 bits"},
+        {&pkcs1, 512, 9, "exponent of more than 8 bytes"},
+        {&pkcs1, 2000, 2000, "more than 8192 bits"},
+        {&pkcs1, 16000, 16000, "more than 8192 bits"},
+        {&pss, 512, 3, "keys of kind RSA-PSS are not signed"},
+        {&pss, 4000, 4000, "keys of kind RSA-PSS are not signed"},
     };
 
     (void)state;
     for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
         SW_ARENA_AUTO a = {0};
-        SW_BUF_AUTO spki = {.max = DER_MAX};
-        struct sw_slice csr = request(&a, rows[i].modulus, rows[i].exponent);
-        struct sw_err err = {0};
-        double from = cpu_seconds();
 
-        assert_int_equal(sw_csr_public_key(csr, &spki, &err), SW_EINVAL);
-        if (!strstr(err.msg, rows[i].why))
-            fail_msg("%zu bytes, %zu of exponent: %s", rows[i].modulus, rows[i].exponent, err.msg);
-        assert_true(cpu_seconds() - from < 0.5);
+        check_refused(request(&a, rsa(&a, rows[i].kind, rows[i].modulus, rows[i].exponent),
+                              rows[i].kind->signature, rows[i].modulus),
+                      rows[i].why);
     }
+}
+
+static void requests_with_dsa_keys_cost_nothing(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+
+    (void)state;
+    check_refused(request(&a, dsa(&a, 12000),
+                          SW_SLICE_LIT("\x30\x0b\x06\x09\x60\x86\x48\x01\x65\x03\x04\x03\x02"), 64),
+                  "keys of kind DSA are not signed");
 }
 
 /* ---- handshakes ---- */
 
-static struct sw_slice certificate(struct sw_arena *a, size_t modulus, size_t exponent)
+static struct sw_slice certificate(struct sw_arena *a, const struct kind *k, size_t modulus,
+                                   size_t exponent)
 {
-    static const char oid[] = "\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05";
     static const char times[] = "\x17\x0d"
                                 "260101000000Z"
                                 "\x17\x0d"
@@ -156,10 +215,10 @@ static struct sw_slice certificate(struct sw_arena *a, size_t modulus, size_t ex
     struct sw_slice name = tlv(a, 0x30, sw_slice(cn, sizeof(cn) - 1));
     struct sw_slice body =
         JOIN(a, tlv(a, 0xa0, SW_SLICE_LIT("\x02\x01\x02")), SW_SLICE_LIT("\x02\x01\x07"),
-             tlv(a, 0x30, sw_slice(oid, sizeof(oid))), name,
-             tlv(a, 0x30, sw_slice(times, sizeof(times) - 1)), name, rsa(a, modulus, exponent));
+             pkcs1.signature, name, tlv(a, 0x30, sw_slice(times, sizeof(times) - 1)), name,
+             rsa(a, k, modulus, exponent));
 
-    return signed_by(a, tlv(a, 0x30, body), 256);
+    return signed_by(a, tlv(a, 0x30, body), pkcs1.signature, 256);
 }
 
 /* A client of another make: it has no key, and signs with noise. */
@@ -168,6 +227,7 @@ struct stranger {
     gnutls_certificate_credentials_t cred;
     struct sw_buf in;
     struct sw_buf out;
+    gnutls_pk_algorithm_t pk;
     size_t modulus;
 };
 
@@ -192,7 +252,7 @@ static int key_info(gnutls_privkey_t key, unsigned flags, void *arg)
 
     (void)key;
     if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO)
-        return GNUTLS_PK_RSA;
+        return (int)x->pk;
     if (flags & GNUTLS_PRIVKEY_INFO_PK_ALGO_BITS)
         return (int)x->modulus * 8;
     return flags & GNUTLS_PRIVKEY_INFO_HAVE_SIGN_ALGO ? 1 : -1;
@@ -220,14 +280,16 @@ static ssize_t push(gnutls_transport_ptr_t arg, const void *from, size_t n)
     return (ssize_t)n;
 }
 
-static void stranger_init(struct stranger *x, struct sw_slice der, size_t modulus)
+static void stranger_init(struct stranger *x, struct sw_slice der, const struct kind *k,
+                          size_t modulus)
 {
     static const gnutls_datum_t h2 = {(unsigned char *)(uintptr_t) "h2", 2};
     const gnutls_datum_t raw = {(unsigned char *)(uintptr_t)der.p, (unsigned)der.n};
     gnutls_pcert_st *cert = gnutls_malloc(sizeof(*cert));
     gnutls_privkey_t key;
 
-    *x = (struct stranger){.modulus = modulus, .in = {.max = DER_MAX}, .out = {.max = DER_MAX}};
+    *x = (struct stranger){
+        .pk = k->pk, .modulus = modulus, .in = {.max = DER_MAX}, .out = {.max = DER_MAX}};
     assert_int_equal(gnutls_privkey_init(&key), 0);
     assert_int_equal(
         gnutls_privkey_import_ext4(key, x, sign_noise, sign_noise, NULL, NULL, key_info, 0), 0);
@@ -278,15 +340,19 @@ static double meet(struct stranger *x, struct sw_tls *server, struct sw_err *err
 static void certificates_with_large_keys_cost_nothing(void **state)
 {
     static const struct {
+        const struct kind *kind;
         size_t modulus;
         size_t exponent;
         bool web;
         const char *why;
     } rows[] = {
-        {256, 3, false, ""}, /* is looked at, and not good */
-        {4000, 4000, false, "RSA key"},
-        {1100, 3, false, "RSA key"},
-        {4000, 4000, true, "RSA key"},
+        {&pkcs1, 256, 3, false, ""}, /* is looked at, and not good */
+        {&pkcs1, 4000, 4000, false, "RSA key"},
+        {&pkcs1, 1100, 3, false, "RSA key"},
+        {&pkcs1, 4000, 4000, true, "RSA key"},
+        {&pss, 256, 3, false, ""},
+        {&pss, 4000, 4000, false, "RSA key"},
+        {&pss, 4000, 4000, true, "RSA key"},
     };
     struct sw_err err;
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("cluster.local"), 0, &err);
@@ -304,7 +370,8 @@ static void certificates_with_large_keys_cost_nothing(void **state)
         double spent;
 
         assert_non_null(server);
-        stranger_init(&x, certificate(&a, rows[i].modulus, rows[i].exponent), rows[i].modulus);
+        stranger_init(&x, certificate(&a, rows[i].kind, rows[i].modulus, rows[i].exponent),
+                      rows[i].kind, rows[i].modulus);
         err = (struct sw_err){0};
         spent = meet(&x, server, &err);
         print_message("%zu and %zu bytes: %.3f s, %s\n", rows[i].modulus, rows[i].exponent, spent,
@@ -323,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_with_large_keys_cost_nothing),
+        cmocka_unit_test(requests_with_dsa_keys_cost_nothing),
         cmocka_unit_test(certificates_with_large_keys_cost_nothing),
     };
 
