@@ -190,7 +190,7 @@ static int check_length(struct sw_slice text, struct sw_slice raw, struct sw_err
     if (raw.n < all)
         return sw_err_set(err, SW_EINVAL, "the code is cut off: %zu of %zu characters", text.n,
                           chars(all));
-    if (raw.n > all)
+    if (raw.n > all || text.n > chars(all))
         return sw_err_set(err, SW_EINVAL, "the code has %zu characters too many",
                           text.n - chars(all));
     return SW_OK;
@@ -203,7 +203,10 @@ static int decode(struct sw_slice text, struct sw_buf *raw, struct sw_err *err)
     struct sw_slice s;
     int rc;
 
-    /* What was cut off may end inside of a group of four: its whole bytes still give the length. */
+    /*
+     * What was cut off, or has something behind it, may end inside of a group of four: its whole
+     * bytes still give the length.
+     */
     if (sw_base64url_decode(raw, body) != SW_OK) {
         sw_buf_clear(raw);
         if (sw_base64url_decode(raw, sw_slice_head(body, body.n / 4 * 4)) != SW_OK)

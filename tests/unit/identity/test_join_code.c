@@ -91,6 +91,27 @@ static void every_damage_is_noticed(void **state)
     }
 }
 
+/* Also where it does not decode, or decodes to nothing. */
+static void what_follows_a_code_is_refused(void **state)
+{
+    static const char *const tails[] = {"A", "AA", "AAA", "AAAA", "!", "!!", "!!!", "-----", "="};
+    static const char *const ids[] = {"site/join-a", "site/join-ab", "site/join-abc"};
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(ids) * SW_ARRAY_LEN(tails); i++) {
+        SW_BUF_AUTO text = {.max = SW_JOIN_CODE_MAX};
+        struct sw_join_code c;
+        struct sw_join_code out;
+
+        fill(&c, "10.0.0.1:15012", ids[i % SW_ARRAY_LEN(ids)]);
+        assert_int_equal(sw_join_code_write(&c, &text, NULL), SW_OK);
+        assert_int_equal(sw_buf_append_str(&text, tails[i / SW_ARRAY_LEN(ids)]), SW_OK);
+        if (sw_join_code_read(sw_buf_slice(&text), &out, NULL) != SW_EINVAL)
+            fail_msg("'%s' with '%s' behind it", ids[i % SW_ARRAY_LEN(ids)],
+                     tails[i / SW_ARRAY_LEN(ids)]);
+    }
+}
+
 static void spaces_around_it_are_passed_over(void **state)
 {
     SW_BUF_AUTO text = {.max = SW_JOIN_CODE_MAX};
@@ -175,6 +196,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(fields_that_no_code_can_have_are_refused),
         cmocka_unit_test(every_damage_is_noticed),
+        cmocka_unit_test(what_follows_a_code_is_refused),
         cmocka_unit_test(spaces_around_it_are_passed_over),
         cmocka_unit_test(strangers_are_told_what_they_are),
         cmocka_unit_test(refusals_lock_out_their_address_alone),
