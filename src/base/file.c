@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,7 +101,8 @@ int sw_file_write(const char *path, struct sw_slice content, mode_t mode, bool r
     return rc;
 }
 
-bool sw_file_is_temporary(struct sw_slice name)
+/* A name that sw_file_write gives to what it has not finished. */
+static bool is_temporary(struct sw_slice name)
 {
     const size_t tail = 1 + TMP_DIGITS + strlen(TMP_SUFFIX);
 
@@ -112,4 +114,17 @@ bool sw_file_is_temporary(struct sw_slice name)
             return false;
     }
     return name.p[0] == '.';
+}
+
+void sw_file_remove_temporary(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL) {
+        if (is_temporary(sw_slice_str(e->d_name)))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    if (d)
+        (void)closedir(d);
 }

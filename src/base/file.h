@@ -34,5 +34,5 @@ SW_NODISCARD int sw_file_read(const char *path, size_t max, struct sw_slice *ret
 SW_NODISCARD int sw_file_write(const char *path, struct sw_slice content, mode_t mode, bool replace,
                                struct sw_err *err);
 
-/* True for the temporary names of sw_file_write, which one that was killed leaves behind. */
-bool sw_file_is_temporary(struct sw_slice name);
+/* Removes from a directory what sw_file_write leaves there in a process that is killed. */
+void sw_file_remove_temporary(const char *dir);

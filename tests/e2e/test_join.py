@@ -76,11 +76,12 @@ def test_a_machine_joins_once_and_leaves(fabric, tmp_path):
     refused(fabric.join(line, tmp_path / "m", "--no-run"), "has joined already, as node site/vm-1")
     refused(fabric.join(line, tmp_path / "another", "--no-run"), "was used by another machine")
     assert "joined" in fabric.token("list", "--namespace", "site").stdout
+    (tmp_path / "m" / "machine.key.0123abcd.tmp").write_text("of a run that was killed")
     done = fabric.command("join", "--state", str(tmp_path / "m"), "--leave")
     assert "Left" in done.stdout
     assert "vm-1" not in fabric.records()
     until(lambda: fabric.entry("vm-1").status == 404, what="the WorkloadEntry to go")
-    assert not list((tmp_path / "m").glob("*.json")) and not (tmp_path / "m" / "machine.key").exists()
+    assert not list((tmp_path / "m").glob("*.json")) and not list((tmp_path / "m").glob("machine.key*"))
     refused(fabric.command("join", "--state", str(tmp_path / "m"), "--renew", check=False), "has not joined")
 
 

@@ -254,7 +254,8 @@ static int leave(struct join *j, struct sw_err *err)
     if (rc != SW_OK && !j->set.force)
         return sw_err_prefix(err, "cannot leave (--force deletes the state all the same)");
     if (rc != SW_OK)
-        (void)fprintf(stderr, "spanwire: join: the control plane still knows this machine: %s\n",
+        (void)fprintf(stderr,
+                      "spanwire: join: cannot remove this machine from the control plane: %s\n",
                       err->msg);
     sw_machine_forget(j->dir);
     printf("Left; the state in %s is deleted.\n", j->dir);

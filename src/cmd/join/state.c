@@ -314,14 +314,24 @@ int sw_machine_leave(struct sw_arena *a, const char *dir, const struct sw_machin
 
 void sw_machine_forget(const char *dir)
 {
-    static const char *const files[] = {SW_MACHINE_FILE,  SW_MACHINE_KEY,  CSR,
-                                        SW_MACHINE_ROOTS, TOKEN,           KUBECONFIG,
-                                        XDS_CA,           SW_FABRIC_CERT,  SW_FABRIC_CA,
-                                        SW_FABRIC_KEY,    SW_MACHINE_PEER, "run/mesh.state"};
+    static const char *const files[] = {SW_MACHINE_FILE,
+                                        SW_MACHINE_KEY,
+                                        CSR,
+                                        SW_MACHINE_ROOTS,
+                                        TOKEN,
+                                        KUBECONFIG,
+                                        XDS_CA,
+                                        SW_FABRIC_CERT,
+                                        SW_FABRIC_CA,
+                                        SW_FABRIC_KEY,
+                                        SW_MACHINE_PEER,
+                                        "run/mesh.state",
+                                        "run/mesh.state.new"};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(files); i++) {
         char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, files[i]);
 
         (void)unlink(path);
     }
+    sw_file_remove_temporary(dir); /* keys among them, of runs that were killed */
 }

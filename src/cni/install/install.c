@@ -338,17 +338,10 @@ static int clean_file(const char *path, struct sw_err *err)
 static void remove_halves(const struct sw_install_opts *o)
 {
     char *bin = join(o->bin_dir, TMP_BIN);
-    DIR *d = opendir(o->conf_dir);
-    const struct dirent *e;
 
     (void)unlink(bin);
     sw_free(bin);
-    while (d && (e = readdir(d)) != NULL) {
-        if (sw_file_is_temporary(sw_slice_str(e->d_name)))
-            (void)unlinkat(dirfd(d), e->d_name, 0);
-    }
-    if (d)
-        (void)closedir(d);
+    sw_file_remove_temporary(o->conf_dir);
 }
 
 int sw_install_remove(const struct sw_install_opts *o, struct sw_err *err)

@@ -209,15 +209,27 @@ static void what_fails_leaves_no_file_behind(void **state)
     (void)state;
 }
 
-static void temporary_names_are_known(void **state)
+static void what_was_begun_is_removed(void **state)
 {
-    assert_true(sw_file_is_temporary(S("a.conf.0123abcd.tmp")));
-    assert_false(sw_file_is_temporary(S("a.conf.0123abcg.tmp")));
-    assert_false(sw_file_is_temporary(S("a.conf-0123abcd.tmp")));
-    assert_false(sw_file_is_temporary(S("a.conf.123abcd.tmp")));
-    assert_false(sw_file_is_temporary(S(".0123abcd.tmp")));
-    assert_false(sw_file_is_temporary(S("a.conf.0123abcd")));
+    static const struct {
+        const char *name;
+        bool removed;
+    } rows[] = {
+        {"a.conf.0123abcd.tmp", true},  {"a.conf.0123abcg.tmp", false},
+        {"a.conf-0123abcd.tmp", false}, {"a.conf.123abcd.tmp", false},
+        {".0123abcd.tmp", false},       {"a.conf.0123abcd", false},
+    };
+
     (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(rows); i++) {
+        char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, rows[i].name);
+
+        assert_int_equal(sw_file_write(path, S("x"), 0600, true, NULL), SW_OK);
+        sw_file_remove_temporary(dir);
+        assert_int_equal(access(path, F_OK), rows[i].removed ? -1 : 0);
+        (void)unlink(path);
+    }
+    sw_file_remove_temporary("/nonexistent");
 }
 
 int main(void)
@@ -230,7 +242,7 @@ int main(void)
         cmocka_unit_test(a_pipe_without_a_writer_is_empty),
         cmocka_unit_test(files_are_replaced_whole_with_their_mode),
         cmocka_unit_test(what_fails_leaves_no_file_behind),
-        cmocka_unit_test(temporary_names_are_known),
+        cmocka_unit_test(what_was_begun_is_removed),
     };
     int rc;
 
