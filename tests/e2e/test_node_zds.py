@@ -114,6 +114,27 @@ def test_a_proxy_that_drains_takes_no_new_pods(mesh, agent):
     assert node.wait() == 0
 
 
+def test_a_proxy_that_drains_keeps_its_pods_when_the_agent_names_them_again(mesh, agent):
+    node = start(mesh, agent, flags=["--drain", "20s"])
+    mesh.shared("node2")
+    agent.snapshot(mesh.c1)
+    node.wait_ready()
+    mesh.echo(mesh.s2)
+    kept = mesh.connect(mesh.c1, mesh.s2)
+    traffic.echo_once(kept)
+    agent.close()
+    agent.listen()
+    agent.accept()
+    node.signal(15)
+    until(lambda: "draining" in node.log(), what="the drain to begin")
+    assert agent.add(mesh.c1) == "the node proxy is draining"
+    assert agent.ask(zds.SNAPSHOT) == ""
+    traffic.echo_once(kept)
+    assert "removed" not in node.log()
+    kept.close()
+    assert node.wait() == 0
+
+
 def test_a_lost_agent_ends_nothing_and_its_return_reconciles(mesh, agent):
     node = start(mesh, agent)
     mesh.shared("node2")

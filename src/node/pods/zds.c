@@ -78,8 +78,10 @@ static int on_add(struct node_zds *z, const struct sw_zds_request *r, struct sw_
         return sw_err_set(err, SW_EINVAL, "AddWorkload came with %u descriptors instead of one",
                           pk->n_fds);
     /* Its workers open no port any more: the pod would start redirected to nothing. */
-    if (z->node->process.crew.draining)
+    if (z->node->process.crew.draining) {
+        node_pods_mark(z->node, uid, z->generation); /* one that it has stays */
         return sw_err_set(err, SW_EUNAVAIL, "the node proxy is draining");
+    }
     rc = node_pods_add(z->node, uid, &who, SW_TAKE_FD(pk->fd), err);
     node_pods_mark(z->node, uid, z->generation);
     return rc;
