@@ -139,6 +139,9 @@ static int read_conf(struct sw_arena *a, struct sw_cni_request *r, struct sw_err
     r->valid = sw_json_find(r->conf, "cni.dev/valid-attachments");
     if (sw_json_is(r->prev, SW_JSON_NULL))
         r->prev = NULL;
+    /* libcni writes a list that the runtime left out so: DEL ends what has ended. */
+    if (sw_json_is(r->valid, SW_JSON_NULL))
+        r->valid = NULL;
     if (r->prev && !sw_json_is(r->prev, SW_JSON_OBJECT))
         return sw_err_set(err, SW_EINVAL, "prevResult is not an object");
     if (r->valid && !sw_json_is(r->valid, SW_JSON_ARRAY))

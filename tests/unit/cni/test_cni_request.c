@@ -148,6 +148,35 @@ static void del_needs_no_namespace_and_version_no_input(void **state)
                         "\"0.4.0\",\"1.0.0\",\"1.1.0\"]}");
 }
 
+static void gc_without_a_list_names_none(void **state)
+{
+    static const struct sw_cni_env gc = {.command = "GC"};
+    static const struct {
+        const char *list;
+        int rc;
+        bool named;
+    } cases[] = {
+        {"", SW_OK, false},
+        {",\"cni.dev/valid-attachments\":null", SW_OK, false},
+        {",\"cni.dev/valid-attachments\":[]", SW_OK, true},
+        {",\"cni.dev/valid-attachments\":{}", SW_EINVAL, false},
+        {",\"cni.dev/valid-attachments\":\"\"", SW_EINVAL, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        SW_ARENA_AUTO a = {0};
+        struct sw_cni_request r;
+        enum sw_cni_code code;
+        const char *text = sw_arena_printf(&a, "{\"cniVersion\":\"1.1.0\"%s}", cases[i].list);
+
+        assert_int_equal(parse(&a, &gc, text, &r, &code), cases[i].rc);
+        if (cases[i].rc == SW_OK)
+            assert_int_equal(sw_json_find(sw_cni_agent_body(&a, &r), "ValidAttachments") != NULL,
+                             cases[i].named);
+    }
+}
+
 static void converts_the_previous_result(void **state)
 {
     static const struct {
@@ -206,6 +235,7 @@ int main(void)
         cmocka_unit_test(passes_what_is_not_kubernetes_or_excluded),
         cmocka_unit_test(refuses_with_the_right_code),
         cmocka_unit_test(del_needs_no_namespace_and_version_no_input),
+        cmocka_unit_test(gc_without_a_list_names_none),
         cmocka_unit_test(converts_the_previous_result),
         cmocka_unit_test(error_objects_have_a_version_runtimes_know),
     };
