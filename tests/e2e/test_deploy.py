@@ -192,6 +192,12 @@ def test_values_that_yaml_reads_otherwise(tmp_path):
     assert pods["spanwire-node"]["spec"]["terminationGracePeriodSeconds"] == 3600000
     assert "--cni-conf-name=10: x" in args["spanwire-cni"]
     assert args["spanwire-gateway"][-3:] == ["--x=y: z", "5000000", "true"]
+    values.write_text("control: {persistence: {enabled: true, storageClassName: 2024, size: 67108864}}\n")
+    [claim] = [o for o in deploy.rendered("--values", str(values)) if o["kind"] == "PersistentVolumeClaim"]
+    assert claim["spec"]["storageClassName"] == "2024" and claim["spec"]["resources"]["requests"]["storage"] == "67108864"
+    objects = deploy.rendered("--namespace", "123", "--set", "namespace.create=true,link.enabled=true")
+    said = [m["namespace"] for o in objects for m in (o["metadata"], *o.get("subjects", ())) if "namespace" in m]
+    assert set(said) == {"123"} and "123" in [o["metadata"]["name"] for o in objects if o["kind"] == "Namespace"]
     assert "gateway.service.ports is empty" in deploy.refused("--set-json", "gateway.service.ports=[]")
 
 

@@ -52,11 +52,11 @@ kind: {{ .kind }}Binding
 metadata:
   name: {{ .name | default .role }}
   {{- if eq .kind "Role" }}
-  namespace: {{ .all.Release.Namespace }}
+  namespace: {{ .all.Release.Namespace | quote }}
   {{- end }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .roleKind | default .kind }}, name: {{ .role }}}
 subjects:
-- {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .all.Release.Namespace }}}
+- {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .all.Release.Namespace | quote }}}
 {{- end }}
 
 {{/* Annotations of what 'helm uninstall' runs first: the order. */}}
@@ -71,5 +71,5 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ .name }}
-  namespace: {{ .all.Release.Namespace }}
+  namespace: {{ .all.Release.Namespace | quote }}
 {{- end }}
