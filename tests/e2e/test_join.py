@@ -86,9 +86,10 @@ def test_a_machine_joins_once_and_leaves(fabric, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("systemd-analyze"), reason="needs root and systemd-analyze")
-@pytest.mark.parametrize("flags", [(), ("--redirect",)])
+@pytest.mark.parametrize("flags", [(), ("--redirect",), ("--node-flag=--dns=false", "--node-flag=--log-level=a%i$b")])
 def test_the_unit_that_is_printed_is_closed(fabric, tmp_path, flags):
     name = "unit" + "-r" * len(flags)
+    words = [f'"{f.replace("%", "%%").replace("$", "$$")}"' for f in flags if f != "--redirect"]
     fabric.join(fabric.create(name, *AT), tmp_path / "m", "--no-run", check=True)
     unit = tmp_path / "spanwire-join.service"
     unit.write_text(fabric.command("join", "--state", str(tmp_path / "m"), "--print-unit", *flags).stdout)
@@ -98,6 +99,8 @@ def test_the_unit_that_is_printed_is_closed(fabric, tmp_path, flags):
     said = subprocess.run([*tool, "verify", str(unit)], capture_output=True, text=True, check=False).stderr
     assert not [x for x in said.splitlines() if unit.name in x and re.search("Unknown|Invalid|Failed to parse|ignoring", x)]
     assert f'ReadWritePaths="{tmp_path / "m"}"' in unit.read_text()
+    line = re.search("(?m)^ExecStart=(.*)$", unit.read_text())[1]
+    assert re.findall('"--node-flag=[^"]*"', line) == words and ("--redirect" in line) == ("--redirect" in flags)
 
 
 def test_a_record_of_a_special_address_is_none(fabric, tmp_path):

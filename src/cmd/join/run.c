@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/dirs.h"
@@ -253,6 +254,31 @@ static int put_hardening(const struct sw_machine_run *o, struct sw_buf *out)
                        : rc;
 }
 
+/* A word of ExecStart: systemd takes '%' and '$' for variables. */
+static int put_word(struct sw_buf *out, const char *option, const char *value)
+{
+    int rc = sw_buf_printf(out, " \"%s", option);
+
+    for (const char *p = value; *p && rc == SW_OK; p++) {
+        if (strchr("%$", *p))
+            rc = sw_buf_putc(out, *p);
+        else if (strchr("\"\\", *p))
+            rc = sw_buf_putc(out, '\\');
+        if (rc == SW_OK)
+            rc = sw_buf_putc(out, *p);
+    }
+    return rc == SW_OK ? sw_buf_putc(out, '"') : rc;
+}
+
+static int put_flags(const struct sw_machine_run *o, struct sw_buf *out)
+{
+    int rc = SW_OK;
+
+    for (size_t i = 0; i < o->flags->n && rc == SW_OK; i++)
+        rc = put_word(out, "--node-flag=", o->flags->p[i]);
+    return rc;
+}
+
 int sw_machine_unit(const struct sw_machine_run *o, struct sw_buf *out, struct sw_err *err)
 {
     char self[PATH_MAX] = "";
@@ -269,11 +295,13 @@ int sw_machine_unit(const struct sw_machine_run *o, struct sw_buf *out, struct s
                        "Wants=network-online.target\n\n"
                        "[Service]\n"
                        "Type=exec\n"
-                       "ExecStart=\"%s\" join --state \"%s\"%s\n"
-                       "Restart=always\n"
-                       "RestartSec=1\n",
+                       "ExecStart=\"%s\" join --state \"%s\"%s",
                        o->machine->ns, o->machine->name, self, o->dir,
                        o->redirect ? " --redirect" : "");
+    if (rc == SW_OK)
+        rc = put_flags(o, out);
+    if (rc == SW_OK)
+        rc = sw_buf_append_str(out, "\nRestart=always\nRestartSec=1\n");
     if (rc == SW_OK)
         rc = put_hardening(o, out);
     if (rc == SW_OK)
