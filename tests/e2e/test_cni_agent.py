@@ -285,6 +285,21 @@ def test_a_pod_made_anew_by_a_runtime_that_gives_no_uid(rig):
     assert [p["info"]["serviceAccount"] for p in node.config_dump()["workloadState"].values()] == ["other"]
 
 
+def test_static_pods_have_another_uid_in_the_runtime(rig):
+    """The API shows a mirror, with a uid of its own; that of the file is in its annotation."""
+    rig.start()
+    node = rig.proxy()
+    rig.namespace("plain")
+    uid = "8d19c3b8fcd8f5a7c8d1a0a9a0a1d2e3"
+    for box in (rig.pod("a1", 61), rig.pod("a2", 62, namespace="plain")):
+        assert rig.api.patch(box.path_api, {"metadata": {"annotations": {"kubernetes.io/config.mirror": uid}}}).status == 200
+        box.uid = uid
+        assert rig.call("ADD", box, timeout="3s")[0] == 0
+        assert rig.call("CHECK", box)[0] == 0
+        assert bool(box.rules()) == (box.name == "a1")
+    assert pods_of(node) == {"a1": "Up"}
+
+
 def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):
     rig.start()
     box = rig.pod("a1", 61)

@@ -93,7 +93,7 @@ struct sw_kube_obj *agent_pod_of(const struct agent *g, struct sw_slice key, str
         *ret_waits = "the agent waits for the API";
     else if (!o)
         *ret_waits = "the API does not show the pod on this node";
-    else if (uid.n && !sw_slice_eq(o->uid, uid))
+    else if (uid.n && !sw_enrol_has_uid(o->json, uid))
         *ret_waits = ANOTHER_POD;
     else if (!agent_namespace_of(g, o))
         *ret_waits = "the API does not show the pod's namespace";
@@ -243,7 +243,7 @@ static void on_pod_now(void *arg, struct sw_kube_reply *r)
     }
     if (c->uid.n == 0)
         c->uid = sw_arena_slice(&c->arena, uid);
-    if (sw_slice_eq(c->uid, uid))
+    if (sw_enrol_has_uid(pod, c->uid))
         judge_pod(c, pod);
     else
         c->waits_for = ANOTHER_POD;

@@ -27,6 +27,11 @@ bool sw_enrol_up_to_namespace(const struct sw_json *pod, const char *const *excl
                               size_t n_excluded);
 /* True when the namespace enrols the pods for which sw_enrol_up_to_namespace is true. */
 bool sw_enrol_by_namespace(const struct sw_json *ns);
+/*
+ * True for the uid by which the runtime knows the pod: its own. A static pod has that of its file
+ * there; the API shows a mirror of it, with a uid of its own and the other in an annotation.
+ */
+bool sw_enrol_has_uid(const struct sw_json *pod, struct sw_slice uid);
 /* Phase Failed or Succeeded: nothing runs in it any more. */
 bool sw_enrol_terminal(const struct sw_json *pod);
 /* The annotation's value; empty: none. */
