@@ -127,6 +127,7 @@ static const struct sw_opt table[] = {
     {"ipv6", "IPV6_ENABLED", SW_OPT_BOOL, AT(listen.ipv6), .def = "true", .arg = "BOOL",
      .help = "Bind [::] rather than 0.0.0.0."},
     {"dns", "ISTIO_META_DNS_CAPTURE", SW_OPT_STR, AT(dns.capture_text), .arg = "BOOL",
+     .flags = SW_OPT_SWITCH,
      .help = "Serve DNS on 15053, by UDP and TCP, in the namespace of each pod: names of the mesh "
              "are answered, others forwarded. Default: DNS_CAPTURE of PROXY_CONFIG's "
              "proxyMetadata, or true."},

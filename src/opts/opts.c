@@ -49,6 +49,11 @@ struct flag {
     bool has_value;
 };
 
+static bool is_switch(const struct sw_opt *o)
+{
+    return o->type == SW_OPT_BOOL || (o->flags & SW_OPT_SWITCH);
+}
+
 /* Splits "--name=value" and finds its row; "--no-name" is name=false. */
 static int flag_find(const struct sw_opts_cmd *cmd, const char *text, struct flag *f,
                      struct sw_err *err)
@@ -65,7 +70,7 @@ static int flag_find(const struct sw_opts_cmd *cmd, const char *text, struct fla
     o = sw_slice_has_prefix(f->name, SW_SLICE_LIT("no-"))
             ? sw_opts_find(cmd, sw_slice_from(f->name, 3))
             : NULL;
-    if (!o || o->type != SW_OPT_BOOL)
+    if (!o || !is_switch(o))
         return sw_err_set(err, SW_EINVAL, "unknown option (see 'spanwire help %s')", cmd->name);
     if (f->has_value)
         return sw_err_set(err, SW_EINVAL, "takes no value");
@@ -80,7 +85,7 @@ static int flag_value(struct flag *f, const char *next, int *used, struct sw_err
 {
     if (f->has_value)
         return SW_OK;
-    if (f->opt->type == SW_OPT_BOOL) {
+    if (is_switch(f->opt)) {
         f->value = SW_SLICE_LIT("true");
         if (next && (strcmp(next, "true") == 0 || strcmp(next, "false") == 0)) {
             f->value = sw_slice_str(next);

@@ -29,6 +29,7 @@ enum sw_opt_type {
 enum {
     SW_OPT_SECRET = 1, /* the value never appears in messages */
     SW_OPT_NEEDED = 2, /* an error when nothing sets it */
+    SW_OPT_SWITCH = 4, /* of SW_OPT_STR: flags as of SW_OPT_BOOL; the command reads the text */
 };
 
 struct sw_opt_list {

@@ -440,6 +440,32 @@ static void of_two_variables_istios_counts(void **state)
     assert_int_equal(unsetenv("ISTIO_META_DNS_CAPTURE"), 0);
 }
 
+/* As every other option that is true or false. */
+static void dns_is_a_switch(void **state)
+{
+    static const struct {
+        const char *env;
+        const char *const flags[3];
+        bool dns;
+    } cases[] = {
+        {"false", {"--dns"}, true},          {"false", {"--dns", "--socks5"}, true},
+        {"false", {"--dns", "true"}, true},  {"true", {"--no-dns"}, false},
+        {"true", {"--dns", "false"}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(cases); i++) {
+        struct sw_node_config c;
+        struct sw_err err = {0};
+
+        assert_int_equal(setenv("ISTIO_META_DNS_CAPTURE", cases[i].env, 1), 0);
+        assert_int_equal(read_config(&c, cases[i].flags, &err), SW_OK);
+        assert_int_equal(c.dns.capture, cases[i].dns);
+        sw_node_config_done(&c);
+    }
+    assert_int_equal(unsetenv("ISTIO_META_DNS_CAPTURE"), 0);
+}
+
 static void empty_addresses_are_none(void **state)
 {
     struct sw_node_config c;
@@ -498,6 +524,7 @@ int main(void)
         cmocka_unit_test(no_variable_is_without_a_row),
         cmocka_unit_test(the_variable_overrides_the_mesh),
         cmocka_unit_test(of_two_variables_istios_counts),
+        cmocka_unit_test(dns_is_a_switch),
         cmocka_unit_test(empty_addresses_are_none),
         cmocka_unit_test(a_mesh_without_our_keys_is_fine_and_nonsense_is_not),
     };
