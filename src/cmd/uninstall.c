@@ -66,6 +66,7 @@ static const struct {
     {&secrets, "istio-ca-secret"},
     {&configmaps, "spanwire-xds"},
     {&configmaps, "spanwire-relays"},
+    {&configmaps, "spanwire-join"},
 };
 #define LEASE_PREFIX "spanwire-" /* of leaders, and what each replica says of its data planes */
 /* In every namespace. */

@@ -491,7 +491,7 @@ UNINSTALL = ROOT / "deploy/kubernetes/uninstall/rbac.yaml"
 # What control makes: (path of the list, name); the last ones are of somebody else.
 MADE = [(f"/api/v1/namespaces/{NAMESPACE}/secrets", name) for name in ("spanwire-xds", "istio-ca-secret")] + [
     (f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases", name) for name in ("spanwire-mesh", "spanwire-planes-1a2b")] + [
-    (f"/api/v1/namespaces/{NAMESPACE}/configmaps", "spanwire-xds")] + [
+    (f"/api/v1/namespaces/{NAMESPACE}/configmaps", name) for name in ("spanwire-xds", "spanwire-relays", "spanwire-join")] + [
     (f"/api/v1/namespaces/{ns}/configmaps", name) for ns in ("shop", "default") for name in ("istio-ca-root-cert", "istio-ca-crl")]
 OTHERS = [(f"/api/v1/namespaces/{NAMESPACE}/secrets", "cacerts"), ("/api/v1/namespaces/other/configmaps", "istio-ca-root-cert"),
           ("/api/v1/namespaces/shop/configmaps", "mine"), (f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases", "other")]
