@@ -62,11 +62,8 @@ static const struct {
     const struct sw_kube_gvr *gvr;
     const char *name;
 } made[] = {
-    {&secrets, "spanwire-xds"},
-    {&secrets, "istio-ca-secret"},
-    {&configmaps, "spanwire-xds"},
-    {&configmaps, "spanwire-relays"},
-    {&configmaps, "spanwire-join"},
+    {&secrets, "spanwire-xds"},       {&secrets, "istio-ca-secret"},  {&configmaps, "spanwire-xds"},
+    {&configmaps, "spanwire-relays"}, {&configmaps, "spanwire-join"},
 };
 #define LEASE_PREFIX "spanwire-" /* of leaders, and what each replica says of its data planes */
 /* In every namespace. */

@@ -117,6 +117,18 @@ def test_a_record_of_a_special_address_is_none(fabric, tmp_path):
     assert fabric.entry("lo").status == 404
 
 
+@pytest.mark.parametrize("flags, why", [
+    (("--service-account", "BAD_"), "serviceAccount is not a name"),
+    (("--network", "a/b"), "network is not a name"),
+    ([f"--label=l{i}=x" for i in range(65)], "labels are not labels"),
+], ids=["account", "network", "labels"])
+def test_no_code_is_made_for_a_record_that_counts_for_none(fabric, flags, why):
+    """The control plane would ignore the record, and the machine hear that its code is unknown."""
+    before = set(fabric.records())
+    refused(fabric.token("create", "--name", "bent", "--namespace", "site", *flags, check=False), "cannot make a code", why)
+    assert set(fabric.records()) == before
+
+
 def test_a_record_of_a_peer_counts_in_the_systems_namespace_only(fabric, tmp_path):
     """Else whoever writes Secrets of some namespace would have certificates of the fabric signed."""
     line = fabric.create("far-site", *AT)

@@ -269,16 +269,22 @@ static int create_record(struct making *m, struct sw_err *err)
 {
     char hash[65];
     const struct sw_json *o;
+    struct sw_json *secret;
+    struct sw_join_record read;
     int rc;
 
     sw_join_secret_hash(m->code.secret, hash);
     m->r.secret_hash = sw_slice_str(hash);
-    rc = sw_token_ask(m->t,
-                      &(struct sw_kube_req){.verb = SW_KUBE_CREATE,
-                                            .gvr = &sw_join_secrets,
-                                            .ns = m->r.ns,
-                                            .body = sw_join_record_new(&m->t->arena, &m->r)},
-                      &o, err);
+    secret = sw_join_record_new(&m->t->arena, &m->r);
+    /* As the control plane will: a code whose record it refuses lets no machine join. */
+    rc = sw_join_record_read(&m->t->arena, secret, &read, err);
+    if (rc != SW_OK)
+        return sw_err_prefix(err, "cannot make a code");
+    rc = sw_token_ask(
+        m->t,
+        &(struct sw_kube_req){
+            .verb = SW_KUBE_CREATE, .gvr = &sw_join_secrets, .ns = m->r.ns, .body = secret},
+        &o, err);
     if (rc != SW_OK)
         return sw_err_prefix(err, "cannot create Secret '%s'", m->code.id);
     m->r.uid = sw_json_str(sw_json_walk(o, "metadata", "uid", NULL));
