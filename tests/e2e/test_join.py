@@ -85,6 +85,17 @@ def test_a_machine_joins_once_and_leaves(fabric, tmp_path):
     refused(fabric.command("join", "--state", str(tmp_path / "m"), "--renew", check=False), "has not joined")
 
 
+def test_runs_of_one_code_at_the_same_time_are_one_machine(fabric, tmp_path):
+    """Each would make a key: the one that stays in the directory was not the one that the code was used with."""
+    for i in range(8):
+        state = str(tmp_path / f"m{i}")
+        argv = [fabric.binary, *words(fabric.create(f"once-{i}", *AT)), "--state", state, "--wait", "20s", "--no-run"]
+        runs = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+        said = [p.communicate(timeout=GUARD * SLOW)[1] for p in runs]
+        assert not any(x and "has joined already" not in x for x in said), said
+        fabric.command("join", "--state", state, "--renew")
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("systemd-analyze"), reason="needs root and systemd-analyze")
 @pytest.mark.parametrize("flags", [(), ("--redirect",), ("--node-flag=--dns=false", "--node-flag=--log-level=a%i$b")])
 def test_the_unit_that_is_printed_is_closed(fabric, tmp_path, flags):

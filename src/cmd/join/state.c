@@ -2,8 +2,10 @@
 #include "cmd/join/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,11 +128,23 @@ static int make_key(const char *dir, struct sw_err *err)
     return rc;
 }
 
+/* While the key is made: runs of one code at the same time are one machine. */
+static int lock_dir(const char *dir, int *ret_fd, struct sw_err *err)
+{
+    *ret_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_fd < 0 || flock(*ret_fd, LOCK_EX) != 0)
+        return sw_err_sys(err, errno, "cannot lock '%s'", dir);
+    return SW_OK;
+}
+
 int sw_machine_begin(const char *dir, struct sw_buf *ret_csr, struct sw_err *err)
 {
     char *path SW_AUTO_FREE = sw_asprintf("%s/" CSR, dir);
+    SW_AUTO_FD lock = -1;
     int rc = check_dir(dir, err);
 
+    if (rc == SW_OK)
+        rc = lock_dir(dir, &lock, err);
     if (rc == SW_OK && access(path, F_OK) != 0)
         rc = make_key(dir, err); /* the request is written last */
     return rc == SW_OK ? sw_pemfile_read(path, ret_csr, err) : rc;
