@@ -285,7 +285,7 @@ static void stranger_init(struct stranger *x, struct sw_slice der, const struct 
 {
     static const gnutls_datum_t h2 = {(unsigned char *)(uintptr_t) "h2", 2};
     const gnutls_datum_t raw = {(unsigned char *)(uintptr_t)der.p, (unsigned)der.n};
-    gnutls_pcert_st *cert = gnutls_malloc(sizeof(*cert));
+    gnutls_pcert_st cert; /* what it holds becomes the credentials' */
     gnutls_privkey_t key;
 
     *x = (struct stranger){
@@ -293,10 +293,10 @@ static void stranger_init(struct stranger *x, struct sw_slice der, const struct 
     assert_int_equal(gnutls_privkey_init(&key), 0);
     assert_int_equal(
         gnutls_privkey_import_ext4(key, x, sign_noise, sign_noise, NULL, NULL, key_info, 0), 0);
-    assert_int_equal(gnutls_pcert_import_x509_raw(cert, &raw, GNUTLS_X509_FMT_DER, 0), 0);
+    assert_int_equal(gnutls_pcert_import_x509_raw(&cert, &raw, GNUTLS_X509_FMT_DER, 0), 0);
     assert_int_equal(gnutls_certificate_allocate_credentials(&x->cred), 0);
     gnutls_certificate_set_flags(x->cred, GNUTLS_CERTIFICATE_SKIP_KEY_CERT_MATCH);
-    assert_int_equal(gnutls_certificate_set_key(x->cred, NULL, 0, cert, 1, key), 0);
+    assert_int_equal(gnutls_certificate_set_key(x->cred, NULL, 0, &cert, 1, key), 0);
     assert_int_equal(gnutls_init(&x->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK), 0);
     assert_int_equal(gnutls_priority_set_direct(
                          x->session, "NORMAL:-VERS-ALL:+VERS-TLS1.3:%VERIFY_ALLOW_BROKEN", NULL),
