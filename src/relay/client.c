@@ -35,7 +35,6 @@ static void setup_free(struct relay_client *c)
 
     if (!s)
         return;
-    sw_list_unlink(&s->fresh);
     relay_ask_cancel(s->ask);
     sw_defer_cancel(&s->move);
     sw_h1_free(s->h1);
@@ -62,6 +61,7 @@ static void leave(struct relay_client *c)
     sw_timer_stop(c->worker->loop, &c->timer);
     relay_table_remove(c);
     setup_free(c);
+    relay_evictable(c, true);
 }
 
 /*
@@ -120,6 +120,7 @@ void relay_client_drain(struct relay_client *c)
 void relay_client_kill(struct relay_client *c)
 {
     leave(c);
+    relay_not_evictable(c);
     sw_wsconn_close(&c->ws);
 }
 
@@ -220,6 +221,7 @@ static void activate(struct relay_client *c)
                  sw_addr_text(&c->setup->peer, addr));
     relay_table_add(c, &c->setup->id);
     setup_free(c);
+    relay_not_evictable(c);
     if (sw_wsconn_tls(&c->ws))
         sw_tls_export_done(sw_wsconn_tls(&c->ws));
     c->state = RELAY_ACTIVE;
@@ -267,7 +269,7 @@ static void on_move(struct sw_defer *d)
     sw_timer_stop(w->loop, &c->timer);
     sw_conn_detach(&c->ws.io);
     sw_list_unlink(&c->link);
-    sw_list_unlink(&s->fresh);
+    relay_not_evictable(c);
     w->n_clients--;
     s->msg.cb = on_arrive;
     sw_loop_post(w->relay->workers[relay_home(w->relay, &s->id)].loop, &s->msg);
@@ -540,6 +542,7 @@ static void on_free(struct sw_wsconn *ws)
     struct relay_worker *w = c->worker;
 
     sw_list_unlink(&c->link);
+    relay_not_evictable(c);
     w->n_clients--;
     (void)atomic_fetch_sub_explicit(&w->relay->n_clients, 1, memory_order_relaxed);
     sw_free(c);
@@ -599,7 +602,7 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
     c->setup = SW_NEW(struct relay_setup);
     c->setup->peer = *peer;
     c->setup->client = c;
-    sw_list_push_back(&w->fresh, &c->setup->fresh);
+    relay_evictable(c, false);
     sw_list_init(&c->same);
     sw_list_push_back(&w->clients, &c->link);
     w->n_clients++;

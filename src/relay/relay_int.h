@@ -52,7 +52,6 @@ struct relay_setup {
     char *token; /* shown in the upgrade; NULL: none */
     struct relay_ask *ask;
     struct relay_client *client; /* whose it is */
-    struct sw_list fresh;        /* worker->fresh, while it is there */
     struct sw_defer move;
     struct sw_msg msg; /* on the way to its worker */
     bool answered;     /* a request of HTTP */
@@ -65,6 +64,7 @@ struct relay_client {
     struct relay_worker *worker;
     struct sw_list link;       /* worker->clients */
     struct sw_list same;       /* id->clients, newest first */
+    struct sw_list evictable;  /* worker->evictable, until active and from leaving on */
     struct relay_id *id;       /* when active */
     struct relay_setup *setup; /* owned; until active */
     struct sw_timer timer;     /* to be established; when active: ping, pong, or the rate */
@@ -151,8 +151,9 @@ struct relay_worker {
     struct relay_roster *roster;    /* a reference; NULL: no control plane */
     struct sw_map ids;              /* relay_id by its id */
     struct sw_list clients;
-    struct sw_list fresh;     /* setups of those that are not admitted, the oldest first */
-    struct sw_rate evictions; /* lines of the log */
+    struct sw_list evictable;      /* clients that leave, then those not admitted, oldest first */
+    _Atomic ptrdiff_t n_evictable; /* of these, without those that other workers claimed */
+    struct sw_rate evictions;      /* lines of the log */
     size_t n_clients;
     size_t sent_slots; /* of all tables of ids */
     struct relay_owed owed[RELAY_OWED];
@@ -195,6 +196,10 @@ void relay_worker_stop(struct relay_worker *w);
 void relay_worker_done(struct relay_worker *w);
 /* One line and one counter. */
 void relay_refused(struct relay_worker *w, const char *reason, const char *detail);
+
+/* The client may, or may not any more, be closed for a new one. */
+void relay_evictable(struct relay_client *c, bool first);
+void relay_not_evictable(struct relay_client *c);
 
 /* ---- client.c ---- */
 /* Takes an accepted socket. */

@@ -19,17 +19,38 @@ void relay_refused(struct relay_worker *w, const char *reason, const char *detai
 
 /* ---- accepting ---- */
 
+void relay_not_evictable(struct relay_client *c)
+{
+    if (!sw_list_linked(&c->evictable))
+        return;
+    sw_list_unlink(&c->evictable);
+    (void)atomic_fetch_sub_explicit(&c->worker->n_evictable, 1, memory_order_relaxed);
+}
+
+void relay_evictable(struct relay_client *c, bool first)
+{
+    struct relay_worker *w = c->worker;
+
+    relay_not_evictable(c);
+    if (first)
+        sw_list_push_front(&w->evictable, &c->evictable);
+    else
+        sw_list_push_back(&w->evictable, &c->evictable);
+    (void)atomic_fetch_add_explicit(&w->n_evictable, 1, memory_order_relaxed);
+}
+
 /*
  * Connections that prove no key, or one without a right to be here, make room for others: strangers
- * would shut all devices out until --establish-timeout, again and again.
+ * would shut all devices out until --establish-timeout, or while what they were refused with
+ * lingers, again and again.
  */
 static bool evict(struct relay_worker *w, uint64_t most)
 {
     uint64_t now = sw_loop_now(w->loop);
     uint64_t n = 0;
 
-    for (; n < most && !sw_list_empty(&w->fresh); n++)
-        relay_client_kill(SW_CONTAINER_OF(w->fresh.next, struct relay_setup, fresh)->client);
+    for (; n < most && !sw_list_empty(&w->evictable); n++)
+        relay_client_kill(SW_CONTAINER_OF(w->evictable.next, struct relay_client, evictable));
     sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_REFUSALS, "evicted"), n);
     if (n && sw_rate_used(&w->evictions, SW_NS_PER_S, now) == 0) {
         (void)sw_rate_add(&w->evictions, 1, 1, SW_NS_PER_S, now);
@@ -39,9 +60,69 @@ static bool evict(struct relay_worker *w, uint64_t most)
     return n > 0;
 }
 
+static void on_claimed(struct sw_crew_thread *t, void *arg)
+{
+    struct relay_worker *w = SW_CONTAINER_OF(t, struct relay_worker, thread);
+
+    (void)arg;
+    (void)atomic_fetch_add_explicit(&w->n_evictable, 1, memory_order_relaxed);
+    if (!t->stopped)
+        (void)evict(w, 1);
+}
+
+/* Has another worker evict one, which no third worker may count on from now. */
+static bool claim(struct relay_worker *other)
+{
+    ptrdiff_t n = atomic_load_explicit(&other->n_evictable, memory_order_relaxed);
+
+    while (n > 0) {
+        if (atomic_compare_exchange_weak_explicit(&other->n_evictable, &n, n - 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            sw_crew_order(&other->thread, on_claimed, NULL);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The one with the most that can go: strangers of one worker must not shut out another's devices.
+ */
+static struct relay_worker *most_evictable(struct relay_worker *w)
+{
+    struct relay_worker *best = w;
+    ptrdiff_t most = atomic_load_explicit(&w->n_evictable, memory_order_relaxed);
+
+    for (size_t i = 0; i < w->relay->n_workers; i++) {
+        struct relay_worker *other = &w->relay->workers[i];
+        ptrdiff_t n = atomic_load_explicit(&other->n_evictable, memory_order_relaxed);
+
+        if (n > most) {
+            best = other;
+            most = n;
+        }
+    }
+    return best;
+}
+
+/* For a client beyond --max-clients. */
+static bool make_room(struct relay_worker *w)
+{
+    struct relay_worker *from = most_evictable(w);
+
+    return (from != w && claim(from)) || evict(w, 1);
+}
+
+/* Descriptors of another worker's clients are there a moment later. */
 static bool on_shortage(struct sw_accept_group *g)
 {
-    return evict(SW_CONTAINER_OF(g, struct relay_worker, accept), EVICT_AT_ONCE);
+    struct relay_worker *w = SW_CONTAINER_OF(g, struct relay_worker, accept);
+    struct relay_worker *from = most_evictable(w);
+
+    if (from == w)
+        return evict(w, EVICT_AT_ONCE);
+    for (int i = 0; i < EVICT_AT_ONCE && claim(from); i++)
+        ;
+    return false;
 }
 
 static void on_accept_pause(struct sw_accept_group *g)
@@ -56,7 +137,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
     size_t have = atomic_load_explicit(&w->relay->n_clients, memory_order_relaxed);
 
-    if (have >= w->relay->config->max_clients && !evict(w, 1)) {
+    if (have >= w->relay->config->max_clients && !make_room(w)) {
         relay_refused(w, "max_clients", "as many clients as are allowed");
         sw_sock_close(fd);
         return;
@@ -207,7 +288,7 @@ int relay_worker_init(struct relay_worker *w, struct sw_relay *r, struct sw_err 
 
     *w = (struct relay_worker){.relay = r};
     sw_list_init(&w->clients);
-    sw_list_init(&w->fresh);
+    sw_list_init(&w->evictable);
     for (size_t i = 0; i < SW_ARRAY_LEN(w->listeners); i++)
         w->listeners[i] = (struct relay_listener){.acceptor.fd = -1, .tls = i == 1};
     w->shard = sw_metrics_shard_new(r->process.metrics);

@@ -428,6 +428,38 @@ def test_strangers_lock_nobody_out(make_relay):
         s.close()
 
 
+def test_refused_strangers_lock_nobody_out(make_relay):
+    """Refused connections stay for the peer to read why, and strangers do not close theirs: devices get in meanwhile."""
+    r = make_relay("--max-clients", 20)
+    a = Client(r).login()
+    refused = []
+    for _ in range(40):
+        s = socket.create_connection((r.host, r.port))
+        s.sendall(b"no request\r\n\r\n")
+        refused.append(s)
+    until(lambda: r.metric("refusals", reason="http") >= 19)
+    b = Client(r).login()
+    for c in (a, b):
+        c.frame(b"\x09abcdefgh")
+        assert c.message() == b"\x0aabcdefgh"
+    assert r.metric("refusals", reason="max_clients") == 0
+    for s in refused:
+        s.close()
+
+
+def test_strangers_of_other_workers_make_room(make_relay):
+    """A worker that has nobody to close has a worker close one that has: each client comes to a worker that it cannot choose."""
+    r = make_relay("--max-clients", 6, "--workers", 8)
+    idle = [socket.create_connection((r.host, r.port)) for _ in range(6)]
+    until(lambda: r.metric("relay_http_connections") == 6)
+    for _ in range(24):
+        idle.append(socket.create_connection((r.host, r.port)))
+        assert http(r.host, r.port, "/ping")[0].startswith("HTTP/1.1 200 ")
+    assert r.metric("refusals", reason="max_clients") == 0
+    for s in idle:
+        s.close()
+
+
 # ---- the end ----
 
 @pytest.mark.tsan
