@@ -210,8 +210,9 @@ struct sw_qconn {
         uint32_t used; /* of the budget; falls with time */
     } resets;
     uint64_t keepalive_ns;
-    uint64_t early_pto_ns; /* conn.c: the last one */
-    uint64_t progress_ns;  /* bytes of streams were acknowledged, or none were under way */
+    uint64_t keepalive_at_ns; /* path.c: when it was made shorter */
+    uint64_t early_pto_ns;    /* conn.c: the last one */
+    uint64_t progress_ns;     /* bytes of streams were acknowledged, or none were under way */
 
     struct {
         uint64_t retry_ns; /* large packets got another chance; 0: never */

@@ -263,6 +263,17 @@ static bool has_relay(const struct sw_qroutes *d)
 }
 
 /*
+ * When a direct path counts as silent though no probe timeout says so: keep-alives that go out more
+ * often than the timeout start it anew each time. One of them has had its time to be answered. An
+ * idle connection sends them so seldom that the path is long without packets when a stream opens:
+ * the first one is due then.
+ */
+static uint64_t silent_at(const struct sw_qconn *c)
+{
+    return sw_max(c->heard.at_ns + c->keepalive_ns, c->keepalive_at_ns) + ANSWER_NS;
+}
+
+/*
  * While a stream is open silence must be noticed quickly: a side that only reads sends nothing
  * whose acknowledgement could be missed.
  */
@@ -274,6 +285,8 @@ static void choose_keepalive(struct sw_qconn *c)
         ns = sw_min(ns, SW_NS_PER_S);
     if (ns == c->keepalive_ns)
         return;
+    if (ns < c->keepalive_ns && sw_quic_now(c->q) < silent_at(c))
+        c->keepalive_at_ns = sw_quic_now(c->q);
     c->keepalive_ns = ns;
     ngtcp2_conn_set_keep_alive_timeout(c->nc, ns);
 }
@@ -284,15 +297,6 @@ static uint64_t blind_due(const struct sw_qconn *c)
     return has_direct(c->dial) && !sw_qreach_pending(c) && !sw_qreach_known(c)
                ? c->dial->retry_at_ns
                : UINT64_MAX;
-}
-
-/*
- * When a direct path counts as silent though no probe timeout says so: keep-alives that go out more
- * often than the timeout start it anew each time. One of them has had its time to be answered.
- */
-static uint64_t silent_at(const struct sw_qconn *c)
-{
-    return c->heard.at_ns + c->keepalive_ns + ANSWER_NS;
 }
 
 /*

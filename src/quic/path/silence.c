@@ -59,8 +59,9 @@ void sw_qsilence_end(struct sw_qconn *c)
  */
 static uint64_t ask_due(const struct sw_qconn *c)
 {
-    return c->shake.told && c->streams.n > 0 && !c->probe.relays_asked ? c->heard.at_ns + ASK_NS
-                                                                       : UINT64_MAX;
+    if (!c->shake.told || c->streams.n == 0 || c->probe.relays_asked)
+        return UINT64_MAX;
+    return sw_max(c->heard.at_ns, c->keepalive_at_ns) + ASK_NS;
 }
 
 static void ask_relays(struct sw_qconn *c)

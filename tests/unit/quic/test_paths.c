@@ -212,8 +212,42 @@ static void without_a_spare_id_the_relay_takes_over_the_path(void **state)
     assert_int_equal(sw_qconn_path(r.a.c), SW_QPATH_DIRECT);
     relay->up = true;
     r.a.c->heard.at_ns = 0;
+    r.a.c->keepalive_at_ns = 0;
     sw_qconn_touch(r.a.c);
     rig_while(&r, sw_qconn_path(r.a.c) != SW_QPATH_RELAY);
+    assert_int_equal(r.a.closed, 0);
+    middle_close(&m);
+    rig_stop(&r);
+}
+
+/* An idle connection gets a packet every five seconds: no reason to leave its path for the relay.
+ */
+static void a_request_after_a_pause_stays_on_the_direct_path(void **state)
+{
+    struct sw_qrelay *relay;
+    struct rig_stream t;
+    struct sw_qroutes *d;
+    struct middle m;
+    struct rig r;
+
+    rig_start(&r, NULL, NULL);
+    middle_connect(&m, &r);
+    turns(&m, &r, 20);
+    sw_quic_set_home_relay(r.a.q, SW_SLICE_LIT("http://127.0.0.1:1/"));
+    relay = SW_CONTAINER_OF(r.a.q->relays.next, struct sw_qrelay, link);
+    relay->up = true;
+    d = r.a.c->dial;
+    d->route[d->n++] = (struct sw_qroute){.relay = relay, .node = r.a.c->peer};
+    r.a.c->heard.at_ns = sw_quic_now(r.a.q) - 4 * SW_NS_PER_S;
+    m.closed = true;
+    rig_open(&r, &t, 1000);
+    for (int i = 0; i < 5; i++) {
+        sw_qconn_touch(r.a.c);
+        turns(&m, &r, 2);
+    }
+    assert_int_equal(d->relay_tries, 0);
+    /* No packet in the time of an answer: now there is one. */
+    rig_while(&r, d->relay_tries == 0);
     assert_int_equal(r.a.closed, 0);
     middle_close(&m);
     rig_stop(&r);
@@ -369,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_port_that_comes_back_is_a_new_path),
         cmocka_unit_test(a_move_before_a_new_port_is_validated_does_no_harm),
         cmocka_unit_test(without_a_spare_id_the_relay_takes_over_the_path),
+        cmocka_unit_test(a_request_after_a_pause_stays_on_the_direct_path),
         cmocka_unit_test(forged_and_copied_packets_do_not_count_as_heard),
         cmocka_unit_test(a_stray_packet_does_not_lead_to_denied_addresses),
         cmocka_unit_test(a_challenge_is_answered_with_a_full_congestion_window),
