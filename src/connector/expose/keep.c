@@ -52,15 +52,25 @@ void expose_keep_hostnames(struct expose *x, const struct sw_json *proxy)
         x->hostnames = own_names(x, proxy, sw_json_walk(proxy, "spec", "hostnames", NULL));
 }
 
+static bool any_taken(const struct sw_json *proxy, const struct sw_json *names)
+{
+    struct sw_slice message;
+
+    for (size_t i = 0; i < sw_json_len(names); i++) {
+        if (sw_expose_name_taken(proxy, sw_json_str(sw_json_at(names, i)), &message))
+            return true;
+    }
+    return false;
+}
+
 bool expose_leave_out_taken(struct expose *x)
 {
-    size_t before = sw_json_len(x->hostnames);
+    const struct sw_json *proxy = x->httpproxy.seen->json;
 
-    if (!keeps_hostnames(x) || x->ready)
+    /* 'kept' lasts as long as the run, and this is asked for each change and every second. */
+    if (!keeps_hostnames(x) || x->ready || !any_taken(proxy, x->hostnames))
         return false;
-    x->hostnames = own_names(x, x->httpproxy.seen->json, x->hostnames);
-    if (sw_json_len(x->hostnames) == before)
-        return false;
+    x->hostnames = own_names(x, proxy, x->hostnames);
     expose_go(x, EXPOSE_PROXY);
     return true;
 }

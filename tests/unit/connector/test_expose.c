@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "connector/expose/expose_int.h"
 #include "connector/expose/objects.h"
 #include "connector/expose/view.h"
 
@@ -247,6 +248,28 @@ static void test_names(void **state)
     assert_int_equal(sw_expose_names(old, wanted, &name), SW_EXPOSE_NAMES_PENDING);
 }
 
+/* While the run waits to be ready this is looked at every second, for days. */
+static void test_waiting_keeps_no_copies(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_expose_config cfg = {0};
+    struct sw_kube_obj proxy = {
+        .json =
+            parse(&a, "{\"status\":{\"hostnameStatuses\":[{\"hostname\":\"a.x\",\"conditions\":[{"
+                      "\"type\":\"Available\",\"status\":\"True\",\"reason\":\"Available\"}]}]}}")};
+    struct expose x = {.cfg = &cfg, .httpproxy = {.seen = &proxy}};
+    size_t before;
+
+    (void)state;
+    x.hostnames = parse(&x.kept, "[\"a.x\",\"b.x\"]");
+    before = x.kept.total;
+    for (int i = 0; i < 1000; i++)
+        assert_false(expose_leave_out_taken(&x));
+    assert_int_equal(x.kept.total, before);
+    assert_int_equal(sw_json_len(x.hostnames), 2);
+    sw_arena_clear(&x.kept);
+}
+
 static void test_urls(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -322,13 +345,10 @@ static void test_events_are_json_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_tcp_objects),
-        cmocka_unit_test(test_readiness),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_events_are_json_lines),
+        cmocka_unit_test(test_targets),     cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_tcp_objects), cmocka_unit_test(test_readiness),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_waiting_keeps_no_copies),
+        cmocka_unit_test(test_urls),        cmocka_unit_test(test_events_are_json_lines),
     };
 
     return cmocka_run_group_tests_name("connector_expose", tests, NULL, NULL);
