@@ -81,7 +81,7 @@ void relay_client_note(const struct relay_client *c, const char *reason, const c
     if (c->setup && c->state == RELAY_JUDGED)
         (void)sw_nodeid_hex(&c->setup->id, key);
     (void)snprintf(text, sizeof(text), "%s%s%s: %.120s", who, key[0] ? " " : "", key, detail);
-    relay_refused(c->worker, reason, text);
+    relay_refused(c->worker, c->id || key[0], reason, text);
 }
 
 static void log_end(const struct relay_client *c, const char *why)
@@ -251,7 +251,7 @@ static void on_arrive(struct sw_msg *m)
     sw_list_push_back(&w->clients, &c->link);
     w->n_clients++;
     if (sw_conn_attach(&c->ws.io, w->loop, &err) != SW_OK) {
-        relay_refused(w, "system", err.msg);
+        relay_refused(w, false, "system", err.msg);
         relay_client_kill(c);
         return;
     }
@@ -586,14 +586,14 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
     if (tls) {
         o.tls = make_tls(w, &err);
         if (!o.tls) {
-            relay_refused(w, "handshake", err.msg);
+            relay_refused(w, false, "handshake", err.msg);
             sw_sock_close(fd);
             return;
         }
     }
     c = SW_NEW(struct relay_client);
     if (sw_wsconn_init(&c->ws, w->loop, fd, &o, &err) != SW_OK) {
-        relay_refused(w, "system", err.msg);
+        relay_refused(w, false, "system", err.msg);
         sw_free(c);
         return;
     }

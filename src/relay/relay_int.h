@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/rate.h"
 #include "http/h1.h"
@@ -153,7 +154,9 @@ struct relay_worker {
     struct sw_list clients;
     struct sw_list evictable;      /* clients that leave, then those not admitted, oldest first */
     _Atomic ptrdiff_t n_evictable; /* of these, without those that other workers claimed */
-    struct sw_rate evictions;      /* lines of the log */
+    struct sw_rate evictions;      /* lines of the log, like the next two */
+    struct sw_log_limit refused;
+    struct sw_log_limit refused_proved;
     size_t n_clients;
     size_t sent_slots; /* of all tables of ids */
     struct relay_owed owed[RELAY_OWED];
@@ -194,8 +197,11 @@ void relay_worker_send_roster(struct relay_worker *w, struct relay_roster *roste
 void relay_worker_stop(struct relay_worker *w);
 /* and frees the rest. */
 void relay_worker_done(struct relay_worker *w);
-/* One line and one counter. */
-void relay_refused(struct relay_worker *w, const char *reason, const char *detail);
+/*
+ * One counter, and one line while there are not too many: strangers do not hide what clients with a
+ * proved key are refused for.
+ */
+void relay_refused(struct relay_worker *w, bool proved, const char *reason, const char *detail);
 
 /* The client may, or may not any more, be closed for a new one. */
 void relay_evictable(struct relay_client *c, bool first);

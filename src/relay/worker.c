@@ -11,9 +11,10 @@
 
 enum { EVICT_AT_ONCE = 16 }; /* when descriptors run out */
 
-void relay_refused(struct relay_worker *w, const char *reason, const char *detail)
+void relay_refused(struct relay_worker *w, bool proved, const char *reason, const char *detail)
 {
-    sw_log_info("relay", "refused (%s): %s", reason, detail);
+    sw_log_limited(proved ? &w->refused_proved : &w->refused, sw_loop_now(w->loop), SW_LOG_INFO,
+                   "relay", "refused (%s): %s", reason, detail);
     sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_REFUSALS, reason), 1);
 }
 
@@ -138,7 +139,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     size_t have = atomic_load_explicit(&w->relay->n_clients, memory_order_relaxed);
 
     if (have >= w->relay->config->max_clients && !make_room(w)) {
-        relay_refused(w, "max_clients", "as many clients as are allowed");
+        relay_refused(w, false, "max_clients", "as many clients as are allowed");
         sw_sock_close(fd);
         return;
     }

@@ -447,6 +447,25 @@ def test_refused_strangers_lock_nobody_out(make_relay):
         s.close()
 
 
+def test_refusals_do_not_fill_the_log(make_relay):
+    """Strangers get a burst of lines and then ten a second; those with a proved key have lines of their own."""
+    r = make_relay("--workers", 1)
+    for _ in range(150):
+        with socket.create_connection((r.host, r.port)) as s:
+            s.sendall(b"no request\r\n\r\n")
+            s.recv(1000)
+    assert r.metric("refusals", reason="http") == 150
+    c = Client(r).login()
+    c.frame(b"\x00")
+    until(lambda: "refused (protocol)" in r.said())
+    assert r.said().count("refused (http)") < 140
+    time.sleep(0.2)
+    with socket.create_connection((r.host, r.port)) as s:
+        s.sendall(b"no request\r\n\r\n")
+        s.recv(1000)
+    until(lambda: "suppressed_lines" in r.said())
+
+
 def test_strangers_of_other_workers_make_room(make_relay):
     """A worker that has nobody to close has a worker close one that has: each client comes to a worker that it cannot choose."""
     r = make_relay("--max-clients", 6, "--workers", 8)
