@@ -308,11 +308,11 @@ def test_a_service_that_starts_later(town, expose):
     web = PlainWeb(town["home1"], answer)
     web.close()
     e = expose(f"http://127.0.0.1:{web.port}", "later", "--hostname", "later.town.example", "--rm")
-    until(lambda: f"Nothing answers at http://127.0.0.1:{web.port}: " in e.log(), 20)
+    until(lambda: f"Nothing answers at http://127.0.0.1:{web.port}: " in e.log(), 20, what=e.log)
     assert visit(town, "later.town.example")[0] == 502 and "answers now" not in e.log()
     web = PlainWeb(town["home1"], answer, port=web.port)
     try:
-        until(lambda: f"http://127.0.0.1:{web.port} answers now" in e.log(), 20)
+        until(lambda: f"http://127.0.0.1:{web.port} answers now" in e.log(), 20, what=e.log)
         assert visit(town, "later.town.example")[0] == 200
     finally:
         web.close()

@@ -8,7 +8,7 @@
 #include "base/time.h"
 #include "http/client.h"
 
-enum { TRIES = 60 };
+enum { TRIES = 60, TRIES_404 = 5 };
 
 #define PAUSE_NS SW_NS_PER_S
 
@@ -41,7 +41,9 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 
 static void settle(struct sw_origin_probe *p, const struct sw_err *err)
 {
-    bool ok = p->status && p->status != 502 && p->status != 503 && p->status != 504;
+    /* The gateway's own 404, while it has no route yet, looks like the service's. */
+    bool early = p->status == 404 && p->tries < TRIES_404;
+    bool ok = p->status && !early && p->status != 502 && p->status != 503 && p->status != 504;
 
     if (p->status)
         (void)snprintf(p->why, sizeof(p->why), "the gateway answers %d", p->status);

@@ -11,8 +11,9 @@ struct sw_origin_probe;
 
 /*
  * url: "http://name[:port]/"; at: address of the gateway. done comes once, from the loop: ok when
- * something other than a gateway's own 502, 503 or 504 answered, else why it did not within a
- * minute. NULL: nothing that can be asked.
+ * something other than a gateway's own 502, 503 or 504 answered, 404 only after the seconds that a
+ * gateway may need for a new route, else why it did not within a minute. NULL: nothing that can be
+ * asked.
  */
 struct sw_origin_probe *sw_probe_new(struct sw_loop *l, struct sw_slice url, struct sw_slice at,
                                      void (*done)(void *arg, bool ok, const char *why), void *arg);

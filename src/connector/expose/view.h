@@ -36,9 +36,9 @@ void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const 
 void sw_view_no_origin(struct sw_expose_view *v, const char *target);
 /* Why TLS with the service fails; NULL: it does not any more. Shown once each. */
 void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char *why);
-/* An error that the control plane reports for a running service; empty: none. Shown once. */
 /* The counterpart of sw_view_no_origin; nothing where that was not reported. */
 void sw_view_origin_answers(struct sw_expose_view *v, const char *target);
+/* An error that the control plane reports for a running service; empty: none. Shown once. */
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message);
 void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *r);
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message);
