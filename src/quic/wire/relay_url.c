@@ -57,7 +57,7 @@ int sw_relay_url_parse(struct sw_slice url, struct sw_relay_url *ret, struct sw_
     for (size_t i = 0; i < SW_ARRAY_LEN(schemes); i++) {
         struct sw_slice scheme = sw_slice_str(schemes[i].scheme);
 
-        if (url.n > scheme.n && sw_slice_ieq(sw_slice_head(url, scheme.n), scheme)) {
+        if (url.n >= scheme.n && sw_slice_ieq(sw_slice_head(url, scheme.n), scheme)) {
             struct sw_slice rest = sw_slice_from(url, scheme.n);
             size_t n = 0;
 

@@ -48,6 +48,19 @@ static void test_parts(void **state)
     }
 }
 
+static void test_what_is_missing_is_named(void **state)
+{
+    static const char *const urls[] = {"http://", "WSS://", "https:///relay", "ws://?x"};
+    struct sw_relay_url u;
+    struct sw_err err;
+
+    (void)state;
+    for (size_t i = 0; i < SW_ARRAY_LEN(urls); i++) {
+        assert_int_equal(sw_relay_url_parse(sw_slice_str(urls[i]), &u, &err), SW_EINVAL);
+        assert_string_equal(err.msg, "relay URL without a valid host");
+    }
+}
+
 static void test_same(void **state)
 {
     static const struct {
@@ -100,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_what_is_missing_is_named),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_loopback_is_an_address),
     };
