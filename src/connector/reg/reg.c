@@ -316,12 +316,17 @@ void reg_follow(struct sw_reg *r)
     sw_informer_start(r->adverts);
 }
 
-static void unfollow(struct sw_reg *r)
+static void end_patch(struct sw_reg *r)
 {
-    sw_defer_cancel(&r->restart);
     sw_kube_call_cancel(r->patch);
     r->patch = NULL;
     sw_timer_stop(r->loop, &r->patch_retry);
+}
+
+static void unfollow(struct sw_reg *r)
+{
+    sw_defer_cancel(&r->restart);
+    end_patch(r);
     reg_prove_end(r);
     r->proved_at = 0;
     sw_informer_free(r->self);
@@ -454,6 +459,9 @@ void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg)
     r->step = REG_STOPPED;
     sw_kube_call_cancel(r->call);
     r->call = NULL;
+    /* A write that lands late would take the Connector back from the next device. */
+    end_patch(r);
+    reg_prove_end(r);
     r->stopped = done;
     r->stopped_arg = arg;
     if (r->hold)

@@ -17,7 +17,10 @@ struct api {
     int refused;             /* so many */
     int attempts;            /* at the Lease */
     int renewals;
-    int patches; /* of the Connector's status */
+    int patches;     /* of the Connector's status */
+    bool hold_patch; /* the next one waits, as 'patch' */
+    struct fake_conn *patch;
+    bool stopped;
 };
 
 static char *connector_text(const struct api *a)
@@ -66,6 +69,10 @@ static void on_request(struct fake_conn *c, void *arg)
         serve_lease(a, c);
     } else if (strcmp(c->method, "PATCH") == 0) {
         a->patches++;
+        if (a->hold_patch) {
+            a->patch = c;
+            return;
+        }
         fake_reply(c, 200, NULL, connector);
     } else if (strstr(c->target, "sendInitialEvents")) {
         fake_reply(c, 422, NULL, "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"code\":422}");
@@ -118,7 +125,8 @@ static struct sw_details start(struct api *a)
                                                            .advertised = on_nothing,
                                                            .answered = on_answered,
                                                            .foreign = on_nothing,
-                                                           .fatal = on_fatal});
+                                                           .fatal = on_fatal,
+                                                           .arg = a});
     d.id = *sw_rawkey_id(a->key);
     sw_reg_set_details(a->reg, &d);
     bench_until(&a->b, a->renewals == 1 && a->watch);
@@ -220,6 +228,41 @@ static void a_lease_that_is_renewed_waits_for_its_time(void **state)
     stop(&a);
 }
 
+static void on_gone(struct fake_conn *c, void *arg)
+{
+    struct api *a = arg;
+
+    if (c == a->patch)
+        a->patch = NULL;
+}
+
+static void on_stopped(void *arg)
+{
+    struct api *a = arg;
+
+    a->stopped = true;
+}
+
+/* It would replace what is written after the stop: the key of the device that gets its name back.
+ */
+static void a_stop_ends_the_patch_under_way(void **state)
+{
+    struct api a;
+    struct sw_details d = start(&a);
+
+    (void)state;
+    a.b.server.on_gone = on_gone;
+    a.hold_patch = true;
+    d.udp = true;
+    sw_reg_set_details(a.reg, &d);
+    bench_until(&a.b, a.patch);
+    sw_reg_stop(a.reg, on_stopped, &a);
+    bench_until(&a.b, a.stopped);
+    bench_turns(&a.b, 50);
+    assert_null(a.patch);
+    stop(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_lease_is_renewed_when_another_call_succeeds),
         cmocka_unit_test(the_lease_is_renewed_when_the_api_is_back),
         cmocka_unit_test(a_lease_that_is_renewed_waits_for_its_time),
+        cmocka_unit_test(a_stop_ends_the_patch_under_way),
     };
 
     if (sw_log_filter(SW_SLICE_LIT("off"), true, NULL) != SW_OK)
