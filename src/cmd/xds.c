@@ -2,6 +2,7 @@
 /* `spanwire xds lint`. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -60,6 +61,19 @@ static bool is_text(const char *path)
            sw_slice_has_suffix(s, SW_SLICE_LIT(".yml"));
 }
 
+/*
+ * No byte at all is a message without resources, but also what a pipe without a writer gives, and a
+ * device: not to be taken for a sound set.
+ */
+static int check_empty(const char *path, struct sw_err *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        return SW_OK;
+    return sw_err_set(err, SW_EINVAL, "'%.100s' is not a regular file, and is empty", path);
+}
+
 static int read_files(struct sw_xds_set *set, const struct sw_opts_rest *rest, struct sw_err *err)
 {
     int rc = SW_OK;
@@ -68,6 +82,8 @@ static int read_files(struct sw_xds_set *set, const struct sw_opts_rest *rest, s
         struct sw_slice file = {0};
 
         rc = sw_file_read(rest->args[i], SW_XDS_INPUT_MAX, &file, err);
+        if (rc == SW_OK && file.n == 0)
+            rc = check_empty(rest->args[i], err);
         if (rc == SW_OK) {
             /* Binary input borrows nothing, text may: both live in the set. */
             rc =

@@ -51,6 +51,19 @@ def test_input_that_cannot_be_read_is_refused(binary, tmp_path):
     assert run(binary, "xds", "lint").returncode == 1
 
 
+def test_a_pipe_without_a_writer_is_no_sound_set(binary, tmp_path):
+    """Nothing came from it: that is not a set without errors. What a writer sends through a pipe counts."""
+    pipe, empty = tmp_path / "pipe.yaml", tmp_path / "empty.pb"
+    os.mkfifo(pipe)
+    for path in (pipe, "/dev/null"):
+        done = run(binary, "xds", "lint", str(path))
+        assert done.returncode == 1 and "not a regular file" in done.stderr and "0 errors" not in done.stdout
+    empty.write_bytes(b"")
+    assert run(binary, "xds", "lint", str(empty)).returncode == 0
+    sent = subprocess.run([binary, "xds", "lint", "/dev/stdin"], input=b"\x0a\x01v", capture_output=True, timeout=60, check=False)
+    assert sent.returncode == 0 and b"0 errors" in sent.stdout
+
+
 def test_a_server_is_asked_for_everything(binary):
     program = pathlib.Path(binary).resolve().parent / "tests" / "tools" / "xds_server"
     if not os.access(program, os.X_OK):
