@@ -174,6 +174,16 @@ def test_connection_waits_for_a_slow_authority(mesh, ca):
     assert state(node1, mesh.c1) == state(node2, mesh.s2) == "Available"
 
 
+def test_an_authority_that_does_not_answer_is_unavailable(mesh, ca):
+    """It denied nothing: while connections need the certificate, it is asked again as soon as one that cannot be reached."""
+    ca.gate.clear()
+    node1 = mesh.one_ca("node1")
+    node1.wait_log("status 4", timeout=20)
+    assert node1.metrics().sum("spanwire_certificate_requests_total", result="unavailable") >= 1
+    assert node1.metrics().sum("spanwire_certificate_requests_total", result="denied") == 0
+    ca.gate.set()
+
+
 def test_plain_destinations_do_not_wait(mesh, ca):
     """Only what needs a certificate waits for one."""
     ca.gate.clear()

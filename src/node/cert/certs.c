@@ -35,8 +35,7 @@ struct cert {
     struct sw_metric *expiry;
     struct sw_backoff backoff;
     uint64_t issued_ns;
-    uint64_t failed_ns;
-    uint64_t demand_s;    /* after failed_ns a refused connection may ask again */
+    uint64_t demand_ns;   /* when a refused connection may have it asked for again */
     uint64_t due_ns;      /* of the renewal, by the loop's clock, */
     uint64_t due_wall_ns; /* and by that of the wall: whichever is first */
     enum priority wish;   /* of a first request */
@@ -191,8 +190,8 @@ static void failed(struct cert *c, const struct sw_err *err)
     count(c->certs, err->rc == SW_EUNAVAIL  ? "unavailable"
                     : err->rc == SW_EDENIED ? "denied"
                                             : "invalid");
-    c->failed_ns = sw_loop_now(c->certs->loop);
-    c->demand_s = err->rc == SW_EUNAVAIL ? DEMAND_S : DENIED_S;
+    c->demand_ns = sw_loop_now(c->certs->loop) +
+                   spread((err->rc == SW_EUNAVAIL ? DEMAND_S : DENIED_S) * SW_NS_PER_S);
     (void)snprintf(c->error, sizeof(c->error), "%s", err->msg);
     /* Up to the end of the old one, there is a try in time for it. */
     if (end_ns > now_ns)
@@ -365,11 +364,10 @@ void sw_certs_need(struct sw_certs *c, struct sw_slice identity)
         return;
     if (sw_list_linked(&x->link)) {
         enqueue(x, TRAFFIC);
-    } else if (x->backoff.ns > x->demand_s * SW_NS_PER_S && !x->asking) {
-        uint64_t at_ns = x->failed_ns + spread(x->demand_s * SW_NS_PER_S);
+    } else if (sw_timer_running(&x->timer) && x->demand_ns < x->timer.deadline_ns) {
         uint64_t now = sw_loop_now(c->loop);
 
-        sw_timer_start(c->loop, &x->timer, at_ns > now ? at_ns - now : 0, on_due);
+        sw_timer_start(c->loop, &x->timer, x->demand_ns > now ? x->demand_ns - now : 0, on_due);
     }
 }
 

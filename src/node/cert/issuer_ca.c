@@ -68,6 +68,12 @@ static void on_message(struct sw_grpc_call *grpc, struct sw_slice msg, void *arg
     c->cred = sw_ca_answer(msg, &e, &c->err);
 }
 
+/* Asked again sooner than an authority that answers. */
+static bool no_answer(enum sw_grpc_status status)
+{
+    return status == SW_GRPC_UNAVAILABLE || status == SW_GRPC_DEADLINE_EXCEEDED;
+}
+
 static void on_done(struct sw_grpc_call *grpc, enum sw_grpc_status status, struct sw_slice message,
                     void *arg)
 {
@@ -77,7 +83,7 @@ static void on_done(struct sw_grpc_call *grpc, enum sw_grpc_status status, struc
     c->grpc = NULL;
     if (status != SW_GRPC_OK) {
         c->cred = sw_tls_cred_unref(c->cred);
-        (void)sw_err_set(&c->err, status == SW_GRPC_UNAVAILABLE ? SW_EUNAVAIL : SW_EDENIED,
+        (void)sw_err_set(&c->err, no_answer(status) ? SW_EUNAVAIL : SW_EDENIED,
                          "%s: status %d%s%.*s", c->ca->base.name, (int)status,
                          message.n ? ": " : "", SW_SLICE_ARG(sw_slice_head(message, 100)));
     } else if (!c->cred) {

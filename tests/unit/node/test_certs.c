@@ -314,6 +314,29 @@ static void traffic_shortens_the_wait_after_failures(void **state)
     assert_int_equal(fake.n, 11);
 }
 
+/* The wait that was planned after a denial may end before the earliest try that traffic asks for.
+ */
+static void traffic_never_puts_a_retry_off(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 40; round++) {
+        fake.n = 0;
+        want(1, 1);
+        for (unsigned tries = 0; tries < 5; tries++) {
+            refuse(fake.n - 1);
+            pass(SW_NS_PER_S << tries);
+        }
+        refuse(fake.n - 1);
+        assert_int_equal(fake.n, 6);
+        sw_certs_need(rig.certs, id(0));
+        pass(16 * SW_NS_PER_S);
+        sw_certs_need(rig.certs, id(0));
+        pass(16 * SW_NS_PER_S);
+        assert_int_equal(fake.n, 7);
+        want(0, 0);
+    }
+}
+
 static void expired_certificate_goes(void **state)
 {
     struct sw_issue *x;
@@ -396,6 +419,7 @@ int main(void)
         T(old_certificate_stays_while_it_is_valid),
         T(a_machine_that_slept_renews_at_once),
         T(traffic_shortens_the_wait_after_failures),
+        T(traffic_never_puts_a_retry_off),
         T(expired_certificate_goes),
         T(unwanted_are_forgotten),
         T(new_roots_renew_the_others),
