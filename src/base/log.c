@@ -349,14 +349,18 @@ static size_t put_special(struct sw_log_line *l, struct sw_slice s, size_t at)
     size_t n = c >= 0x80 ? sw_utf8_len(s.p + at, s.n - at) : 0;
     bool fits;
 
-    if (n)
+    if (c == 0xc2 && n && (unsigned char)s.p[at + 1] < 0xa0)
+        c = (unsigned char)s.p[at + 1]; /* C1, which terminals obey like ESC */
+    else if (n)
         return put_whole(l, s.p + at, n) ? n : 0;
     if (c == '"' || c == '\\')
         fits = put_whole(l, (char[]){'\\', (char)c}, 2);
     else
         fits =
             put_whole(l, (char[]){'\\', 'u', '0', '0', sw_hex_lower(c >> 4), sw_hex_lower(c)}, 6);
-    return fits ? 1 : 0;
+    if (!fits)
+        return 0;
+    return n ? n : 1;
 }
 
 /* Always ends with its quote, for which TAIL has room: a line that is cut still is JSON. */
@@ -433,10 +437,7 @@ void sw_log_begin(struct sw_log_line *l, enum sw_log_level level, const char *sc
     put(l, "\t", 1);
     put_str(l, scope);
     put(l, "\t", 1);
-    for (char *c = msg; *c; c++) {
-        if ((unsigned char)*c < 0x20)
-            *c = ' ';
-    }
+    sw_utf8_mask(msg, strlen(msg), ' ');
     put_str(l, msg);
 }
 

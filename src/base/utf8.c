@@ -87,3 +87,22 @@ size_t sw_utf8_put(char to[4], uint32_t c)
     to[3] = (char)(0x80 | (c & 0x3f));
     return 4;
 }
+
+/* Of a well-formed sequence. C1 (U+0080 to U+009F) begins with c2: terminals obey it like ESC. */
+static bool is_control(const char *at, size_t n)
+{
+    unsigned char c = (unsigned char)at[0];
+
+    return n == 2 ? c == 0xc2 && (unsigned char)at[1] < 0xa0 : n == 1 && (c < 0x20 || c == 0x7f);
+}
+
+void sw_utf8_mask(char *text, size_t n, char with)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = sw_utf8_len(text + i, n - i);
+        size_t bad = !len ? 1 : is_control(text + i, len) ? len : 0;
+
+        memset(text + i, with, bad);
+        i += len ? len : 1;
+    }
+}

@@ -45,6 +45,8 @@ int sw_cmd_fail(const struct sw_err *err);
  * characters become '?': nothing in them may speak to the terminal.
  */
 void sw_cmd_print_cell(struct sw_slice text, int width);
+/* The same for a text of any length, in the arena. */
+const char *sw_cmd_shown(struct sw_arena *a, struct sw_slice text);
 /* Prints the help text of a command on standard output; returns 0. */
 int sw_cmd_help(const struct sw_opts_cmd *cmd);
 /* Starts the log on standard error. SW_EINVAL: the filter is none. format: enum sw_log_format. */

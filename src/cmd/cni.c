@@ -185,7 +185,7 @@ int sw_cmd_cni(int argc, char **argv)
         return redirect(argc - 1, argv + 1);
     if (strcmp(verb, "agent") == 0) {
         if (sw_sandbox_enter(SW_SANDBOX_AGENT, &err) != SW_OK)
-            (void)fprintf(stderr, "spanwire: %s\n", err.msg);
+            (void)sw_cmd_fail(&err);
         return agent(argc - 1, argv + 1, sw_agent_run);
     }
     if (strcmp(verb, "uninstall") == 0)

@@ -174,6 +174,6 @@ int main(int argc, char **argv)
         return unknown(argv[1]);
     /* Not a reason to refuse service: a kernel without it has what it had before. */
     if (sw_sandbox_enter(c->sandbox, &err) != SW_OK)
-        (void)fprintf(stderr, "spanwire: %s\n", err.msg);
+        (void)sw_cmd_fail(&err);
     return c->run(argc - 1, argv + 1);
 }

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every command says the same way. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
 
 enum { HELP_MAX = 1 << 16 };
 
 int sw_cmd_fail(const struct sw_err *err)
 {
-    (void)fprintf(stderr, "spanwire: %s\n", err->msg);
+    struct sw_err shown = *err;
+
+    sw_utf8_mask(shown.msg, strlen(shown.msg), '?');
+    (void)fprintf(stderr, "spanwire: %s\n", shown.msg);
     return 1;
 }
 
@@ -20,9 +25,18 @@ void sw_cmd_print_cell(struct sw_slice text, int width)
     char shown[256];
     size_t n = sw_min(text.n, sizeof(shown));
 
-    for (size_t i = 0; i < n; i++)
-        shown[i] = (char)((unsigned char)text.p[i] < ' ' || text.p[i] == 0x7f ? '?' : text.p[i]);
+    if (n)
+        memcpy(shown, text.p, n);
+    sw_utf8_mask(shown, n, '?');
     printf("%-*.*s ", width, (int)n, shown);
+}
+
+const char *sw_cmd_shown(struct sw_arena *a, struct sw_slice text)
+{
+    char *shown = sw_arena_dup(a, text);
+
+    sw_utf8_mask(shown, text.n, '?');
+    return shown;
 }
 
 int sw_cmd_help(const struct sw_opts_cmd *cmd)

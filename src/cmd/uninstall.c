@@ -107,14 +107,15 @@ static int ask(struct uninstall *u, const struct sw_kube_req *req)
 /* SW_OK also when it was not there. */
 static int delete_one(struct uninstall *u, const struct sw_kube_req *req)
 {
+    SW_ARENA_AUTO a = {0};
     int rc = ask(u, req);
 
     if (rc == SW_ENOENT)
         return SW_OK;
     if (rc != SW_OK)
         return sw_err_prefix(u->err, "%s %.*s", req->gvr->kind, SW_SLICE_ARG(req->name));
-    (void)printf("%s %.*s/%.*s deleted\n", req->gvr->kind, SW_SLICE_ARG(req->ns),
-                 SW_SLICE_ARG(req->name));
+    (void)printf("%s %s/%s deleted\n", req->gvr->kind, sw_cmd_shown(&a, req->ns),
+                 sw_cmd_shown(&a, req->name));
     return SW_OK;
 }
 

@@ -138,10 +138,12 @@ static int fetch(struct sw_xds_set *set, const struct settings *s, struct sw_err
 /* "error Listener 'x': field: text". */
 static void print(void *arg, const struct sw_xds_finding *f)
 {
+    SW_ARENA_AUTO a = {0};
+
     (void)arg;
-    (void)printf("%s: %s '%.*s': %.*s%s%.*s\n", f->severity == SW_XDS_ERROR ? "error" : "warning",
-                 f->type, SW_SLICE_ARG(f->resource), SW_SLICE_ARG(f->field), f->field.n ? ": " : "",
-                 SW_SLICE_ARG(f->text));
+    (void)printf("%s: %s '%s': %s%s%s\n", f->severity == SW_XDS_ERROR ? "error" : "warning",
+                 f->type, sw_cmd_shown(&a, f->resource), sw_cmd_shown(&a, f->field),
+                 f->field.n ? ": " : "", sw_cmd_shown(&a, f->text));
 }
 
 static int run(const struct settings *s, const struct sw_opts_rest *rest, size_t *ret_errors,

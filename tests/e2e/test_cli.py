@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input at start: one clear line, exit status 1, nothing half-started. And 'cert'."""
+import http.server
+import json
 import os
+import re
 import socket
 import subprocess
+import threading
 
 import pytest
 from cryptography import x509
@@ -310,3 +314,43 @@ def test_two_dedicated_nodes_on_loopback(mesh):
     alice = mesh.nodes[0]
     until(lambda: alice.access(direction="outbound"), 5)
     assert alice.access(direction="outbound")[-1]["dst.addr"] == "127.0.0.3:15008"
+
+
+HOSTILE = "no\x1b]0;title\x07\x1b[2J\u009b31m\x7f"
+
+
+@pytest.mark.parametrize("args", [("status",), ("token", "list"), ("uninstall",), ("expose", "8080")], ids=lambda a: a[0])
+def test_text_of_the_api_does_not_control_the_terminal(binary, tmp_path, args):
+    """Messages of an API, and what is in objects of others, reach the terminal without what it would obey."""
+    class Api(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):  # pylint: disable=invalid-name
+            body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": HOSTILE}).encode()
+            self.send_response(403)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_PATCH = do_GET  # pylint: disable=invalid-name
+
+        def log_message(self, *_):  # pylint: disable=arguments-differ
+            pass
+
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        config = tmp_path / "kubeconfig"
+        config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+                                      "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                                      "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                                      "users": [{"name": "u", "user": {"token": "x"}}]}))
+        options = ["--data", str(tmp_path / "data"), "--bind", "127.0.0.1:0"] if args[0] == "expose" else []
+        process = subprocess.Popen([binary, *args, "--kubeconfig", str(config), *options], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        timer = threading.Timer(3 if options else 20, process.terminate)
+        timer.start()
+        shown = process.communicate(timeout=40)[0].decode()
+        timer.cancel()
+        server.shutdown()
+    assert "no?]0;title" in shown or "no ]0;title" in shown, shown
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown), repr(shown)

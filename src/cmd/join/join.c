@@ -141,9 +141,10 @@ static int read_code(const char *arg, struct sw_join_code *ret, struct sw_err *e
 static void print_joined(struct join *j)
 {
     const struct sw_machine *m = &j->machine;
+    const char *name = sw_cmd_shown(&j->arena, sw_slice_str(m->name));
 
     printf("Joined as %s %s/%s. The key and what belongs to it are in %s.\n",
-           sw_join_kind_name(m->kind), m->ns, m->name, j->dir);
+           sw_join_kind_name(m->kind), sw_cmd_shown(&j->arena, sw_slice_str(m->ns)), name, j->dir);
     switch (m->kind) {
     case SW_JOIN_NODE:
         break;
@@ -151,13 +152,13 @@ static void print_joined(struct join *j)
         printf("Next:\n\n  spanwire connector run --name %s --kubeconfig %s/kubeconfig\n"
                "  spanwire expose PORT --name %s --kubeconfig %s/kubeconfig\n\n"
                "Renew the token from time to time: spanwire join --state %s --renew\n",
-               m->name, j->dir, m->name, j->dir, j->dir);
+               name, j->dir, name, j->dir, j->dir);
         break;
     case SW_JOIN_GATEWAY:
         printf("Next:\n\n  spanwire gateway --xds-addr %s --xds-ca %s/xds-ca.pem "
                "--xds-token-file %s/token\n\n"
                "Renew the token from time to time: spanwire join --state %s --renew\n",
-               m->xds_address, j->dir, j->dir, j->dir);
+               sw_cmd_shown(&j->arena, sw_slice_str(m->xds_address)), j->dir, j->dir, j->dir);
         break;
     case SW_JOIN_PEER:
         printf("Next, unless it runs:\n\n  spanwire control --link-fabric %s --link-listen ADDR "
@@ -202,10 +203,10 @@ static int meet(struct join *j, struct sw_err *err)
                              "%s/" SW_MACHINE_PEER "')",
                              j->dir);
     if (j->set.peer.kubeconfig)
-        printf("Peer '%.*s' is written.\n", SW_SLICE_ARG(b->site));
+        printf("Peer '%s' is written.\n", sw_cmd_shown(&j->arena, b->site));
     else
-        printf("Tell this site about '%.*s': kubectl apply -f %s/" SW_MACHINE_PEER "\n",
-               SW_SLICE_ARG(b->site), j->dir);
+        printf("Tell this site about '%s': kubectl apply -f %s/" SW_MACHINE_PEER "\n",
+               sw_cmd_shown(&j->arena, b->site), j->dir);
     return SW_OK;
 }
 
@@ -241,9 +242,9 @@ static int renew(struct join *j, struct sw_err *err)
     if (b->kind == SW_JOIN_PEER)
         printf("Renewed; the certificate is %s/" SW_FABRIC_CERT ".\n", j->dir);
     else if (b->expires.n)
-        printf("Renewed; the token is good until %.*s.\n", SW_SLICE_ARG(b->expires));
+        printf("Renewed; the token is good until %s.\n", sw_cmd_shown(&j->arena, b->expires));
     else
-        printf("Renewed; the address is %.*s.\n", SW_SLICE_ARG(b->address));
+        printf("Renewed; the address is %s.\n", sw_cmd_shown(&j->arena, b->address));
     return j->set.peer.kubeconfig ? meet(j, err) : SW_OK;
 }
 
@@ -253,10 +254,10 @@ static int leave(struct join *j, struct sw_err *err)
 
     if (rc != SW_OK && !j->set.force)
         return sw_err_prefix(err, "cannot leave (--force deletes the state all the same)");
-    if (rc != SW_OK)
-        (void)fprintf(stderr,
-                      "spanwire: join: cannot remove this machine from the control plane: %s\n",
-                      err->msg);
+    if (rc != SW_OK) {
+        (void)sw_err_prefix(err, "join: cannot remove this machine from the control plane");
+        (void)sw_cmd_fail(err);
+    }
     sw_machine_forget(j->dir);
     printf("Left; the state in %s is deleted.\n", j->dir);
     return SW_OK;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "cmd/cmd.h"
 #include "cmd/supervise.h"
 #include "cni/redirect.h"
 #include "identity/join/token.h"
@@ -144,9 +145,10 @@ static void on_refresh(struct sw_timer *t)
     struct sw_join_bundle b;
     struct sw_err err = {0};
 
-    if (sw_machine_renew(&a, s->o->dir, s->o->machine, refresh_wait_ns, &b, &err) != SW_OK)
-        (void)fprintf(stderr, "spanwire: join: cannot refresh the roots, retrying in an hour: %s\n",
-                      err.msg);
+    if (sw_machine_renew(&a, s->o->dir, s->o->machine, refresh_wait_ns, &b, &err) != SW_OK) {
+        (void)sw_err_prefix(&err, "join: cannot refresh the roots, retrying in an hour");
+        (void)sw_cmd_fail(&err);
+    }
     sw_timer_start(s->loop, &s->refresh, refresh_ns, on_refresh);
 }
 
@@ -192,8 +194,10 @@ static int run(struct serve *s)
     if (rc != SW_OK)
         return rc;
     rc = supervise(s);
-    if (s->o->redirect && change_redirection(false, &ignored) != SW_OK)
-        (void)fprintf(stderr, "spanwire: join: the redirection stays: %s\n", ignored.msg);
+    if (s->o->redirect && change_redirection(false, &ignored) != SW_OK) {
+        (void)sw_err_prefix(&ignored, "join: the redirection stays");
+        (void)sw_cmd_fail(&ignored);
+    }
     return rc;
 }
 

@@ -121,17 +121,21 @@ static void print_record(struct sw_token_cmd *t, const struct sw_json *secret)
     const char *state;
 
     if (sw_join_record_read(&t->arena, secret, &r, &err) != SW_OK) {
-        (void)fprintf(
-            stderr, "spanwire: token: '%.*s/%.*s' is not a record: %s\n",
+        (void)sw_err_prefix(
+            &err, "token: '%.*s/%.*s' is not a record",
             SW_SLICE_ARG(sw_json_str(sw_json_walk(secret, "metadata", "namespace", NULL))),
-            SW_SLICE_ARG(sw_json_str(sw_json_walk(secret, "metadata", "name", NULL))), err.msg);
+            SW_SLICE_ARG(sw_json_str(sw_json_walk(secret, "metadata", "name", NULL))));
+        (void)sw_cmd_fail(&err);
         return;
     }
     state = r.key.n ? "joined" : now < r.expires_s ? "waiting" : "expired";
-    printf("%-32.*s %-8s %-24.*s %-8s ", SW_SLICE_ARG(r.id), sw_join_kind_name(r.kind),
-           SW_SLICE_ARG(r.name), state);
+    sw_cmd_print_cell(r.id, 32);
+    printf("%-8s ", sw_join_kind_name(r.kind));
+    sw_cmd_print_cell(r.name, 24);
+    printf("%-8s ", state);
     if (r.key.n)
-        printf("%.*s from %.*s\n", SW_SLICE_ARG(r.redeemed_at), SW_SLICE_ARG(r.from));
+        printf("%s from %s\n", sw_cmd_shown(&t->arena, r.redeemed_at),
+               sw_cmd_shown(&t->arena, r.from));
     else
         printf("%s %s\n", now < r.expires_s ? "until" : "since",
                sw_rfc3339(r.expires_s * SW_NS_PER_S, 0, until));

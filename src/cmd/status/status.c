@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/status/cluster.h"
 #include "cmd/status/devices.h"
@@ -90,10 +91,13 @@ static struct sw_slice short_type(struct sw_slice url)
 static void print_reason(struct sw_slice s)
 {
     enum { HEAD = 100, TAIL = 300 };
+    SW_ARENA_AUTO a = {0};
+    char *shown = sw_arena_dup(&a, s);
     bool space = true;
 
+    sw_utf8_mask(shown, s.n, ' ');
     for (size_t i = 0; i < s.n; i++) {
-        bool blank = (unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f;
+        bool blank = shown[i] == ' ';
 
         if (s.n > HEAD + TAIL && i == HEAD) {
             (void)fputs(" ... ", stdout);
@@ -102,7 +106,7 @@ static void print_reason(struct sw_slice s)
             continue;
         }
         if (!blank || !space)
-            (void)putchar(blank ? ' ' : s.p[i]);
+            (void)putchar(shown[i]);
         space = blank;
     }
     (void)putchar('\n');

@@ -222,7 +222,7 @@ static void on_unbound(void *arg, struct sw_slice lines, bool served)
         return;
     }
     if (served) {
-        (void)fprintf(stderr, "gateway: listener %.*s\n", SW_SLICE_ARG(line));
+        (void)fprintf(stderr, "gateway: listener %s\n", sw_cmd_shown(u->arena, line));
         return;
     }
     u->unbound = true;

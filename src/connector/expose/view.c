@@ -128,12 +128,15 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
     const struct sw_json *names = sw_json_walk(proxy, "spec", "hostnames", NULL);
     uint64_t elapsed_ms = elapsed_ns / SW_NS_PER_MS;
     struct event e;
+    char name[300]; /* URL or hostname */
 
     if (!v->json) {
-        (void)fprintf(v->out, "\n%s  ->  %s\n", url, target);
-        for (size_t i = 1; i < sw_json_len(names); i++)
-            (void)fprintf(v->out, "  and as %.*s\n",
-                          SW_SLICE_ARG(sw_json_str(sw_json_at(names, i))));
+        sw_request_text(name, sizeof(name), sw_slice_str(url));
+        (void)fprintf(v->out, "\n%s  ->  %s\n", name, target);
+        for (size_t i = 1; i < sw_json_len(names); i++) {
+            sw_request_text(name, sizeof(name), sw_json_str(sw_json_at(names, i)));
+            (void)fprintf(v->out, "  and as %s\n", name);
+        }
         (void)fputc('\n', v->out);
         (void)fflush(v->out);
         return;
@@ -163,10 +166,13 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why)
 {
     struct event e;
+    char shown[200];
 
     if (!v->json) {
-        if (why)
-            (void)fprintf(v->out, "Not verified from here: %s\n", why);
+        if (why) {
+            sw_request_text(shown, sizeof(shown), sw_slice_str(why));
+            (void)fprintf(v->out, "Not verified from here: %s\n", shown);
+        }
         (void)fflush(v->out);
         return;
     }
@@ -294,11 +300,12 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message)
 {
     struct event e;
+    char shown[300];
 
     if (!v->json) {
-        (void)fprintf(v->out,
-                      up ? "The API answers again\n" : "The API does not answer (%d): %.*s\n", code,
-                      SW_SLICE_ARG(message));
+        sw_request_text(shown, sizeof(shown), message);
+        (void)fprintf(v->out, up ? "The API answers again\n" : "The API does not answer (%d): %s\n",
+                      code, shown);
         (void)fflush(v->out);
         return;
     }
@@ -357,12 +364,14 @@ void sw_view_removed(struct sw_expose_view *v, struct sw_slice connector)
 void sw_view_stopped(struct sw_expose_view *v, const char *url)
 {
     bool http = url && strncmp(url, "http", 4) == 0;
+    char shown[300];
 
     if (v->json || !url)
         return;
+    sw_request_text(shown, sizeof(shown), sw_slice_str(url));
     (void)fprintf(v->out,
                   "\nStopped. %s stays reserved and %s; the same command takes it up again, --rm "
                   "gives it away.\n",
-                  url, http ? "answers 503" : "closes connections");
+                  shown, http ? "answers 503" : "closes connections");
     (void)fflush(v->out);
 }

@@ -207,6 +207,27 @@ static void plain_lines_cannot_be_forged(void **state)
     assert_null(strchr(strchr(second, '\n') + 1, '\n')); /* exactly two lines */
 }
 
+static void say_controls(void)
+{
+    struct sw_log_line l;
+
+    sw_log_begin(&l, SW_LOG_INFO, "node", "%s",
+                 "a\033[2J\177\302\233"
+                 "31m\303\251\377z");
+    sw_log_cstr(&l, "key", "a\302\233\302\240\177");
+    sw_log_end(&l);
+}
+
+/* C1 controls too, which have two bytes in UTF-8. */
+static void lines_do_not_control_the_terminal(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(logged(SW_LOG_PLAIN, say_controls),
+                           "\ta [2J   31m\303\251 z\tkey=\"a\\u009b\302\240\\u007f\"\n"));
+    assert_non_null(strstr(logged(SW_LOG_JSON, say_controls),
+                           "\"a\\u001b[2J\\u007f\\u009b31m\303\251\\u00ffz\""));
+}
+
 static void json_lines_are_json(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -362,6 +383,7 @@ int main(void)
         cmocka_unit_test(durations_need_units),
         cmocka_unit_test(plain_lines_cannot_be_forged),
         cmocka_unit_test(lines_that_others_cause_are_bounded),
+        cmocka_unit_test(lines_do_not_control_the_terminal),
         cmocka_unit_test(json_lines_are_json),
         cmocka_unit_test(long_lines_are_cut),
         cmocka_unit_test(cut_json_lines_are_json),

@@ -342,13 +342,48 @@ static void test_events_are_json_lines(void **state)
     free(text);
 }
 
+/* Objects of others are shown in a terminal that obeys what it is sent. */
+static void test_text_of_others_does_not_control_the_terminal(void **state)
+{
+#define HOSTILE                                                                                    \
+    "\033]0;x\007\302\233"                                                                         \
+    "2J\r\177"
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    struct sw_expose_view v = {.out = f, .id = SW_SLICE_LIT("web")};
+    struct sw_expose_state s = {.waiting = SW_SLICE_LIT(HOSTILE)};
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *proxy = parse(&a, "{\"spec\":{\"hostnames\":[\"a\"]}}");
+    struct sw_json *names = sw_json_find(sw_json_find(proxy, "spec"), "hostnames");
+
+    (void)state;
+    sw_json_push(&a, names, sw_json_new_str(&a, HOSTILE));
+    sw_view_progress(&v, &s);
+    sw_view_ready(&v, proxy, "http://" HOSTILE, "t", "id", 1);
+    sw_view_verify(&v, "u", false, HOSTILE);
+    sw_view_origin_tls(&v, "t", HOSTILE);
+    sw_view_trouble(&v, SW_SLICE_LIT(HOSTILE));
+    sw_view_api(&v, false, 500, SW_SLICE_LIT(HOSTILE));
+    sw_view_stopped(&v, "http://" HOSTILE);
+    (void)fclose(f);
+    for (size_t i = 0; i < n; i++)
+        assert_true(text[i] == '\n' || (text[i] >= ' ' && text[i] < 0x7f));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),     cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_tcp_objects), cmocka_unit_test(test_readiness),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_waiting_keeps_no_copies),
-        cmocka_unit_test(test_urls),        cmocka_unit_test(test_events_are_json_lines),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_tcp_objects),
+        cmocka_unit_test(test_readiness),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_waiting_keeps_no_copies),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_events_are_json_lines),
+        cmocka_unit_test(test_text_of_others_does_not_control_the_terminal),
     };
 
     return cmocka_run_group_tests_name("connector_expose", tests, NULL, NULL);
