@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "base/log.h"
 #include "connector/allow.h"
 #include "connector/connector.h"
 #include "connector/inspect/history.h"
@@ -85,6 +86,7 @@ struct sw_connector {
         struct sw_peers peers_named; /* by the control plane */
         struct sw_peers peers;       /* both */
         struct sw_timer nobody;      /* while no gateway is admitted */
+        struct sw_log_limit refused; /* lines about gateways that are not admitted */
     } admit;
 
     struct {                  /* from the control plane, kept in a file */

@@ -29,10 +29,13 @@ bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice al
     if (!c->drain.draining && (c->config->open || sw_peers_has(&c->admit.peers, peer)))
         return true;
     count(c, SW_METRIC_REFUSALS, c->drain.draining ? "draining" : "unknown_gateway");
+    if (!sw_log_limit_take(&c->admit.refused, sw_loop_now(c->loop)))
+        return false;
     sw_log_begin(&line, SW_LOG_WARN, "connector", "connection refused");
     sw_log_cstr(&line, "reason", c->drain.draining ? "draining" : "unknown gateway");
     sw_log_cstr(&line, "peer", sw_nodeid_hex(peer, hex));
     sw_log_str(&line, "alpn", alpn);
+    sw_log_limit_put(&c->admit.refused, &line);
     sw_log_end(&line);
     return false;
 }

@@ -240,7 +240,8 @@ struct sw_qconn *sw_qconn_accept(struct sw_quic *q, const struct sw_qaccept *a,
                                 &s.settings, &s.params, NULL, c);
     if (start(c, rc, &err) == SW_OK)
         return c;
-    sw_log_warn("quic", "cannot accept a connection: %s", err.msg);
+    sw_log_limited(&q->limit.refused_lines, sw_quic_now(q), SW_LOG_WARN, "quic",
+                   "cannot accept a connection: %s", err.msg);
     return NULL;
 }
 

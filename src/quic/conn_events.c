@@ -72,7 +72,8 @@ static void refuse(struct sw_qconn *c, const char *why)
     char id[SW_NODEID_SHORT];
 
     c->q->stats.refused++;
-    sw_log_info("quic", "refused node %s: %s", sw_nodeid_short(&c->peer, id), why);
+    sw_log_limited(&c->q->limit.refused_lines, sw_quic_now(c->q), SW_LOG_INFO, "quic",
+                   "refused node %s: %s", sw_nodeid_short(&c->peer, id), why);
     sw_qconn_fail(c, SW_QCLOSE_LOCAL, NGTCP2_CONNECTION_REFUSED, why);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "io/dgram.h"
@@ -448,6 +449,7 @@ struct sw_quic {
         struct sw_qbucket ids;   /* lines */
         struct sw_qbucket ping;
         struct sw_qbucket pong;
+        struct sw_log_limit refused_lines;
     } limit;
 };
 

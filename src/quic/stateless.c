@@ -89,7 +89,8 @@ static void send_refused(struct sw_quic *q, const struct sw_qroute *to, const ng
     q->stats.refused++;
     if (!sw_qbucket_take(&q->limit.refused, sw_quic_now(q), REFUSALS_PER_SECOND))
         return;
-    sw_log_info("quic", "refused a connection: %s", why);
+    sw_log_limited(&q->limit.refused_lines, sw_quic_now(q), SW_LOG_INFO, "quic",
+                   "refused a connection: %s", why);
     answer(q, to,
            ngtcp2_crypto_write_connection_close(q->scratch.tx, QUIC_MTU, hd->version, &hd->scid,
                                                 &hd->dcid, NGTCP2_CONNECTION_REFUSED, NULL, 0));

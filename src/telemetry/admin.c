@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time.h"
 #include "http/url.h"
 #include "io/egress.h"
 
@@ -16,6 +17,7 @@ struct sw_admin {
     struct sw_admin_token *token;       /* owned; NULL: none is required */
     uint64_t denied[SW_EGRESS_CLASSES]; /* counted already */
     char *log_filter;                   /* owned */
+    struct sw_log_limit refused;        /* lines */
     struct sw_http_server *admin;
     struct sw_http_server *stats;
     struct sw_http_server *ready;
@@ -71,8 +73,9 @@ static bool has_token(struct sw_admin *a, const struct sw_http_req *req, struct 
     if (!a->token || (given && sw_admin_token_ok(a->token, *given)))
         return true;
     sw_metric_add(sw_metric_get1(a->shard, SW_METRIC_REFUSALS, "admin_token"), 1);
-    sw_log_warn(scope, "request for '%.*s' refused: %s admin token", (int)sw_min(req->path.n, 128),
-                req->path.p, given ? "wrong" : "no");
+    sw_log_limited(&a->refused, sw_now_ns(), SW_LOG_WARN, scope,
+                   "request for '%.*s' refused: %s admin token", (int)sw_min(req->path.n, 128),
+                   req->path.p, given ? "wrong" : "no");
     sw_http_set(r, "www-authenticate", SW_SLICE_LIT("Bearer realm=\"spanwire admin\""));
     sw_http_send_text(r, 401,
                       "the admin token is needed as 'Authorization: Bearer TOKEN'; the log and "
@@ -223,8 +226,9 @@ static void on_admin(struct sw_http_req *req, struct sw_http_resp *r, void *arg)
 
     if (reason) {
         sw_metric_add(sw_metric_get1(a->shard, SW_METRIC_REFUSALS, reason), 1);
-        sw_log_warn(scope, "request for '%.*s' refused (%s): not from this machine",
-                    (int)sw_min(req->msg->authority.n, 256), req->msg->authority.p, reason);
+        sw_log_limited(&a->refused, sw_now_ns(), SW_LOG_WARN, scope,
+                       "request for '%.*s' refused (%s): not from this machine",
+                       (int)sw_min(req->msg->authority.n, 256), req->msg->authority.p, reason);
         sw_http_send_text(r, 403, "use localhost or an address as the host name\n");
         return;
     }

@@ -48,6 +48,9 @@ def bounded(pid, before, by):
 
 # ---- the device's endpoint ----
 
+OTHER = "197f6b23e16c8532c6abc838facd5ea789be0c76b2920334039bfa8b3d368d61"  # the key of nobody here
+
+
 class Target:
     """A device that admits everybody, and an honest visitor of it."""
 
@@ -114,6 +117,21 @@ def amplified(p):
 
 def retried(answers):
     return [(i, d) for i, d in answers if kind(d) == "retry"]
+
+
+def test_strangers_do_not_fill_the_log(topology, binary, tmp_path, web):
+    """Whoever finds the port can prove a key of its own: a burst of lines, then ten a second. The metric counts each."""
+    del topology
+    t = Target(binary, tmp_path / "device", web, "--open=false", "--allow-gateway", OTHER)
+    with t.dialler() as peer:
+        for _ in range(150):
+            peer.dial(None, [t.addr], alpn=ALPN, node=t.device.id)
+            peer.event("closed")
+    assert t.refusals("unknown_gateway") == 150
+    for text in ("connection refused\treason=", "refused node"):
+        assert 10 < t.device.log().count(text) < 140, text
+    t.device.stop()
+    t.device.check()
 
 
 def test_a_flood_of_first_packets_meets_a_retry(target, ports):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -154,6 +155,20 @@ def test_only_with_the_token(world):
     assert len(world.origin.seen) == before
     until(lambda: world.metric("spanwire_refusals") >= 6)
     until(lambda: "request inspector: request refused" in world.log())
+
+
+def test_refusals_do_not_fill_the_log(world):
+    """Everybody on this machine can ask, and any page that its user visits: a burst of lines, then ten a second. Each is counted."""
+    before = world.metric("spanwire_refusals")
+    for _ in range(150):
+        assert world.ask("/requests")[0] == 403
+        assert world.ask("/status", headers={"Host": "evil.example"})[0] == 403
+    assert world.metric("spanwire_refusals") == before + 300
+    for text in ("no or wrong token", "not from this machine"):
+        assert 10 < world.log().count(text) < 140
+    time.sleep(0.2)
+    assert world.ask("/requests")[0] == world.ask("/", headers={"Host": "evil.example"})[0] == 403
+    until(lambda: len(re.findall("(?:no or wrong token|not from this machine)\tsuppressed_lines=", world.log())) >= 2)
 
 
 def test_a_request_is_sent_again(world):

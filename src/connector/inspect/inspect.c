@@ -73,7 +73,8 @@ static bool is_token(const struct sw_inspect *in, const struct sw_query *q)
 static bool refuse(struct sw_inspect *in, struct sw_http_resp *resp)
 {
     sw_metric_add(sw_metric_get1(in->shard, SW_METRIC_REFUSALS, "inspect_token"), 1);
-    sw_log_warn("connector", "request inspector: request refused, no or wrong token");
+    sw_log_limited(&in->refused, sw_now_ns(), SW_LOG_WARN, "connector",
+                   "request inspector: request refused, no or wrong token");
     sw_http_send_text(resp, 403, "this page needs the token of the URL that was printed\n");
     return true;
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/log.h"
 #include "connector/inspect/capture.h"
 #include "connector/inspect/replay.h"
 
@@ -25,6 +26,7 @@ struct sw_inspect {
     struct sw_capture_store captures;
     struct sw_replays replays;
     char token[SW_INSPECT_TOKEN + 1]; /* empty: no inspector */
+    struct sw_log_limit refused;      /* lines about requests without the token */
 };
 
 /* With on, secrets, and what the replays borrow, filled in. */
