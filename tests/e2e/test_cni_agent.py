@@ -300,6 +300,21 @@ def test_static_pods_have_another_uid_in_the_runtime(rig):
     assert pods_of(node) == {"a1": "Up"}
 
 
+def test_static_pods_that_run_already_are_found_by_their_processes(rig):
+    """Their cgroups have the uid of the file, which is a digest without dashes."""
+    rig.start()
+    node = rig.proxy()
+    rig.namespace("late")
+    box = rig.pod("a1", 61, namespace="late", ready=True)
+    uid = "8d19c3b8fcd8f5a7c8d1a0a9a0a1d2e3"
+    assert rig.api.patch(box.path_api, {"metadata": {"annotations": {"kubernetes.io/config.mirror": uid}}}).status == 200
+    box.uid = uid
+    rig.show_process(box)
+    rig.label("/api/v1/namespaces/late", {MODE: "ambient"})
+    rig.enabled(box)
+    assert pods_of(node) == {"a1": "Up"} and box.rules()
+
+
 def test_add_waits_for_the_node_proxy_with_the_reason_in_the_events(rig):
     rig.start()
     box = rig.pod("a1", 61)

@@ -70,8 +70,8 @@ static void check_cgroup(struct sw_slice in)
 
     if (!sw_pod_uid_of_cgroup(in, uid))
         return;
-    assert(strlen(uid) == SW_POD_UID_LEN);
-    for (size_t i = 0; i < SW_POD_UID_LEN; i++)
+    assert(strlen(uid) == SW_POD_UID_LEN || strlen(uid) == SW_POD_DIGEST_LEN);
+    for (size_t i = 0; uid[i]; i++)
         assert(uid[i] == '-' || isxdigit((unsigned char)uid[i]));
 }
 

@@ -59,10 +59,15 @@ bool sw_enrol_up_to_namespace(const struct sw_json *pod, const char *const *excl
            !sw_slice_eq_str(own, "none");
 }
 
+struct sw_slice sw_enrol_static_uid(const struct sw_json *pod)
+{
+    return meta(pod, "annotations", "kubernetes.io/config.mirror");
+}
+
 bool sw_enrol_has_uid(const struct sw_json *pod, struct sw_slice uid)
 {
     return sw_slice_eq(sw_json_str(sw_json_walk(pod, "metadata", "uid", NULL)), uid) ||
-           sw_slice_eq(meta(pod, "annotations", "kubernetes.io/config.mirror"), uid);
+           sw_slice_eq(sw_enrol_static_uid(pod), uid);
 }
 
 bool sw_enrol_terminal(const struct sw_json *pod)

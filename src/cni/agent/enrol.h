@@ -32,6 +32,8 @@ bool sw_enrol_by_namespace(const struct sw_json *ns);
  * there; the API shows a mirror of it, with a uid of its own and the other in an annotation.
  */
 bool sw_enrol_has_uid(const struct sw_json *pod, struct sw_slice uid);
+/* The second of them; empty: no static pod. Its cgroups have it too. */
+struct sw_slice sw_enrol_static_uid(const struct sw_json *pod);
 /* Phase Failed or Succeeded: nothing runs in it any more. */
 bool sw_enrol_terminal(const struct sw_json *pod);
 /* The annotation's value; empty: none. */

@@ -20,10 +20,24 @@ enum { CGROUP_MAX = 16 << 10, STAT_MAX = 4096, PATH_LEN = 512 };
 
 /* ---- whose process it is ---- */
 
+/* Of a static pod: the digest of its file. */
+static bool digest_at(const char *p, size_t n, char *ret)
+{
+    for (size_t i = 0; i < SW_POD_DIGEST_LEN; i++) {
+        if (i == n || !isxdigit((unsigned char)p[i]))
+            return false;
+        ret[i] = p[i];
+    }
+    ret[SW_POD_DIGEST_LEN] = '\0';
+    return n == SW_POD_DIGEST_LEN || !isalnum((unsigned char)p[SW_POD_DIGEST_LEN]);
+}
+
 static bool uid_at(const char *p, size_t n, char *ret)
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
+    if (digest_at(p, n, ret))
+        return true;
     if (n < SW_POD_UID_LEN)
         return false;
     for (size_t i = 0; i < SW_POD_UID_LEN; i++) {

@@ -8,9 +8,11 @@
 #include "base/slice.h"
 #include "io/addr.h"
 
-/* The pod uid in a cgroup path ("kubepods/.../pod<uid>", "...-pod<uid with _>.slice"); empty: none.
+/*
+ * The pod uid in a cgroup path ("kubepods/.../pod<uid>", "...-pod<uid with _>.slice"); that of a
+ * static pod has 32 digits without dashes. False: none.
  */
-enum { SW_POD_UID_LEN = 36 };
+enum { SW_POD_UID_LEN = 36, SW_POD_DIGEST_LEN = 32 };
 bool sw_pod_uid_of_cgroup(struct sw_slice text, char ret[SW_POD_UID_LEN + 1]);
 
 /*

@@ -126,6 +126,7 @@ static bool have_recorded(struct agent_pod *p, const struct sw_ip *ips, size_t n
 static bool have_namespace(struct agent_pod *p, struct sw_err *err)
 {
     const struct sw_agent_config *c = p->agent->config;
+    struct sw_slice static_uid = sw_enrol_static_uid(p->obj->json);
     struct sw_ip ips[SW_ENROL_IPS_MAX];
     size_t n = sw_enrol_ips(p->obj->json, ips);
 
@@ -133,8 +134,10 @@ static bool have_namespace(struct agent_pod *p, struct sw_err *err)
         return true;
     if (have_recorded(p, ips, n))
         return true;
-    return sw_pod_netns_find(c->host_proc, sw_slice_str(p->uid), ips, n, &p->netns_fd, err) ==
-           SW_OK;
+    if (sw_pod_netns_find(c->host_proc, sw_slice_str(p->uid), ips, n, &p->netns_fd, err) == SW_OK)
+        return true;
+    return static_uid.n &&
+           sw_pod_netns_find(c->host_proc, static_uid, ips, n, &p->netns_fd, err) == SW_OK;
 }
 
 /* True when what the job did still counts. */

@@ -121,7 +121,8 @@ static void finds_the_ports_of_probes(void **state)
 
 static void reads_pod_uids_of_cgroups(void **state)
 {
-#define UID "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
+#define UID    "0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"
+#define DIGEST "8d19c3b8fcd8f5a7c8d1a0a9a0a1d2e3"
     static const struct {
         const char *text;
         const char *uid;
@@ -131,6 +132,13 @@ static void reads_pod_uids_of_cgroups(void **state)
         {"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-"
          "pod0b1c2d3e_4f50_6172_8394_a5b6c7d8e9f0.slice/cri-containerd-1.scope\n",
          UID},
+        {"0::/kubepods/burstable/pod" DIGEST "/abc\n", DIGEST},
+        {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" DIGEST
+         ".slice/cri-containerd-1.scope\n",
+         DIGEST},
+        {"0::/kubepods/pod" DIGEST, DIGEST},
+        {"0::/kubepods/pod" DIGEST "0/abc\n", NULL},
+        {"0::/kubepods/pod8d19c3b8fcd8f5a7c8d1a0a9a0a1d2e/abc\n", NULL},
         {"0::/system.slice/kubelet.service\n", NULL},
         {"0::/kubepods/podnot-a-uid/x\n", NULL},
         {"0::/tripod" UID "\n", NULL},
