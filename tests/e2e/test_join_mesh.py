@@ -119,6 +119,12 @@ def test_by_redirection_as_root(site):
     vm.until(lambda: served(mesh, vm, site.pod), "the machine to reach the pod")
     seen = site.node.z.wait_access(direction="inbound", src_identity=identity("legacy"))[-1]
     assert seen["dst.identity"] == identity("db", "shop"), seen
+    # A second one with the same state would take the ports, and the log, of the first.
+    before = [p.read_bytes() for p in (vm.state / "log").iterdir()]
+    second = fabric.command("join", "--state", str(vm.state), "--redirect", ns=vm, check=False)
+    assert second.returncode == 1 and "another 'spanwire join' runs" in second.stderr, second
+    assert before and all(p.read_bytes().startswith(b) for p, b in zip((vm.state / "log").iterdir(), before))
+    assert served(mesh, vm, site.pod) and "istio" in vm.run("nft", "list", "tables")
     # And the other way, where the machine is the server.
     mesh.echo(vm)
     vm.until(lambda: served(mesh, site.pod, vm), "the pod to reach the machine")

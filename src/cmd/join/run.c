@@ -185,7 +185,8 @@ static int supervise(struct serve *s)
 static int run(struct serve *s)
 {
     struct sw_err ignored = {0};
-    int rc = sw_make_dirs(sw_machine_path(&s->arena, s->o->dir, "run"), s->err);
+    SW_AUTO_FD lock = -1;
+    int rc = sw_machine_lock_run(s->o->dir, &lock, s->err);
 
     if (rc == SW_OK)
         rc = sw_make_dirs(sw_machine_path(&s->arena, s->o->dir, "log"), s->err);

@@ -326,6 +326,25 @@ int sw_machine_leave(struct sw_arena *a, const char *dir, const struct sw_machin
     return rc;
 }
 
+int sw_machine_lock_run(const char *dir, int *ret_fd, struct sw_err *err)
+{
+    char *run SW_AUTO_FREE = sw_asprintf("%s/run", dir);
+    SW_AUTO_FD fd = -1;
+    int rc = sw_make_dirs(run, err);
+
+    if (rc != SW_OK)
+        return rc;
+    fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return sw_err_sys(err, errno, "%.120s", run);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return sw_err_set(err, SW_EDENIED,
+                          "another 'spanwire join' runs with the state in %.100s: end it first",
+                          dir);
+    *ret_fd = SW_TAKE_FD(fd);
+    return SW_OK;
+}
+
 void sw_machine_forget(const char *dir)
 {
     static const char *const files[] = {SW_MACHINE_FILE,

@@ -67,5 +67,10 @@ SW_NODISCARD struct sw_join_renewal *sw_machine_renewal_start(struct sw_loop *l,
 /* Reports it to the control plane; the files stay. */
 SW_NODISCARD int sw_machine_leave(struct sw_arena *a, const char *dir, const struct sw_machine *m,
                                   uint64_t patience_ns, struct sw_err *err);
+/*
+ * For a process that serves from the directory, until it closes the descriptor: a second one would
+ * share the ports of the first and truncate its log. SW_EDENIED: another process has it.
+ */
+SW_NODISCARD int sw_machine_lock_run(const char *dir, int *ret_fd, struct sw_err *err);
 /* Removes all of it that is ours. */
 void sw_machine_forget(const char *dir);
