@@ -298,6 +298,32 @@ def test_a_take_over_that_fails_gives_the_connector_back(control, expose, web):
     assert url_of(again) == "http://sleepy.example.test:8080/"
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["connector", "name"])
+def test_a_take_over_that_is_interrupted_removes_nothing(control, expose, web, whole):
+    """--rm is for what the run has: before it is ready the name, or all of the Connector, is another device's."""
+    name = f"dormant-{whole}".lower()
+
+    def state():
+        advert = control.get(f"{GROUP}/connectoradvertisements/{name}").json
+        return (proxy(control, name)["spec"], advert["spec"], proxy(control, name)["metadata"]["uid"],
+                control.get(f"{GROUP}/connectors/{name}").json["status"]["connectionDetails"])
+
+    url_of(first := expose(web.port, "--name", name, "--hostname", f"{name}.example.test", "--no-verify", where="one"))
+    first.stop()
+    until(lambda: proxy(control, name)["status"], 10)
+    if not whole:  # the other device has a Connector of its own
+        url_of(own := expose(web.port, "--name", "dormant-own", "--no-verify", where="two"))
+        own.stop()
+    before = state()
+    # Nobody signs that name: it is never ready.
+    thief = expose(web.port + 1, "--name", name, "--take-over", "--rm", "--hostname", f"{name}2.example.test", "--https-redirect",
+                   "--no-verify", where="two")
+    until(lambda: len(proxy(control, name)["spec"]["rules"]) == 2, 20, thief.log)
+    thief.stop()
+    assert state() == before, thief.log()[-3000:]
+    assert url_of(expose(web.port, "--name", name, "--no-verify", where="one")) == f"http://{name}.example.test:8080/"
+
+
 def test_a_change_that_is_interrupted_is_undone(control, expose, web):
     first = expose(web.port, "--name", "halfway", "--hostname", "whole.example.test", "--no-verify")
     url_of(first)

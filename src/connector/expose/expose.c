@@ -87,6 +87,8 @@ static enum expose_step first_undo(struct expose *x)
 {
     if (expose_owes_key(x))
         return EXPOSE_RESTORE_KEY;
+    /* --rm removes what was another device's only once it is ours. */
+    x->failed |= expose_took_over(x) && !x->ready;
     if (x->cfg->rm && !x->failed) {
         if (x->httpproxy.uid)
             return EXPOSE_REMOVE_PROXY;

@@ -128,7 +128,9 @@ bool expose_judge_claim(struct expose *x);
 enum expose_step expose_undo_step(const struct expose *x);
 /* A failed run took the Connector of another device, which gets it back first. */
 bool expose_owes_key(const struct expose *x);
-/* The merge patch for that, in the arena. */
+/* The HTTPProxy or the Connector were another device's. */
+bool expose_took_over(const struct expose *x);
+/* The merge patch for the former key, in the arena. */
 struct sw_json *expose_former_key(const struct expose *x, struct sw_arena *a);
 /* The one after the HTTPProxy was taken back. */
 enum expose_step expose_undo_advert(const struct expose *x);

@@ -175,6 +175,11 @@ bool expose_owes_key(const struct expose *x)
     return sw_connector_taken_from(x->device) && !x->ready && !x->not_ours && !x->key_back;
 }
 
+bool expose_took_over(const struct expose *x)
+{
+    return x->other || sw_connector_taken_from(x->device);
+}
+
 struct sw_json *expose_former_key(const struct expose *x, struct sw_arena *a)
 {
     const struct sw_kube_obj *o = sw_connector_object(x->device);
