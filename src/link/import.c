@@ -121,10 +121,10 @@ static void kill(struct link_conn *c, const char *result, const char *why)
     retire(in, result, why);
 }
 
-/* Bytes flowed, and it ended. */
-static void relayed(struct import *in, int rc, const struct sw_err *err)
+/* Bytes flowed, and it ended. lost: not by itself, but with the connection that carried it. */
+static void relayed(struct import *in, bool lost, int rc, const struct sw_err *err)
 {
-    if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EREFUSED)
+    if (!lost && (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EREFUSED))
         retire(in, "ok", NULL);
     else
         retire(in, "lost", err ? err->msg : "connection lost");
@@ -267,7 +267,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     struct sw_err why = {0};
 
     if (!s) {
-        relayed(in, rc, err);
+        relayed(in, t->lost, rc, err);
         return;
     }
     if (t->ahead) { /* the service may have the first bytes: not again */
@@ -317,7 +317,7 @@ static void on_tconn_done(struct sw_tconn *c, int rc, const struct sw_err *err)
     struct sw_err why = {0};
 
     if (!in->setup) {
-        relayed(in, rc, err);
+        relayed(in, false, rc, err);
         return;
     }
     (void)sw_err_set(&why, SW_ECLOSED, "%s",

@@ -69,7 +69,7 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
     }
     if (e->tunnel && !e->conn.open)
         link_export_end(e, "client_left", err ? err->msg : "peer left before the answer");
-    else if (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EOF || rc == SW_EREFUSED)
+    else if (!t->lost && (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EREFUSED))
         link_export_end(e, "ok", NULL);
     else
         link_export_end(e, "lost", err ? err->msg : "connection lost");

@@ -692,3 +692,17 @@ def test_a_reset_stays_a_reset(stage):
         s.sendall(b"x")
         with pytest.raises(ConnectionResetError):
             s.recv(1)
+
+
+@pytest.mark.parametrize("side", ("import", "export"))
+def test_a_site_that_dies_is_no_good_end(stage, side):
+    """What was open on the carrier to it is reset, logged with the reason, and counted as lost."""
+    pair = Pair(stage)
+    dies, stays = (pair.link_b, pair.link_a) if side == "import" else (pair.link_a, pair.link_b)
+    with dial(pair.port) as s:
+        assert ask(s) == b"hello"
+        dies.process.kill()
+        assert ends(s)
+    until(lambda: stays.metrics().sum("spanwire_link_connections_total", side=side, result="lost") == 1)
+    stays.wait_log("error=\"(peer closed the connection without close_notify|connection reset)")
+    assert stays.metrics().sum("spanwire_link_connections_open") == 0
