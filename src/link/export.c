@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "io/egress.h"
 #include "io/resolver.h"
 #include "link/server.h"
@@ -158,6 +159,20 @@ static void on_resolved(struct sw_resolve *q)
     sw_free(q);
 }
 
+/* Any of the addresses, and those behind it, should it refuse. */
+static void take_addresses(struct export_dial *d)
+{
+    const struct link_res *res = d->res;
+    size_t first = res->n_ends > 1 ? sw_rand_below(res->n_ends) : 0;
+
+    for (size_t i = 0; i < res->n_ends && d->n < ADDRS_MAX; i++) {
+        const struct link_endpoint *to = &res->ends[(first + i) % res->n_ends];
+
+        if (to->ip.family)
+            d->addrs[d->n++] = (struct sw_addr){.ip = to->ip, .port = to->port};
+    }
+}
+
 static void connect_service(struct link_export *e, struct link_res *res)
 {
     const struct link_endpoint *to = &res->ends[0];
@@ -166,8 +181,8 @@ static void connect_service(struct link_export *e, struct link_res *res)
     e->dial = d;
     d->e = e;
     d->res = link_res_ref(res);
-    if (to->ip.family) {
-        d->addrs[d->n++] = (struct sw_addr){.ip = to->ip, .port = to->port};
+    take_addresses(d);
+    if (d->n) {
         dial_next(d);
         return;
     }

@@ -258,6 +258,23 @@ def test_a_gateway_that_fails_is_passed_over(stage):
             assert ask(s) == b"hello"
 
 
+def test_all_endpoints_of_a_service_are_used(stage):
+    """An Export whose endpoints the control plane names: any of them, and another when one refuses."""
+    def named(name):
+        return lambda conn: conn.sendall(name)
+    pair = Pair(stage, app=named(b"0"))
+    one, two = stage.serve(named(b"1")), stage.serve(named(b"2"))
+    pair.b.export("default/web", "127.0.0.1", one.port, ("127.0.0.1", two.port))
+    seen = set()
+
+    def who():
+        with dial(pair.port) as s:
+            return s.recv(1)
+    until(lambda: seen.add(who()) or seen >= {b"1", b"2"}, what="both endpoints")
+    one.close()
+    assert {who() for _ in range(20)} == {b"2"}
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_another_source_is_asked_for(stage, form):
     """Two sources: the first one's site is not there, or refuses."""

@@ -164,8 +164,8 @@ class Control(Server):
             for c in list(self.conns):
                 c.push(kind, {}, [name])
 
-    def export(self, name, host, port):
-        self.put(CDS, f"export-{name}", cluster(f"export-{name}", [(host, port)]))
+    def export(self, name, host, port, *more):
+        self.put(CDS, f"export-{name}", cluster(f"export-{name}", [(host, port), *more]))
 
     def peer(self, other, ends):
         """'other': the control plane of the exporting site, or a name."""
