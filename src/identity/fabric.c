@@ -69,8 +69,11 @@ struct sw_ca *sw_fabric_load(const char *dir, struct sw_err *err)
     struct sw_ca *ca = NULL;
 
     if (read_file(dir, SW_FABRIC_CA, &cert, err) == SW_OK &&
-        read_file(dir, SW_FABRIC_CA_KEY, &key, err) == SW_OK)
+        read_file(dir, SW_FABRIC_CA_KEY, &key, err) == SW_OK) {
         ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
+        if (!ca)
+            (void)sw_err_prefix(err, "authority in '%s'", dir);
+    }
     return ca;
 }
 

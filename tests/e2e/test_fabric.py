@@ -122,10 +122,15 @@ def test_a_request_is_signed_for_its_key_alone(fabric, tmp_path):
     refused(fabric("peer", "west", "--csr", "r.csr", check=False), "CSR does not parse")
 
 
-def test_mistakes_are_told(fabric):
+def test_mistakes_are_told(fabric, tmp_path):
     refused(fabric(check=False), "create, or peer NAME")
     refused(fabric("create", "x", check=False), "create, or peer NAME")
     refused(fabric("create", "--name", "a.b", check=False), "'a.b' is no name of a peer")
     refused(fabric("peer", "west", check=False), "fabric/ca.pem")
     fabric("create", "--name", "east")
     refused(fabric("peer", "../west", check=False), "no name of a peer")
+    key = tmp_path / "fabric" / "ca.key"
+    kept = key.read_bytes()
+    key.write_text("hello")
+    refused(fabric("peer", "west", check=False), "fabric': the root key does not parse")
+    key.write_bytes(kept)

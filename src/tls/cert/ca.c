@@ -192,16 +192,16 @@ static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key,
     if (rc >= 0)
         rc = gnutls_x509_crt_import(ca->root, &c, GNUTLS_X509_FMT_PEM);
     if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, SW_CA_ROOT_CERT " does not parse");
+        return sw_gnutls_err(err, SW_EINVAL, rc, "the root certificate does not parse");
     rc = gnutls_x509_privkey_init(&ca->key);
     if (rc >= 0)
         rc = gnutls_x509_privkey_import2(ca->key, &k, GNUTLS_X509_FMT_PEM, NULL, 0);
     if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, SW_CA_ROOT_KEY " does not parse");
+        return sw_gnutls_err(err, SW_EINVAL, rc, "the root key does not parse");
     if (gnutls_x509_crt_get_ca_status(ca->root, NULL) <= 0)
-        return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_CERT " is not the certificate of a CA");
+        return sw_err_set(err, SW_EINVAL, "the root certificate is not that of a CA");
     if (!sw_x509_same_key(ca->root, ca->key))
-        return sw_err_set(err, SW_EINVAL, SW_CA_ROOT_KEY " is not the key of " SW_CA_ROOT_CERT);
+        return sw_err_set(err, SW_EINVAL, "the root key is not the key of the root certificate");
     return sw_ca_finish_root(ca, err);
 }
 

@@ -41,9 +41,10 @@ SW_NODISCARD int sw_ca_narrow(struct sw_ca *ca, const struct sw_ca_scope *s, boo
                               struct sw_err *err);
 /* Replaces root.crt of the directory. */
 SW_NODISCARD int sw_ca_save_cert(const struct sw_ca *ca, const char *dir, struct sw_err *err);
-/* From PEM texts. Refuses a certificate that is no CA and a key that is not its own. */
+/* From PEM texts, of files of any name. Refuses a certificate that is no CA and a key that is not
+ * its own. */
 struct sw_ca *sw_ca_from_pem(struct sw_slice cert, struct sw_slice key, struct sw_err *err);
-/* root.crt and root.key of a directory; messages name the file. NULL with err. */
+/* root.crt and root.key of a directory; messages name it. NULL with err. */
 struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err);
 /* Writes both files (key 0600); makes the directory (0700) if need be; refuses to replace a CA. */
 SW_NODISCARD int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err);

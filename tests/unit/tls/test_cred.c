@@ -299,12 +299,12 @@ static void broken_ca_directories(void **state)
     assert_int_equal(sw_file_write(crt, sw_ca_root_pem(other), 0644, true, &err), SW_OK);
     refuse_load(f, "is not the key of");
     assert_int_equal(sw_file_write(crt, sw_buf_slice(&f->chain), 0644, true, &err), SW_OK);
-    refuse_load(f, "is not the certificate of a CA");
+    refuse_load(f, "is not that of a CA");
     assert_int_equal(sw_file_write(crt, SW_SLICE_LIT("x"), 0644, true, &err), SW_OK);
-    refuse_load(f, "root.crt does not parse");
+    refuse_load(f, "root certificate does not parse");
     assert_int_equal(sw_file_write(crt, sw_ca_root_pem(f->ca), 0644, true, &err), SW_OK);
     assert_int_equal(sw_file_write(key, SW_SLICE_LIT("x"), 0600, true, &err), SW_OK);
-    refuse_load(f, "root.key does not parse");
+    refuse_load(f, "root key does not parse");
     assert_int_equal(unlink(key), 0);
     refuse_load(f, "root.key' does not exist");
     sw_ca_free(other);
