@@ -87,6 +87,11 @@ static void log_end(const struct link_conn *c, const char *why)
     sw_accesslog_complete(&a);
 }
 
+const char *link_refusal(const struct link_answer *a)
+{
+    return !a->reached ? "control_unreachable" : a->status >= 500 ? "failed" : "denied";
+}
+
 void link_conn_end(struct link_conn *c, const char *result, const char *why)
 {
     struct link_worker *w = c->w;

@@ -224,7 +224,7 @@ static void on_tunnel_answer(struct link_export *e, const struct link_answer *a)
         return;
     }
     (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG(sw_slice_head(a->reason, 190)));
-    link_export_end(e, a->reached ? "denied" : "control_unreachable", why);
+    link_export_end(e, link_refusal(a), why);
     reply(e, &(struct link_reply){.status = a->status, .body = a->body.n ? a->body : a->reason});
 }
 

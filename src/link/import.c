@@ -431,10 +431,10 @@ static void denied(struct import *in, const struct link_answer *a)
         (void)snprintf(why, sizeof(why), "%s", in->setup->err.msg);
     else
         (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG(sw_slice_head(a->reason, 190)));
-    if (!a->reached)
-        retire(in, "control_unreachable", why);
+    if (a->reached && in->setup->sources)
+        retire(in, "unreachable", why);
     else
-        retire(in, in->setup->sources ? "unreachable" : "denied", why);
+        retire(in, link_refusal(a), why);
 }
 
 static bool same_source(const struct setup *s, struct sw_slice peer, struct sw_slice export)

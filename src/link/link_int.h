@@ -76,6 +76,8 @@ void link_conn_opened(struct link_conn *c);
 void link_conn_moved(struct link_conn *c, size_t received, size_t sent);
 /* The line, the counters, the end of its texts. result: a label; why: NULL, ended well. */
 void link_conn_end(struct link_conn *c, const char *result, const char *why);
+/* The result of a connection that the control plane's answer ends: denied, or not decided. */
+const char *link_refusal(const struct link_answer *a);
 /* Refused before there was a connection: a counter, and a line at most ten times a second. */
 void link_refused(struct link_worker *w, const char *reason, const struct sw_addr *from,
                   const char *detail);

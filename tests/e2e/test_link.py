@@ -327,6 +327,30 @@ def test_a_silent_control_plane_holds_up_nobody_else(stage):
         assert ask(s) == b"hello"
 
 
+def test_only_what_was_denied_counts_as_denied(stage):
+    pair = Pair(stage)
+
+    def counts(link, side):
+        m = link.metrics()
+        return [m.sum("spanwire_link_connections_total", side=side, result=r) for r in ("denied", "failed")]
+    with dial(pair.port) as s:
+        assert ask(s) == b"hello"
+    pair.a.set_deny("default/web")
+    assert is_refused(pair.port)
+    until(lambda: counts(pair.link_a, "import") == [1, 0])
+    pair.a.set_deny()
+    pair.a.imports["default/web"] = []  # the sites of all sources are down
+    assert is_refused(pair.port)
+    until(lambda: counts(pair.link_a, "import") == [1, 1])
+    pair.a.imports["default/web"] = [("siteb", "default/web")]
+    pair.b.ingress = lambda *_: (403, {"x-reason": "policy"})
+    assert is_refused(pair.port)
+    until(lambda: counts(pair.link_b, "export") == [1, 0])
+    pair.b.ingress = lambda *_: (503, {"x-reason": "objects are not known yet"})
+    assert is_refused(pair.port)
+    until(lambda: counts(pair.link_b, "export") == [1, 1])
+
+
 def test_a_policy_change_closes_open_connections(stage):
     pair = Pair(stage)
     with dial(pair.port) as s:
