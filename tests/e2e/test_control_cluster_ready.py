@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 
@@ -145,6 +146,33 @@ class Replica(Process):
         assert not found, self.log()[found.start():][:4000]
 
 
+class Closing:
+    """Reads the first bytes of every connection and closes it."""
+
+    def __enter__(self):
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port, self.accepted = self.socket.getsockname()[1], 0
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+        return self
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            with connection:
+                connection.settimeout(GUARD)
+                connection.recv(65536)
+
+    def __exit__(self, *_):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.thread.join(GUARD)
+
+
 @pytest.fixture(name="cluster")
 def _cluster(binary, tmp_path):
     made = []
@@ -168,6 +196,20 @@ def test_not_ready_while_the_api_is_unreachable(cluster):
     c.api.restart()
     until(r.ready, 2 * GUARD, "the control plane to be ready")
     assert len([w for w in r.warnings() if "API unreachable" in w]) == 1, r.warnings()
+
+
+def test_not_ready_while_the_api_closes_connections(cluster, tmp_path):
+    """As a load balancer without a backend does: it accepts, and closes during the handshake."""
+    c = cluster()
+    config = yaml.safe_load(c.api.kubeconfig.read_text(encoding="utf-8"))
+    with Closing() as server:
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{server.port}"
+        path = tmp_path / "closing.kubeconfig"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        r = c.replica("one", path)
+        until(lambda: r.waits("the API server", "closed during the TLS handshake"), GUARD, "words about the API")
+        until(lambda: [w for w in r.warnings() if "API unreachable" in w], GUARD, "the warning")
+        assert server.accepted
 
 
 def test_not_ready_while_rights_are_missing(cluster):

@@ -304,8 +304,7 @@ void kube_health_answered(struct kube_health *h, const struct kube_right *right,
 
 void kube_health_failed(struct kube_health *h, const struct sw_err *err)
 {
-    if (!h->closing && err && err->rc != SW_EINVAL && err->rc != SW_ECLOSED &&
-        err->rc != SW_ECANCELED)
+    if (!h->closing && err && err->rc != SW_EINVAL && err->rc != SW_ECANCELED)
         note_away(h, "", sw_slice_str(err->msg));
 }
 
