@@ -274,6 +274,56 @@ def test_a_webhook_that_never_answers(api, hook, configure):
     assert told.status == 500 and "context deadline exceeded" in told.message
 
 
+class Asked:
+    """A webhook that answers when it is told to, and a write that waits for it."""
+
+    def __init__(self, api, hook, answer, name):
+        self.entered, self.leave = threading.Event(), threading.Event()
+        hook.answer = lambda request: (self.entered.set(), self.leave.wait(20), answer)[2]
+        self.connection = api.connection()
+        self.connection.request("POST", CMS, json.dumps(hooked(name)), {"Content-Type": "application/json"})
+        assert self.entered.wait(20)
+
+
+GONE = [("broken", b"not json", 500, 'failed calling webhook "v.gone.example.com": received invalid webhook response'),
+        ("refused", {"allowed": False}, 400, 'admission webhook "v.gone.example.com" denied the request'),
+        ("patched", patch({"op": "add", "path": "/nowhere/x", "value": 1}), 500, "Internal error occurred: ")]
+
+
+@pytest.mark.parametrize("kind,name,answer,code,text", [
+    (kind, f"{kind.lower()}-{name}", *rest) for kind in ("Validating", "Mutating") for name, *rest in GONE])
+def test_a_configuration_that_is_removed_while_its_webhook_is_asked(api, hook, configure, kind, name, answer, code, text):
+    """The write is decided by the configuration it began with."""
+    configure(kind, "v.gone", hook.client())
+    waiting = Asked(api, hook, answer, name)
+    assert api.delete(f"{ADMIT}/{kind.lower()}webhookconfigurations/v.gone").status == 200
+    assert api.post(CMS, hooked(f"{name}-other")).status == 201
+    line = "webhook 'v.gone.example.com' of 'v.gone' failed: "
+    before = api.log().count(line)
+    waiting.leave.set()
+    told = waiting.connection.getresponse()
+    assert (told.status, text in json.load(told)["message"]) == (code, True)
+    failures = 1 if name.endswith("broken") or name == "validating-patched" else 0
+    until(lambda: api.log().count(line) == before + failures, 10, "the log line")
+    waiting.connection.close()
+
+
+@pytest.mark.parametrize("kind,name,answer", [
+    (kind, f"{kind.lower()}-left-{name}", answer) for kind in ("Validating", "Mutating") for name, answer, *_ in GONE])
+def test_a_client_that_left_while_a_webhook_is_asked(api, hook, configure, kind, name, answer):
+    configure(kind, "v.left", hook.client())
+    waiting = Asked(api, hook, answer, name)
+    waiting.connection.close()
+    until(lambda: api.get("/healthz").status == 200, 10)
+    answered = api.log().count("v.left.example.com")
+    waiting.leave.set()
+    if name.endswith("broken"):
+        until(lambda: api.log().count("v.left.example.com") > answered, 10, "the log line")
+    assert api.delete(f"{ADMIT}/{kind.lower()}webhookconfigurations/v.left").status == 200
+    assert api.post(CMS, hooked(f"{name}-other")).status == 201
+    assert api.get(f"{CMS}/{name}").status == 404
+
+
 def test_an_authority_that_is_not_the_webhooks(api, hook, configure, tmp_path):
     (tmp_path / "other").mkdir()
     other = Webhook(tmp_path / "other")

@@ -80,6 +80,7 @@ static bool shutting_down(struct api_req *r)
 
 /* --- mutating --------------------------------------------------------------------------- */
 
+/* Lives in the request's arena, which may end with the answer; the set's reference does not. */
 struct mutation {
     struct api_write *w;
     void (*then)(struct api_write *w, struct sw_json *obj);
@@ -121,11 +122,6 @@ bool api_webhooks_mutate(struct api_write *w, const struct sw_json *obj)
     return found;
 }
 
-static void mutation_end(struct mutation *m)
-{
-    m->set = hook_set_unref(m->set);
-}
-
 /* What no webhook may change comes from the object as it was. */
 static void keep_identity(struct api_req *r, struct sw_json *obj, const struct sw_json *was)
 {
@@ -159,7 +155,7 @@ static struct sw_json *draft_of(struct mutation *m)
     return obj;
 }
 
-/* Applies a patch; false: the request was answered or c->why has the reason. */
+/* Applies a patch; false: the request was answered. */
 static bool apply_patch(struct mutation *m, struct hook_call *c)
 {
     struct api_req *r = m->w->r;
@@ -168,7 +164,6 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
     struct sw_json *sent = api_convert(r->arena, r->res, c->as, draft_of(m));
     struct sw_json *made = NULL;
     struct sw_err err = {0};
-    bool ok;
 
     if (m->w->view) {
         api_fail(r, 500, "InternalError",
@@ -185,45 +180,48 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
     if (sw_json_is(made, SW_JSON_OBJECT))
         keep_identity(r, made, m->obj);
     r->write.validation = API_VALIDATE_IGNORE;
-    ok = api_admit_object(r, made, NULL, false);
-    r->write.validation = mode;
-    if (!ok)
+    if (!api_admit_object(r, made, NULL, false))
         return false;
+    r->write.validation = mode;
     if (!sw_json_equal(made, m->obj, SW_JSON_EQ_VALUE))
         m->changes++;
     m->obj = made;
     return true;
 }
 
-static void on_mutated(struct hook_call *c)
+/* Takes over what a call changed; false: the request was answered. */
+static bool take_mutation(struct mutation *m, struct hook_call *c)
 {
-    struct mutation *m = c->arg;
-
-    if (shutting_down(m->w->r)) {
-        mutation_end(m);
-        return;
-    }
+    if (shutting_down(m->w->r))
+        return false;
     if (c->why) {
         if (!hook_call_failed(c)) {
             api_call_failed(c);
-            mutation_end(m);
-            return;
+            return false;
         }
     } else {
         take_warnings(c);
         take_annotations(c);
         if (!c->answer.allowed) {
             deny(c);
-            mutation_end(m);
-            return;
+            return false;
         }
-        if (c->answer.patch && !apply_patch(m, c)) {
-            mutation_end(m);
-            return;
-        }
+        if (c->answer.patch && !apply_patch(m, c))
+            return false;
     }
     m->seen[c->hook - m->set->all.p] = m->changes + 1;
-    mutation_step(m);
+    return true;
+}
+
+static void on_mutated(struct hook_call *c)
+{
+    struct mutation *m = c->arg;
+    struct hook_set *set = m->set;
+
+    if (take_mutation(m, c))
+        mutation_step(m);
+    else
+        hook_set_unref(set);
 }
 
 /*
@@ -239,8 +237,10 @@ static bool due(const struct mutation *m, size_t i)
     return m->pass == 0 || (h->again && m->seen[i] && m->seen[i] != m->changes + 1);
 }
 
-/* Starts the next call; false: there is none left. */
-static bool start_next(struct mutation *m)
+enum step { STEP_CALLED, STEP_ANSWERED, STEP_LAST };
+
+/* Starts the next call, unless the request is answered or there is none left. */
+static enum step start_next(struct mutation *m)
 {
     struct api_req *r = m->w->r;
 
@@ -264,31 +264,30 @@ static bool start_next(struct mutation *m)
             match = hook_conditions(c->hook, &c->q, c->as);
             if (match == SW_MATCH_EXCLUDES)
                 continue;
-            if (match == SW_MATCH_FAILED) {
-                mutation_end(m);
-                return true;
-            }
+            if (match == SW_MATCH_FAILED)
+                return STEP_ANSWERED;
             m->call = c;
             if (hook_call_start(c))
-                return true;
+                return STEP_CALLED;
             if (!hook_call_failed(c)) {
                 api_call_failed(c);
-                mutation_end(m);
-                return true;
+                return STEP_ANSWERED;
             }
         }
     }
-    return false;
+    return STEP_LAST;
 }
 
 static void mutation_step(struct mutation *m)
 {
-    struct api_write *w = m->w;
+    struct hook_set *set = m->set;
+    enum step step = start_next(m);
 
-    if (start_next(m))
+    if (step == STEP_CALLED)
         return;
-    mutation_end(m);
-    m->then(w, m->obj);
+    hook_set_unref(set);
+    if (step == STEP_LAST)
+        m->then(m->w, m->obj);
 }
 
 void api_webhooks_run(struct api_write *w, void (*then)(struct api_write *w, struct sw_json *obj))
@@ -305,6 +304,7 @@ void api_webhooks_run(struct api_write *w, void (*then)(struct api_write *w, str
 
 /* --- validating ------------------------------------------------------------------------- */
 
+/* As struct mutation. */
 struct validation {
     struct api_admission *ad;
     struct hook_set *set;
@@ -313,13 +313,11 @@ struct validation {
     size_t waiting;
 };
 
-static void validation_end(struct validation *v)
+/* What the calls decide; false: the request was answered. */
+static bool admits(struct validation *v)
 {
-    struct api_admission *ad = v->ad;
-
-    v->set = hook_set_unref(v->set);
-    if (shutting_down(ad->r))
-        return;
+    if (shutting_down(v->ad->r))
+        return false;
     for (size_t i = 0; i < v->n; i++) {
         take_warnings(v->calls[i]);
         take_annotations(v->calls[i]);
@@ -329,20 +327,31 @@ static void validation_end(struct validation *v)
 
         if (c->why && !hook_call_failed(c)) {
             api_call_failed(c);
-            return;
+            return false;
         }
         if (!c->why && !c->answer.allowed) {
             deny(c);
-            return;
+            return false;
         }
         if (c->answer.patch) { /* a mutating one, at a deletion */
             c->why = "the webhook attempted to modify the object, which is not supported for this "
                      "operation";
             api_call_failed(c);
-            return;
+            return false;
         }
     }
-    sw_admission_next(ad);
+    return true;
+}
+
+static void validation_end(struct validation *v)
+{
+    struct api_admission *ad = v->ad;
+    struct hook_set *set = v->set;
+    bool admitted = admits(v);
+
+    hook_set_unref(set);
+    if (admitted)
+        sw_admission_next(ad);
 }
 
 static void on_validated(struct hook_call *c)
@@ -382,13 +391,14 @@ void api_webhooks_validate(struct api_admission *ad)
 {
     struct validation *v = SW_ARENA_NEW(ad->r->arena, struct validation);
     struct hook_question q = {.r = ad->r, .op = ad->op, .object = ad->object, .old = ad->old};
+    struct hook_set *set = hook_set_now(ad->r->api);
 
     v->ad = ad;
-    v->set = hook_set_now(ad->r->api);
-    v->calls = sw_arena_array(ad->r->arena, v->set->all.n + 1, sizeof(*v->calls));
+    v->set = set;
+    v->calls = sw_arena_array(ad->r->arena, set->all.n + 1, sizeof(*v->calls));
     v->waiting = 1; /* us, until all are on their way */
     if (!collect(v, &q)) {
-        v->set = hook_set_unref(v->set);
+        hook_set_unref(set);
         return;
     }
     for (size_t i = 0; i < v->n; i++)
