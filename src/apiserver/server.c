@@ -101,6 +101,7 @@ struct sw_api *sw_api_new(struct sw_loop *l, const struct sw_api_config *c, stru
     api->egress = c->egress;
     api->issuer = "https://kubernetes.default.svc.cluster.local";
     sw_list_init(&api->watches);
+    sw_list_init(&api->futures);
     sw_list_init(&api->internals);
     api_registry_init(&api->reg);
     api->work = api_work_new(api, &(struct api_work_opts){.deadline_ns = c->work_deadline_ns}, err);
@@ -176,6 +177,7 @@ void sw_api_free(struct sw_api *a)
     api_work_stop(a->work);
     api_webhooks_free(a);
     close_store(a);
+    api_futures_end(a);
     sw_front_free(a->front);
     api_work_free(a->work);
     sw_defer_cancel(&a->walk.turn);

@@ -199,6 +199,21 @@ def test_bookmarks_come_in_the_form_asked_for(api, form, kind):
     assert events[-1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
 
 
+@pytest.mark.parametrize("path", [CMS + "/c1?", CMS + "?"], ids=["get", "list"])
+def test_a_stop_ends_requests_that_wait_for_a_revision(binary, tmp_path, path):
+    """Also those whose clients have left."""
+    server = Control(binary, tmp_path / "waits", "--gateway=false")
+    try:
+        left = server.connection()
+        left.request("GET", f"{path}resourceVersion=1000000")
+        assert server.get("/healthz").status == 200
+        left.close()
+        assert server.get("/healthz").status == 200
+        server.stop()
+    finally:
+        server.close()
+
+
 def test_namespace_of_an_update(api):
     answer = api.put(CMS + "/c1", config_map("c1", namespace="other"))
     assert answer.message == "the namespace of the object (other) does not match the namespace on the request (default)"

@@ -91,6 +91,7 @@ struct sw_api {
     } admission;
 
     struct sw_list watches; /* struct api_watch */
+    struct sw_list futures; /* requests that wait for a revision */
 
     struct {
         struct sw_defer turn; /* initial states of watches (api_fair_walk) */

@@ -10,6 +10,7 @@ static const uint64_t wait_ns = 3 * SW_NS_PER_S;
 /* --- waiting for a revision that has not happened yet ----------------------------------- */
 
 struct future {
+    struct sw_list link; /* in api->futures */
     struct api_req *r;
     struct sw_timer timer;
     uint64_t revision;
@@ -36,18 +37,38 @@ void api_rv_too_large(struct api_req *r, uint64_t revision)
                      d);
 }
 
-static void on_tick(struct sw_timer *t)
+/* It ends with its request. */
+static void end(struct future *f)
 {
-    struct future *f = SW_CONTAINER_OF(t, struct future, timer);
-
+    sw_list_unlink(&f->link);
     if (!f->r->api->store)
         api_fail(f->r, 503, "ServiceUnavailable", "the server is shutting down");
     else if (sw_store_revision(f->r->api->store) >= f->revision)
         f->then(f->r);
-    else if (++f->ticks >= 30 || f->r->api->phase.stopping)
-        api_rv_too_large(f->r, f->revision);
     else
-        sw_timer_start(f->r->api->loop, t, wait_ns / 30, on_tick);
+        api_rv_too_large(f->r, f->revision);
+}
+
+static void on_tick(struct sw_timer *t)
+{
+    struct future *f = SW_CONTAINER_OF(t, struct future, timer);
+    struct sw_api *api = f->r->api;
+
+    if (!api->store || sw_store_revision(api->store) >= f->revision || ++f->ticks >= 30 ||
+        api->phase.stopping)
+        end(f);
+    else
+        sw_timer_start(api->loop, t, wait_ns / 30, on_tick);
+}
+
+void api_futures_end(struct sw_api *api)
+{
+    while (!sw_list_empty(&api->futures)) {
+        struct future *f = SW_CONTAINER_OF(api->futures.next, struct future, link);
+
+        sw_timer_stop(api->loop, &f->timer);
+        end(f);
+    }
 }
 
 bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct api_req *r))
@@ -58,6 +79,7 @@ bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct
         return true;
     f = SW_ARENA_NEW(r->arena, struct future);
     *f = (struct future){.r = r, .revision = revision, .then = then};
+    sw_list_push_back(&r->api->futures, &f->link);
     sw_timer_start(r->api->loop, &f->timer, wait_ns / 30, on_tick);
     return false;
 }

@@ -22,6 +22,8 @@ void api_scale(struct api_req *r);
 bool api_watches_review(struct sw_api *api, size_t batch);
 /* Ends all watches, or those of one CRD. */
 void api_watches_end(struct sw_api *api, const struct api_crd *crd);
+/* Answers the requests that wait for a revision, before their memory ends with the front. */
+void api_futures_end(struct sw_api *api);
 
 /* Selectors of list, watch and deletecollection. */
 struct api_filter {
