@@ -199,7 +199,44 @@ def test_bookmarks_come_in_the_form_asked_for(api, form, kind):
     assert events[-1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true"
 
 
-@pytest.mark.parametrize("path", [CMS + "/c1?", CMS + "?"], ids=["get", "list"])
+INITIAL = CMS + "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+
+
+def test_initial_events_are_not_older_than_asked_for(api):
+    """A revision that has not happened yet is waited for, as a list does."""
+    now = int(api.get(CMS).json["metadata"]["resourceVersion"])
+    answer = api.get(f"{INITIAL}&resourceVersion={now + 1000}")
+    assert (answer.status, answer.json["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    connection = api.connection()
+    connection.request("GET", f"{INITIAL}&resourceVersion={now + 1}&fieldSelector=metadata.name%3Dlater")
+    assert api.post(CMS, config_map("later")).status == 201
+    answer = connection.getresponse()
+    assert answer.status == 200
+    event = json.loads(answer.readline())
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "later")
+    connection.close()
+    assert api.delete(CMS + "/later").status == 200
+
+
+def test_a_watch_that_waits_for_a_revision_is_judged_when_it_begins(api):
+    """Its kind is removed, or its client's right, while it waits."""
+    group = {"kind": "ClusterRole", "name": "waits", "apiGroup": "rbac.authorization.k8s.io"}
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    assert api.post(f"{rbac}/clusterroles", {"metadata": {"name": "waits"}, "rules": rules}).status == 201
+    assert api.post(f"{rbac}/clusterrolebindings", {
+        "metadata": {"name": "waits"}, "roleRef": group,
+        "subjects": [{"kind": "User", "name": "waiter", "apiGroup": "rbac.authorization.k8s.io"}]}).status == 201
+    now = int(api.get(CMS).json["metadata"]["resourceVersion"])
+    connection = api.connection()
+    connection.request("GET", f"{INITIAL}&resourceVersion={now + 1}", headers={"Impersonate-User": "waiter"})
+    assert api.delete(f"{rbac}/clusterrolebindings/waits").status == 200
+    assert api.delete(f"{rbac}/clusterroles/waits").status == 200
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+@pytest.mark.parametrize("path", [CMS + "/c1?", CMS + "?", INITIAL + "&"], ids=["get", "list", "watch"])
 def test_a_stop_ends_requests_that_wait_for_a_revision(binary, tmp_path, path):
     """Also those whose clients have left."""
     server = Control(binary, tmp_path / "waits", "--gateway=false")

@@ -43,7 +43,7 @@ struct api_watch {
     struct sw_timer timeout;
     struct sw_timer bookmark;
     enum phase phase;
-    uint64_t revision; /* of the initial state */
+    uint64_t revision; /* to begin at, as requested; then of the initial state */
     uint64_t end_ns;   /* when the server closes it */
     int64_t timeout_s; /* as requested; 0: not */
     uint64_t judged;   /* the last time its client's rights were looked at */
@@ -462,7 +462,7 @@ static uint64_t timeout_of(int64_t s)
 
 static const struct sw_xchg_stream_ops ops = {.on_gone = on_gone, .on_drain = on_drain};
 
-static void start(struct api_watch *w, bool initial, uint64_t revision)
+static void start(struct api_watch *w, bool initial)
 {
     struct api_req *r = w->r;
 
@@ -485,8 +485,7 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
         walk_on(w);
         return;
     }
-    w->revision = revision;
-    if (sw_store_watch_start(w->api->feed, &w->watch, w->prefix, revision, on_event, NULL) ==
+    if (sw_store_watch_start(w->api->feed, &w->watch, w->prefix, w->revision, on_event, NULL) ==
         SW_OK) {
         w->phase = WATCH_LIVE;
         return;
@@ -498,46 +497,68 @@ static void start(struct api_watch *w, bool initial, uint64_t revision)
         sw_store_stats(w->api->store, &st);
         send_error(w, 410, "Expired",
                    sw_arena_printf(&a, "too old resource version: %llu (%llu)",
-                                   (unsigned long long)revision, (unsigned long long)st.floor + 1));
+                                   (unsigned long long)w->revision,
+                                   (unsigned long long)st.floor + 1));
         watch_end(w);
     }
 }
 
-void api_watch(struct api_req *r)
+static void begin(struct api_req *r)
 {
-    struct api_watch *w = SW_ARENA_NEW(r->arena, struct api_watch);
-    struct sw_slice rv = api_param(r, "resourceVersion");
-    uint64_t revision = 0;
-    int64_t limit;
-    bool send = false;
+    struct api_watch *w = r->own.done_arg;
 
-    w->api = r->api;
-    w->r = r;
-    w->x = r->x;
-    sw_buf_init(&w->at, 4096);
-    if (!api_param_int(r, "limit", &limit) || !api_param_int(r, "timeoutSeconds", &w->timeout_s) ||
-        !api_filter_syntax(r, &w->filter) || !check_options(r, &send) ||
-        !api_filter_labels(r, &w->filter))
-        return;
-    if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &revision)) {
-        api_bad_request(r, "%s", api_bad_rv(r->arena, rv));
-        return;
-    }
-    w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                             SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
     if (!api_fair_watch(r)) {
         api_fail(r, 429, "TooManyRequests",
                  "Too many requests, please try again later: user '%.*s' has too many watches open",
                  SW_SLICE_ARG(r->user.name));
         return;
     }
-    w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
-    w->initial_end = send;
-    r->own.done_arg = w;
-    if (sw_query_get(&r->query, "sendInitialEvents") && !send && revision == 0)
-        start(w, false, sw_store_revision(r->api->store));
+    if (sw_query_get(&r->query, "sendInitialEvents") && !w->initial_end && w->revision == 0) {
+        w->revision = sw_store_revision(r->api->store);
+        start(w, false);
+    } else {
+        start(w, w->initial_end || w->revision == 0);
+    }
+}
+
+/* After a wait the kind may be gone, and so may the right: the watch was not judged meanwhile. */
+static void begin_later(struct api_req *r)
+{
+    const char *why = "";
+
+    if (api_registry_find(&r->api->reg, r->group, r->version, r->resource) != r->res)
+        api_no_such_resource(r);
+    else if (!api_still_allowed(r, r->arena, &why))
+        api_fail(r, 401, "Unauthorized", "%s", why);
     else
-        start(w, send || revision == 0, revision);
+        begin(r);
+}
+
+void api_watch(struct api_req *r)
+{
+    struct api_watch *w = SW_ARENA_NEW(r->arena, struct api_watch);
+    struct sw_slice rv = api_param(r, "resourceVersion");
+    int64_t limit;
+
+    w->api = r->api;
+    w->r = r;
+    w->x = r->x;
+    sw_buf_init(&w->at, 4096);
+    if (!api_param_int(r, "limit", &limit) || !api_param_int(r, "timeoutSeconds", &w->timeout_s) ||
+        !api_filter_syntax(r, &w->filter) || !check_options(r, &w->initial_end) ||
+        !api_filter_labels(r, &w->filter))
+        return;
+    if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &w->revision)) {
+        api_bad_request(r, "%s", api_bad_rv(r->arena, rv));
+        return;
+    }
+    w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
+                                             SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
+    r->own.done_arg = w;
+    /* The initial state is not older than requested. */
+    if (!w->initial_end || api_wait_revision(r, w->revision, begin_later))
+        begin(r);
 }
 
 /* Ends the watch unless its client may continue with it. */
