@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """ValidatingAdmissionPolicies: what is refused when one is written, and which requests it refuses then."""
 import json
+import threading
 
 import pytest
 from harness.control import Control, find_kubectl
+from harness.wait import until
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
@@ -412,3 +414,35 @@ spec: {policyName: replicas, validationActions: [Deny]}
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s", "namespace": "default"},
          "data": {"replicas": "8"}}))
     assert "denied request: at most 5" in done.stderr
+
+
+def test_the_kind_of_parameters_changes_during_an_evaluation(api):
+    """Of a large object, beside the loop: one parameter after the other, while the definition is replaced."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    def versions(i):
+        spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+            "type": "object", "description": str(i), "properties": {"spec": spec}}}}]
+    assert api.post(definitions, {"metadata": {"name": "pars.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "versions": versions(0),
+        "names": {"plural": "pars", "singular": "par", "kind": "Par", "listKind": "ParList"}}}).status == 201
+    pars = "/apis/example.com/v1/namespaces/default/pars"
+    for i in range(12):
+        until(lambda i=i: api.post(pars, {"apiVersion": "example.com/v1", "kind": "Par", "spec": {}, "metadata": {
+            "name": f"p{i}", "labels": {"a": "b"}}}).status in (201, 409), 10, "the kind")
+    enforce(api, "pars", "object.data.all(a, object.data.all(b, a <= b || b <= a))",
+            paramKind={"apiVersion": "example.com/v1", "kind": "Par"},
+            bind={"paramRef": {"selector": {"matchLabels": {"a": "b"}}, "parameterNotFoundAction": "Deny"}})
+    answers = []
+    large = config("large", {f"k{i}": "x" * 3000 for i in range(250)})
+    write = threading.Thread(target=lambda: answers.append(api.post(MAPS, large)))
+    write.start()
+    changes = 0
+    while write.is_alive():
+        changes += 1
+        assert api.patch(f"{definitions}/pars.example.com", {"spec": {"versions": versions(changes)}}).status == 200
+    write.join()
+    assert changes > 1
+    allowed(answers[0])
+    assert api.delete(f"{definitions}/pars.example.com").status == 200

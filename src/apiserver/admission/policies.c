@@ -304,11 +304,13 @@ static size_t select_params(struct question *q, const struct entry *e,
     struct sw_store_obj *o;
     const char *why = NULL;
     size_t n = 0;
+    struct api_crd *crd;
 
     if (sw_label_selector_from_json(q->a, sel, &s, &why) != SW_OK) {
         misconfigured(q, e, binding, why);
         return 1;
     }
+    crd = res->crd ? api_crd_ref(res->crd) : NULL; /* it may change while one is evaluated */
     sw_store_iter_init(&it, q->r->snap,
                        sw_slice_str(sw_arena_printf(q->a, "%s%.*s%s", res->prefix, SW_SLICE_ARG(ns),
                                                     ns.n ? "/" : "")),
@@ -321,6 +323,7 @@ static size_t select_params(struct question *q, const struct entry *e,
         evaluate(q, e, binding, v, version);
         n++;
     }
+    api_crd_unref(crd);
     return n;
 }
 
