@@ -43,6 +43,13 @@ def test_what_is_left_running_is_ended():
     assert p.returncode == -9 and p.pid not in left.children()
 
 
+def test_what_is_not_there_yet_is_waited_for():
+    steps = iter([{}, {"status": None}, {"status": []}, {"status": ["ready"]}])
+    assert wait.until(lambda: next(steps)["status"][0]) == "ready"
+    with pytest.raises(AttributeError):  # a mistake of the test is none of these
+        wait.until(lambda: None.status)
+
+
 def test_what_hangs_is_ended():
     over = threading.Event()
     with pytest.raises(hang.Hung), hang.guard(0.1):

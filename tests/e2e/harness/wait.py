@@ -21,18 +21,22 @@ def guard(timeout):
 def until(predicate, timeout=GUARD, what=None, interval=0.01):
     """
     Polls until predicate() is truthy and returns its value; AssertionError at the deadline, which only guards against
-    waiting forever: no test may depend on how fast something comes, so a shorter time is taken as GUARD. 'what' is a
-    text, or makes one at the deadline.
+    waiting forever: no test may depend on how fast something comes, so a shorter time is taken as GUARD. What an object
+    has not got yet (KeyError, IndexError, None instead of it) is waited for. 'what' is a text, or makes one at the
+    deadline.
     """
     timeout = max(timeout, GUARD)
     deadline = time.monotonic() + timeout * SLOW
     while True:
-        value = predicate()
-        if value:
-            return value
+        missing = None
+        try:
+            if value := predicate():
+                return value
+        except (KeyError, IndexError, TypeError) as e:
+            missing = e
         if time.monotonic() >= deadline:
             said = what() if callable(what) else what or predicate
-            raise AssertionError(f"timed out after {timeout * SLOW:g} s: {said}")
+            raise AssertionError(f"timed out after {timeout * SLOW:g} s: {said}") from missing
         time.sleep(interval)
 
 
