@@ -203,19 +203,45 @@ static void set_rate(struct relay_client *c)
         c->ws.io.read_max = (uint32_t)sw_max(w->relay->config->burst, READ_MIN);
 }
 
+/*
+ * A device registers its key and connects here at the same time; the watch brings it a moment
+ * later.
+ */
+static void await_roster(struct relay_client *c)
+{
+    c->setup->awaited = true;
+    sw_conn_pause(&c->ws.io);
+    sw_timer_start(c->worker->loop, &c->timer, ROSTER_MS * SW_NS_PER_MS, on_timer);
+}
+
+/*
+ * The lists may have changed since the proof: while another server was asked, or on the way here.
+ * A stranger may be one that the worker it comes from knows already, from a newer roster.
+ */
+static bool may_stay(struct relay_client *c)
+{
+    const char *why = sw_relay_access_judge(c->worker->access, &c->setup->id);
+
+    if (why) {
+        relay_client_denied(c, why, why);
+        return false;
+    }
+    if (!is_stranger(c->worker, &c->setup->id))
+        return true;
+    relay_evictable(c, false);
+    await_roster(c);
+    return false;
+}
+
 static void activate(struct relay_client *c)
 {
     static const uint8_t confirmed[1] = {SW_RELAY_CONFIRMED};
     struct relay_worker *w = c->worker;
-    /* The lists may have changed since: while another server was asked, or on the way here. */
-    const char *why = judge(w, &c->setup->id);
     char id[SW_NODEID_SHORT];
     char addr[SW_ADDR_TEXT];
 
-    if (why) {
-        relay_client_denied(c, why, why);
+    if (!may_stay(c))
         return;
-    }
     relay_client_send(c, confirmed, sizeof(confirmed));
     sw_log_debug("relay", "client %s connected from %s", sw_nodeid_short(&c->setup->id, id),
                  sw_addr_text(&c->setup->peer, addr));
@@ -285,17 +311,6 @@ void relay_client_admitted(struct relay_client *c)
     }
     sw_conn_pause(&c->ws.io);
     sw_loop_defer(w->loop, &c->setup->move, on_move);
-}
-
-/*
- * A device registers its key and connects here at the same time; the watch brings it a moment
- * later.
- */
-static void await_roster(struct relay_client *c)
-{
-    c->setup->awaited = true;
-    sw_conn_pause(&c->ws.io);
-    sw_timer_start(c->worker->loop, &c->timer, ROSTER_MS * SW_NS_PER_MS, on_timer);
 }
 
 void relay_client_judge_again(struct relay_client *c)
@@ -544,7 +559,7 @@ static void on_free(struct sw_wsconn *ws)
     sw_list_unlink(&c->link);
     relay_not_evictable(c);
     w->n_clients--;
-    (void)atomic_fetch_sub_explicit(&w->relay->n_clients, 1, memory_order_relaxed);
+    relay_give_place(w->relay);
     sw_free(c);
 }
 
@@ -574,7 +589,7 @@ static struct sw_tls *make_tls(const struct relay_worker *w, struct sw_err *err)
     return sw_tls_new(&p, err);
 }
 
-void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *peer, bool tls)
+bool relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *peer, bool tls)
 {
     const struct sw_relay_config *cfg = w->relay->config;
     struct relay_client *c;
@@ -588,14 +603,14 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
         if (!o.tls) {
             relay_refused(w, false, "handshake", err.msg);
             sw_sock_close(fd);
-            return;
+            return false;
         }
     }
     c = SW_NEW(struct relay_client);
     if (sw_wsconn_init(&c->ws, w->loop, fd, &o, &err) != SW_OK) {
         relay_refused(w, false, "system", err.msg);
         sw_free(c);
-        return;
+        return false;
     }
     c->worker = w;
     c->tls = tls;
@@ -606,7 +621,7 @@ void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *pe
     sw_list_init(&c->same);
     sw_list_push_back(&w->clients, &c->link);
     w->n_clients++;
-    (void)atomic_fetch_add_explicit(&w->relay->n_clients, 1, memory_order_relaxed);
     sw_metric_add(w->stats.http, 1);
     sw_timer_start(w->loop, &c->timer, cfg->establish_ns, on_timer);
+    return true;
 }

@@ -206,10 +206,12 @@ void relay_refused(struct relay_worker *w, bool proved, const char *reason, cons
 /* The client may, or may not any more, be closed for a new one. */
 void relay_evictable(struct relay_client *c, bool first);
 void relay_not_evictable(struct relay_client *c);
+/* One of --max-clients is free again. */
+void relay_give_place(struct sw_relay *r);
 
 /* ---- client.c ---- */
-/* Takes an accepted socket. */
-void relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *peer, bool tls);
+/* Takes an accepted socket. False: it was refused, and is closed. */
+bool relay_client_start(struct relay_worker *w, int fd, const struct sw_addr *peer, bool tls);
 /* The key of the connection is proved: access, and the way to its worker. */
 void relay_client_proved(struct relay_client *c, const struct sw_nodeid *id);
 /* The lists changed: for one that waits for that, or may not stay. */

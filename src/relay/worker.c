@@ -131,20 +131,36 @@ static void on_accept_pause(struct sw_accept_group *g)
     sw_metric_add(SW_CONTAINER_OF(g, struct relay_worker, accept)->stats.accept_pauses, 1);
 }
 
+void relay_give_place(struct sw_relay *r)
+{
+    (void)atomic_fetch_sub_explicit(&r->n_clients, 1, memory_order_relaxed);
+}
+
+/* Counted before it is judged: two workers that accept at once must not both take the last one. */
+static bool take_place(struct relay_worker *w)
+{
+    size_t before = atomic_fetch_add_explicit(&w->relay->n_clients, 1, memory_order_relaxed);
+
+    if (before < w->relay->config->max_clients || make_room(w))
+        return true;
+    relay_give_place(w->relay);
+    return false;
+}
+
 static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
     struct relay_listener *l = SW_CONTAINER_OF(a, struct relay_listener, acceptor);
     struct relay_worker *w = SW_CONTAINER_OF(a->group, struct relay_worker, accept);
     struct sw_sock_opts so = SW_SOCK_OPTS_INIT;
-    size_t have = atomic_load_explicit(&w->relay->n_clients, memory_order_relaxed);
 
-    if (have >= w->relay->config->max_clients && !make_room(w)) {
+    if (!take_place(w)) {
         relay_refused(w, false, "max_clients", "as many clients as are allowed");
         sw_sock_close(fd);
         return;
     }
     sw_sock_tune(fd, &so);
-    relay_client_start(w, fd, peer, l->tls);
+    if (!relay_client_start(w, fd, peer, l->tls))
+        relay_give_place(w->relay);
 }
 
 static int listen_on(struct relay_worker *w, struct relay_listener *l, const struct sw_addr *at,

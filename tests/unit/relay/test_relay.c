@@ -229,7 +229,8 @@ static struct peer *peer_connect(struct rig *r, size_t worker, const char *extra
     p->key = sw_rawkey_generate(NULL);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
     p->fd = fds[0];
-    relay_client_start(&r->workers[worker], fds[1], &at, false);
+    (void)atomic_fetch_add(&r->workers[worker].relay->n_clients, 1);
+    assert_true(relay_client_start(&r->workers[worker], fds[1], &at, false));
     say(p, head, strlen(head));
     for (int i = 0; i < 100 && !(end = head_end(p)); i++) {
         turn(r);
