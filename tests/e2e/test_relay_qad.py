@@ -8,6 +8,7 @@ import socket
 import subprocess
 
 from harness.fabric import make_cert
+from harness.ports import free_port
 from harness.quicpeer import Ours
 from harness.relay import Client
 from harness.wait import guard, until
@@ -133,8 +134,8 @@ def test_a_port_that_is_taken(make_relay, binary, topology, tmp_path):
     """By default another one is used, which clients are told; one that was asked for by name has to be free."""
     del topology
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    taken.bind(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
+    port = free_port()  # for TCP, too: the relay listens there
+    taken.bind(("127.0.0.1", port))
     argv = [binary, "relay", "--open", "--admin-addr", "127.0.0.1:0", "--stats-addr", "127.0.0.1:0", "--ready-addr",
             "127.0.0.1:0"]
     done = subprocess.run([*argv, "--listen", "127.0.0.1:0", "--qad-listen", f"127.0.0.1:{port}"], capture_output=True,
