@@ -198,3 +198,14 @@ def test_a_table_is_shown(record_property):
     """For test_run_tests, which asks for it; other runs need not show it."""
     if os.environ.get("SHOW_A_TABLE"):
         record_property("shows", 'one <line> & "more"\nand another')
+
+
+def test_a_failure_on_demand():
+    """For test_run_tests: fails always, or the first time."""
+    mark = os.environ.get("FAIL_A_TEST")
+    if not mark:
+        return
+    first = mark == "always" or not os.path.exists(mark)
+    if mark != "always":
+        open(mark, "w", encoding="ascii").close()
+    assert not first

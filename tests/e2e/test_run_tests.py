@@ -57,3 +57,17 @@ def test_with_namespaces_the_last_line_is_the_count(suite):
     done = suite(f'exec {shutil.which("unshare")} "$@"', "-k", "test_what_hangs_is_ended")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-1] == "1 passed, 0 failed", done.stdout
+
+
+@pytest.mark.parametrize("races", [True, False], ids=["race", "defect"])
+def test_what_failed_is_run_once_more(suite, monkeypatch, tmp_path, races):
+    """What passes by itself is listed, and what does not has failed."""
+    monkeypatch.setenv("FAIL_A_TEST", str(tmp_path / "failed") if races else "always")
+    done = suite(f'exec {shutil.which("unshare")} "$@"', "--jobs", "2", "-k",
+                 "test_a_failure_on_demand or test_what_hangs_is_ended")
+    lines = done.stdout.strip().splitlines()
+    assert done.returncode == (not races), done.stdout + done.stderr
+    assert lines[-1] == ("2 passed, 0 failed" if races else "1 passed, 1 failed"), done.stdout
+    listed = [i for i, line in enumerate(lines) if line.startswith("failed, and passed by itself")]
+    assert len(listed) == races, done.stdout
+    assert lines.count("  test_harness::test_a_failure_on_demand") == 1, done.stdout
