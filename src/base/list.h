@@ -84,3 +84,27 @@ static inline void sw_list_splice(struct sw_list *dst, struct sw_list *src)
 #define SW_LIST_FOREACH(it, head)                                                                  \
     for (struct sw_list *it = (head)->next, *sw_next_##it = it->next; it != (head);                \
          it = sw_next_##it, sw_next_##it = it->next)
+
+/* The object at a link of the list, NULL at the head. */
+#define SW_LIST_AT(m, head, type, member)                                                          \
+    ((m) == (head) ? NULL : SW_CONTAINER_OF((m), type, member))
+
+/* The object at the front, NULL when there is none. */
+#define SW_LIST_FIRST(head, type, member) SW_LIST_AT((head)->next, head, type, member)
+
+/* Unlinks the object at the front and returns it, NULL when there is none. */
+#define SW_LIST_POP(head, type, member) ((type *)sw_list_pop_object((head), offsetof(type, member)))
+
+static inline void *sw_list_pop_object(struct sw_list *l, size_t offset)
+{
+    struct sw_list *m = sw_list_pop_front(l);
+
+    return m ? (char *)m - offset : NULL;
+}
+
+/* The objects of the list, in order. The current one may be unlinked or freed in the body. */
+#define SW_LIST_EACH(type, it, head, member)                                                       \
+    for (type *it = SW_LIST_AT((head)->next, head, type, member),                                  \
+              *sw_next_##it = it ? SW_LIST_AT(it->member.next, head, type, member) : NULL;         \
+         it; it = sw_next_##it,                                                                    \
+              sw_next_##it = it ? SW_LIST_AT(it->member.next, head, type, member) : NULL)

@@ -49,3 +49,29 @@ static inline struct sw_map_slot *sw_map_next(const struct sw_map *m, struct sw_
 /* Order is arbitrary. The current entry may be deleted in the body; inserting is not allowed. */
 #define SW_MAP_FOREACH(it, m)                                                                      \
     for (struct sw_map_slot *it = sw_map_next((m), NULL); it; it = sw_map_next((m), it))
+
+/* The same for SW_MAP_EACH, which keeps the slot in a pointer to the type of a value. */
+static inline void *sw_map_after(const struct sw_map *m, const void *slot)
+{
+    return sw_map_next(m, (struct sw_map_slot *)(uintptr_t)slot);
+}
+
+static inline void *sw_map_value(const void *slot)
+{
+    return ((const struct sw_map_slot *)slot)->value;
+}
+
+/* The values, in any order and none of them NULL, under the same rule; 'it' has the type of a
+ * value. */
+#define SW_MAP_EACH(type, it, m)                                                                   \
+    for (type * it, *sw_at_##it = sw_map_after((m), NULL);                                         \
+         sw_at_##it && (it = sw_map_value(sw_at_##it), true);                                      \
+         sw_at_##it = sw_map_after((m), sw_at_##it))
+
+/* Gives each value to a function that frees it, then frees the map. */
+#define SW_MAP_DRAIN(m, free_value)                                                                \
+    do {                                                                                           \
+        SW_MAP_FOREACH (sw_it_, (m))                                                               \
+            free_value(sw_it_->value);                                                             \
+        sw_map_done(m);                                                                            \
+    } while (0)

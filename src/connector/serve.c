@@ -58,9 +58,7 @@ void connector_accepted(void *arg, struct sw_qconn *q)
 
 static struct conn *find_conn(struct sw_connector *c, const struct sw_qconn *q)
 {
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
-
+    SW_LIST_EACH (struct conn, k, &c->conns, link) {
         if (k->q == q)
             return k;
     }
@@ -156,9 +154,7 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
     connector_review_paths(c);
     if (c->config->open)
         return;
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
-
+    SW_LIST_EACH (struct conn, k, &c->conns, link) {
         if (!sw_peers_has(&c->admit.peers, sw_qconn_peer(k->q))) {
             count(c, SW_METRIC_REFUSALS, "gateway_revoked");
             sw_log_warn("connector", "disconnecting a gateway that is no longer admitted");

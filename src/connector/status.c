@@ -88,8 +88,7 @@ static void put_conns(struct sw_jw *w, const struct sw_connector *c)
     size_t left = LISTED_MAX;
 
     sw_jw_put_array(w, "connections");
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+    SW_LIST_EACH (struct conn, k, &c->conns, link) {
         struct sw_addr at = sw_qconn_addr(k->q);
         char text[SW_ADDR_TEXT];
         char hex[SW_NODEID_HEX];
@@ -258,8 +257,7 @@ static int put_gateways(struct sw_buf *b, const struct sw_connector *c)
 {
     int rc = sw_buf_printf(b, "<h2>Gateways connected: %zu</h2>\n<table>\n", c->n_conns);
 
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct conn *k = SW_CONTAINER_OF(it, struct conn, link);
+    SW_LIST_EACH (struct conn, k, &c->conns, link) {
         struct sw_addr at = sw_qconn_addr(k->q);
         char text[SW_ADDR_TEXT];
         char hex[SW_NODEID_HEX];

@@ -49,9 +49,7 @@ static void forget(struct sw_control *c, struct trouble *t)
 
 void control_events_clear(struct sw_control *c)
 {
-    SW_MAP_FOREACH (it, &c->troubles)
-        trouble_free(it->value);
-    sw_map_done(&c->troubles);
+    SW_MAP_DRAIN(&c->troubles, trouble_free);
     c->troubles = (struct sw_map){0};
     sw_timer_stop(c->loop, &c->grace);
 }
@@ -156,9 +154,7 @@ void sw_out_notice(struct sw_output *out, size_t kind, const struct sw_kube_obj 
 /* Notices that the newest output has no more are over: the same may be reported again later. */
 static void sweep(struct sw_control *c)
 {
-    SW_MAP_FOREACH (it, &c->troubles) {
-        struct trouble *t = it->value;
-
+    SW_MAP_EACH (struct trouble, t, &c->troubles) {
         if (!t->type && !sw_map_get(&c->last->notices, sw_slice_str(t->id)))
             forget(c, t);
     }
@@ -169,8 +165,7 @@ void control_events_renew(struct sw_control *c)
     if (!c->recorder || !c->leading || !c->last)
         return;
     sweep(c);
-    SW_MAP_FOREACH (it, &c->last->notices) {
-        const struct out_notice *n = it->value;
+    SW_MAP_EACH (const struct out_notice, n, &c->last->notices) {
         struct trouble like = {.kind = n->kind};
         SW_ARENA_AUTO a = {0};
 

@@ -392,9 +392,7 @@ void control_writes_renew(struct sw_control *c)
             sw_workqueue_add(c->queue, w->id);
     }
     /* States of what is not wanted any more. */
-    SW_MAP_FOREACH (it, &c->states) {
-        struct write_state *s = it->value;
-
+    SW_MAP_EACH (struct write_state, s, &c->states) {
         if (forgettable(c, s) && !sw_map_get(&c->last->by_id, s->id)) {
             (void)sw_map_del(&c->states, s->id);
             state_free(s);
@@ -405,9 +403,7 @@ void control_writes_renew(struct sw_control *c)
 
 void control_writes_abort(struct sw_control *c)
 {
-    SW_MAP_FOREACH (it, &c->states) {
-        struct write_state *s = it->value;
-
+    SW_MAP_EACH (struct write_state, s, &c->states) {
         if (!s->call)
             continue;
         sw_kube_call_cancel(s->call);
@@ -420,9 +416,7 @@ void control_writes_abort(struct sw_control *c)
 
 void control_writes_free(struct sw_control *c)
 {
-    SW_MAP_FOREACH (it, &c->states)
-        state_free(it->value);
-    sw_map_done(&c->states);
+    SW_MAP_DRAIN(&c->states, state_free);
     c->states = (struct sw_map){0};
 }
 

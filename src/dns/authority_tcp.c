@@ -99,11 +99,8 @@ static size_t connections_of(struct sw_dns_authority *a, const struct sw_ip *ip)
 {
     size_t n = 0;
 
-    SW_LIST_FOREACH (it, &a->conns.list) {
-        struct sw_dns_tcp *t = SW_CONTAINER_OF(it, struct sw_dns_tcp, link);
-
+    SW_LIST_EACH (struct sw_dns_tcp, t, &a->conns.list, link)
         n += sw_ip_eq(&conn_of(t)->peer.ip, ip);
-    }
     return n;
 }
 

@@ -128,9 +128,7 @@ void sw_dns_stub_free(struct sw_dns_stub *s)
 /* Evicts the least recently queried name. */
 static void evict(struct sw_dns_stub *s)
 {
-    SW_LIST_FOREACH (it, &s->lru) {
-        struct sw_dns_entry *e = SW_CONTAINER_OF(it, struct sw_dns_entry, lru);
-
+    SW_LIST_EACH (struct sw_dns_entry, e, &s->lru, lru) {
         if (s->entries.n < s->o.max_cache)
             return;
         if (!e->asking && sw_list_empty(&e->waiters))
@@ -166,7 +164,7 @@ static void deliver(struct sw_defer *d)
     struct sw_dns_result r = e->result;
     uint64_t now = sw_loop_now(e->stub->loop);
     struct sw_list batch;
-    struct sw_list *it;
+    struct sw_dns_lookup *l;
 
     if (e->asking)
         return; /* it expired meanwhile: they get the new answer */
@@ -174,9 +172,7 @@ static void deliver(struct sw_defer *d)
     sw_list_init(&batch);
     sw_list_splice(&batch, &e->waiters);
     /* What comes during the callbacks is answered later: e->arena does not change under them. */
-    while ((it = sw_list_pop_front(&batch))) {
-        struct sw_dns_lookup *l = SW_CONTAINER_OF(it, struct sw_dns_lookup, link);
-
+    while ((l = SW_LIST_POP(&batch, struct sw_dns_lookup, link))) {
         l->cb(l->arg, &r);
         sw_free(l);
     }
@@ -235,14 +231,12 @@ static void reject(struct sw_defer *d)
     struct sw_dns_stub *s = SW_CONTAINER_OF(d, struct sw_dns_stub, reject);
     struct sw_dns_result r = {0};
     struct sw_list batch;
-    struct sw_list *it;
+    struct sw_dns_lookup *l;
 
     r.rc = sw_err_set(&r.err, SW_ELIMIT, "%zu names are being looked up already", s->o.max_lookups);
     sw_list_init(&batch);
     sw_list_splice(&batch, &s->rejected);
-    while ((it = sw_list_pop_front(&batch))) {
-        struct sw_dns_lookup *l = SW_CONTAINER_OF(it, struct sw_dns_lookup, link);
-
+    while ((l = SW_LIST_POP(&batch, struct sw_dns_lookup, link))) {
         l->cb(l->arg, &r);
         sw_free(l);
     }

@@ -27,9 +27,7 @@ void sw_dns_updater_set(struct sw_dns_updater *u, const struct sw_dns_rrset *set
     for (size_t i = 0; i < n; i++)
         if (sets[i].type == SW_DNS_TXT && sets[i].n)
             updater_take_set(u, &sets[i]);
-    SW_MAP_FOREACH (slot, &u->items) {
-        struct updater_item *it = slot->value;
-
+    SW_MAP_EACH (struct updater_item, it, &u->items) {
         if (!it->seen)
             it->want = 0;
         if (it != u->current) /* that one is filed when its answer is there */
@@ -181,9 +179,7 @@ static void sync_blindly(struct sw_dns_updater *u, const char *why)
                     "run are not removed",
                     sw_addr_text(&u->o.server, text), why);
     u->no_axfr = true;
-    SW_MAP_FOREACH (slot, &u->items) {
-        struct updater_item *it = slot->value;
-
+    SW_MAP_EACH (struct updater_item, it, &u->items) {
         if (it->want)
             it->have = 0;
         updater_set_foreign(u, it, false);
@@ -210,9 +206,7 @@ static void take_inventory(struct sw_dns_updater *u)
 
     SW_MAP_FOREACH (slot, &u->items)
         ((struct updater_item *)slot->value)->have = 0;
-    SW_MAP_FOREACH (slot, &u->inventory.names) {
-        const struct sw_dns_inventory_name *n = slot->value;
-
+    SW_MAP_EACH (const struct sw_dns_inventory_name, n, &u->inventory.names) {
         if (sw_slice_has_prefix(sw_slice(n->name.b, n->name.n), label) && is_ours(u, &n->name))
             updater_item_at(u, &n->name)->have = sw_dns_inventory_print(n);
     }
@@ -459,9 +453,7 @@ struct sw_dns_updater_stats sw_dns_updater_stats(const struct sw_dns_updater *u)
                                      .failures = u->failures,
                                      .idle = u->state == UPDATER_IDLE && u->given};
 
-    SW_MAP_FOREACH (slot, &u->items) {
-        const struct updater_item *it = slot->value;
-
+    SW_MAP_EACH (const struct updater_item, it, &u->items) {
         s.wanted += it->want != 0;
         s.pending += it->want != it->have;
     }

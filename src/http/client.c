@@ -88,9 +88,7 @@ void sw_http_client_set_cred(struct sw_http_client *c, struct sw_tls_cred *cred)
     sw_tls_cred_unref(c->cred);
     c->cred = sw_tls_cred_ref(cred);
     c->cred_gen++;
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct hc_conn *conn = SW_CONTAINER_OF(it, struct hc_conn, link);
-
+    SW_LIST_EACH (struct hc_conn, conn, &c->conns, link) {
         if (!conn->call)
             hc_conn_close(conn);
     }
@@ -124,9 +122,7 @@ void sw_http_client_free(struct sw_http_client *c)
         return;
     c->closing = true;
     (void)sw_err_set(&err, SW_ECANCELED, "client closed");
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct hc_conn *conn = SW_CONTAINER_OF(it, struct hc_conn, link);
-
+    SW_LIST_EACH (struct hc_conn, conn, &c->conns, link) {
         if (conn->call)
             hc_call_finish(conn->call, SW_ECANCELED, &err);
     }
@@ -342,9 +338,7 @@ bool sw_http_call_sent(const struct sw_http_call *call)
 
 static struct hc_conn *idle_conn(struct sw_http_client *c)
 {
-    SW_LIST_FOREACH (it, &c->conns) {
-        struct hc_conn *conn = SW_CONTAINER_OF(it, struct hc_conn, link);
-
+    SW_LIST_EACH (struct hc_conn, conn, &c->conns, link) {
         if (conn->state == HC_OPEN && !conn->call)
             return conn;
     }
@@ -360,8 +354,7 @@ static bool may_open(const struct sw_http_client *c, bool stream)
 /* Gives one waiting call a connection; false when none can have one. */
 static bool dispatch_one(struct sw_http_client *c)
 {
-    SW_LIST_FOREACH (it, &c->waiting) {
-        struct sw_http_call *call = SW_CONTAINER_OF(it, struct sw_http_call, link);
+    SW_LIST_EACH (struct sw_http_call, call, &c->waiting, link) {
         struct hc_conn *conn = idle_conn(c);
         bool room = may_open(c, call->o.stream);
 

@@ -82,9 +82,7 @@ static const struct sw_h2conn_ops conn_ops = {.on_request = on_request, .on_clos
 /* Closes the oldest connection without a stream; false: all have some. */
 static bool make_room(struct sw_h2serve *s)
 {
-    SW_LIST_FOREACH (it, &s->peers) {
-        struct peer *p = SW_CONTAINER_OF(it, struct peer, link);
-
+    SW_LIST_EACH (struct peer, p, &s->peers, link) {
         if (sw_h2conn_streams(p->conn))
             continue;
         sw_h2conn_free(p->conn);
@@ -201,9 +199,7 @@ void sw_h2serve_free(struct sw_h2serve *s)
         return;
     sw_accept_done(&s->accept);
     sw_timer_stop(s->loop, &s->stop_timer);
-    SW_LIST_FOREACH (it, &s->peers) {
-        struct peer *p = SW_CONTAINER_OF(it, struct peer, link);
-
+    SW_LIST_EACH (struct peer, p, &s->peers, link) {
         sw_h2conn_free(p->conn);
         sw_free(p);
     }

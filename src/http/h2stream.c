@@ -201,9 +201,7 @@ void h2stream_resume_stuck(struct sw_h2conn *c)
     if (!c->stuck)
         return;
     c->stuck = false;
-    SW_LIST_FOREACH (it, &c->streams) {
-        struct sw_h2stream *s = SW_CONTAINER_OF(it, struct sw_h2stream, link);
-
+    SW_LIST_EACH (struct sw_h2stream, s, &c->streams, link) {
         if (s->stuck) {
             s->stuck = false;
             sw_h2_resume(c->h2, s->id);
@@ -213,9 +211,7 @@ void h2stream_resume_stuck(struct sw_h2conn *c)
 
 void h2stream_drained(struct sw_h2conn *c)
 {
-    SW_LIST_FOREACH (it, &c->streams) {
-        struct sw_h2stream *s = SW_CONTAINER_OF(it, struct sw_h2stream, link);
-
+    SW_LIST_EACH (struct sw_h2stream, s, &c->streams, link) {
         if (!s->filled || sw_buf_len(&s->out))
             continue;
         s->filled = false;

@@ -321,9 +321,7 @@ static bool make_room(struct sw_http_server *s)
 {
     if (s->nconns < s->opts.max_conns)
         return true;
-    SW_LIST_FOREACH (it, &s->conns) {
-        struct conn *c = SW_CONTAINER_OF(it, struct conn, link);
-
+    SW_LIST_EACH (struct conn, c, &s->conns, link) {
         if (conn_idle(c) && !c->fresh) {
             conn_close(c);
             return true;
@@ -464,9 +462,7 @@ void sw_http_server_stop(struct sw_http_server *s, uint64_t deadline_ns,
     s->on_done = on_done;
     s->done_arg = arg;
     sw_accept_done(&s->accept);
-    SW_LIST_FOREACH (it, &s->conns) {
-        struct conn *c = SW_CONTAINER_OF(it, struct conn, link);
-
+    SW_LIST_EACH (struct conn, c, &s->conns, link) {
         if (conn_idle(c))
             conn_close(c);
         else if (c->state == CONN_READ && !c->begun)

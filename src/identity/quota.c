@@ -17,9 +17,7 @@ struct quota_caller {
 
 void sw_quota_done(struct sw_quota *q)
 {
-    SW_MAP_FOREACH (it, &q->callers)
-        sw_free(it->value);
-    sw_map_done(&q->callers);
+    SW_MAP_DRAIN(&q->callers, sw_free);
 }
 
 /* The caller whose certificates are forgiven first is forgotten. */
@@ -27,9 +25,7 @@ static void make_room(struct sw_quota *q)
 {
     struct quota_caller *first = NULL;
 
-    SW_MAP_FOREACH (it, &q->callers) {
-        struct quota_caller *c = it->value;
-
+    SW_MAP_EACH (struct quota_caller, c, &q->callers) {
         if (!first || c->rate.clear_ns < first->rate.clear_ns)
             first = c;
     }

@@ -63,9 +63,7 @@ void sw_tokens_free(struct sw_tokens *t)
 {
     if (!t)
         return;
-    SW_MAP_FOREACH (it, &t->entries)
-        entry_free(it->value);
-    sw_map_done(&t->entries);
+    SW_MAP_DRAIN(&t->entries, entry_free);
     sw_free(t);
 }
 
@@ -169,9 +167,7 @@ static void drop_one(struct sw_tokens *t)
 {
     struct entry *first = NULL;
 
-    SW_MAP_FOREACH (it, &t->entries) {
-        struct entry *e = it->value;
-
+    SW_MAP_EACH (struct entry, e, &t->entries) {
         if (!first || rank(e) < rank(first) ||
             (rank(e) == rank(first) && e->used_ns < first->used_ns))
             first = e;

@@ -163,16 +163,12 @@ void sw_crew_end(struct sw_crew *c)
 {
     if (!c->main)
         return;
-    SW_LIST_FOREACH (it, &c->threads) {
-        struct sw_crew_thread *t = SW_CONTAINER_OF(it, struct sw_crew_thread, link);
-
+    SW_LIST_EACH (struct sw_crew_thread, t, &c->threads, link) {
         if (t->started)
             sw_crew_order(t, do_kill, NULL);
     }
     sw_resolver_stop();
-    SW_LIST_FOREACH (it, &c->threads) {
-        struct sw_crew_thread *t = SW_CONTAINER_OF(it, struct sw_crew_thread, link);
-
+    SW_LIST_EACH (struct sw_crew_thread, t, &c->threads, link) {
         if (t->started)
             (void)pthread_join(t->thread, NULL);
         t->stopped = true;

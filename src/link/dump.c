@@ -28,9 +28,7 @@ static void put_map(struct sw_jw *j, const char *key, const struct sw_map *m)
     char at[SW_ADDR_TEXT];
 
     sw_jw_put_array(j, key);
-    SW_MAP_FOREACH (slot, m) {
-        const struct link_res *r = slot->value;
-
+    SW_MAP_EACH (const struct link_res, r, m) {
         sw_jw_object(j);
         sw_jw_put_string(j, "name", r->name);
         if (r->kind == LINK_IMPORT)

@@ -78,9 +78,7 @@ static void on_rebind(struct sw_timer *t)
     struct link_worker *w = SW_CONTAINER_OF(t, struct link_worker, rebind);
     int tries = 0;
 
-    SW_LIST_FOREACH (it, &w->sockets) {
-        struct link_socket *s = SW_CONTAINER_OF(it, struct link_socket, link);
-
+    SW_LIST_EACH (struct link_socket, s, &w->sockets, link) {
         if (s->acceptor.fd < 0 && tries++ < TRIES_PER_TURN)
             open_socket(s);
     }
@@ -109,8 +107,7 @@ static void socket_new(struct link_worker *w, struct link_res *import, const str
 /* Sockets that stay. Those of the same place with another import pass to it. */
 static void mark_kept(struct link_worker *w, struct sw_map *have)
 {
-    SW_LIST_FOREACH (it, &w->sockets) {
-        struct link_socket *s = SW_CONTAINER_OF(it, struct link_socket, link);
+    SW_LIST_EACH (struct link_socket, s, &w->sockets, link) {
         struct link_res *now = sw_map_get(&w->snap->imports, s->import->name);
 
         s->keep = now && now->at.port == s->at.port &&
@@ -146,9 +143,7 @@ void link_listen_apply(struct link_worker *w)
     struct sw_map have = {0};
 
     mark_kept(w, &have);
-    SW_LIST_FOREACH (it, &w->sockets) {
-        struct link_socket *s = SW_CONTAINER_OF(it, struct link_socket, link);
-
+    SW_LIST_EACH (struct link_socket, s, &w->sockets, link) {
         if (!s->keep)
             socket_free(s);
     }

@@ -31,9 +31,7 @@ static struct link_far *far_of(struct link_worker *w, struct sw_slice name)
 
 void link_reach_sweep(struct link_worker *w)
 {
-    SW_MAP_FOREACH (slot, &w->far) {
-        struct link_far *f = slot->value;
-
+    SW_MAP_EACH (struct link_far, f, &w->far) {
         if (w->snap && sw_map_get(&w->snap->peers, f->name))
             continue;
         (void)sw_map_del(&w->far, f->name);

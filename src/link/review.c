@@ -65,9 +65,7 @@ int link_review_parse(struct sw_slice body, size_t n, link_review_line fn, void 
 
 static struct link_conn *find(struct link_worker *w, uint64_t id)
 {
-    SW_LIST_FOREACH (it, &w->conns) {
-        struct link_conn *c = SW_CONTAINER_OF(it, struct link_conn, link);
-
+    SW_LIST_EACH (struct link_conn, c, &w->conns, link) {
         if (c->id == id)
             return c;
     }
@@ -131,9 +129,7 @@ static void on_answer(void *arg, int rc, struct sw_slice body, const struct sw_e
 static void collect(struct link_review *r, struct sw_buf *out)
 {
     r->n_asked = 0;
-    SW_LIST_FOREACH (it, &r->w->conns) {
-        struct link_conn *c = SW_CONTAINER_OF(it, struct link_conn, link);
-
+    SW_LIST_EACH (struct link_conn, c, &r->w->conns, link) {
         if (c->id <= r->upto || c->id > r->last || !c->grant)
             continue;
         if (r->n_asked == BATCH || sw_buf_printf(out, "%s\n", c->grant) != SW_OK)

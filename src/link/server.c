@@ -237,9 +237,7 @@ void link_server_accept(struct link_worker *w, int fd, const struct sw_addr *pee
 /* renewed: only because of a new certificate, which connections that come again will see. */
 void link_servers_drain(struct link_worker *w, bool renewed)
 {
-    SW_LIST_FOREACH (it, &w->servers) {
-        struct link_server *s = SW_CONTAINER_OF(it, struct link_server, link);
-
+    SW_LIST_EACH (struct link_server, s, &w->servers, link) {
         s->draining |= !renewed;
         if (s->session && !s->handshake)
             sw_session_drain(s->session);
@@ -253,9 +251,7 @@ void link_servers_kill(struct link_worker *w)
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_ECLOSED, "data plane ends");
-    SW_LIST_FOREACH (it, &w->servers) {
-        struct link_server *s = SW_CONTAINER_OF(it, struct link_server, link);
-
+    SW_LIST_EACH (struct link_server, s, &w->servers, link) {
         if (s->session) {
             sw_session_close(s->session, SW_ECLOSED, &err);
         } else {

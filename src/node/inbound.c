@@ -433,9 +433,7 @@ void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const 
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_ECLOSED, "%s", why);
-    SW_LIST_FOREACH (it, &w->servers) {
-        struct server *sv = SW_CONTAINER_OF(it, struct server, link);
-
+    SW_LIST_EACH (struct server, sv, &w->servers, link) {
         if (!pod || sv->pod == pod)
             sw_session_close(sv->session, SW_OK, &err);
     }
@@ -455,8 +453,7 @@ static void recheck_client(struct sw_session *s, const void *owner, void *arg)
 
 void sw_inbound_recheck(struct sw_worker *w)
 {
-    SW_LIST_FOREACH (it, &w->servers) {
-        struct server *sv = SW_CONTAINER_OF(it, struct server, link);
+    SW_LIST_EACH (struct server, sv, &w->servers, link) {
         struct sw_err err = {0};
 
         if (sw_session_peer(sv->session) && sv->pod->cred &&

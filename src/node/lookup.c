@@ -222,9 +222,7 @@ void sw_lookup_found(struct sw_lookup_book *ls, struct sw_slice key, enum sw_loo
 
 static void forget(struct sw_map *keys)
 {
-    SW_MAP_FOREACH (it, keys)
-        sw_free(it->value);
-    sw_map_done(keys);
+    SW_MAP_DRAIN(keys, sw_free);
 }
 
 void sw_lookup_forget(struct sw_lookup_book *ls)

@@ -36,9 +36,7 @@ struct sw_sock_opts sw_worker_dial_sock(const struct sw_worker *w, const struct 
 
 struct sw_wpod *sw_worker_pod_of(struct sw_worker *w, const struct sw_workload *wl)
 {
-    SW_LIST_FOREACH (it, &w->pods) {
-        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
-
+    SW_LIST_EACH (struct sw_wpod, p, &w->pods, link) {
         if (p->local && sw_workload_same(p->local, wl))
             return p;
     }
@@ -86,8 +84,7 @@ static void on_tune(struct sw_timer *t)
     struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, tune);
     bool more = false;
 
-    SW_LIST_FOREACH (it, &w->lives) {
-        struct sw_live *l = SW_CONTAINER_OF(it, struct sw_live, link);
+    SW_LIST_EACH (struct sw_live, l, &w->lives, link) {
         int fd = l->tuned || !l->ops->dialled ? -1 : l->ops->dialled(l);
 
         more = more || (!l->tuned && fd < 0);
@@ -180,9 +177,7 @@ static void take_state(struct sw_crew_thread *t, void *state)
 
     w->state = state;
     /* Most changes are about pods of other nodes: nothing here depends on those. */
-    SW_LIST_FOREACH (it, &w->pods) {
-        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
-
+    SW_LIST_EACH (struct sw_wpod, p, &w->pods, link) {
         if (local)
             p->local = sw_pod_workload(w->state, p->pod);
     }
@@ -239,9 +234,7 @@ static void worker_drain(struct sw_crew_thread *t)
 {
     struct sw_worker *w = worker_of(t);
 
-    SW_LIST_FOREACH (it, &w->pods) {
-        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
-
+    SW_LIST_EACH (struct sw_wpod, p, &w->pods, link) {
         for (size_t i = 0; i < SW_LISTEN_KINDS; i++)
             sw_accept_finish(&p->listeners[i].acceptor);
     }

@@ -52,21 +52,19 @@ static void report_ready(struct sw_qconn *c)
 static void run_stream_callbacks(struct sw_qconn *c)
 {
     struct sw_list now;
-    struct sw_list *m;
+    struct sw_qstream *s;
 
     sw_list_init(&now);
     sw_list_splice(&now, &c->streams.events);
-    while ((m = sw_list_pop_front(&now)))
-        sw_qstream_run_callbacks(SW_CONTAINER_OF(m, struct sw_qstream, event));
+    while ((s = SW_LIST_POP(&now, struct sw_qstream, event)))
+        sw_qstream_run_callbacks(s);
 }
 
 static void deliver_datagrams(struct sw_qconn *c)
 {
-    struct sw_list *m;
+    struct sw_qdgram *d;
 
-    while ((m = sw_list_pop_front(&c->dgrams.in))) {
-        struct sw_qdgram *d = SW_CONTAINER_OF(m, struct sw_qdgram, link);
-
+    while ((d = SW_LIST_POP(&c->dgrams.in, struct sw_qdgram, link))) {
         if (!c->end.closing && !sw_qreach_datagram(c, d->p, d->n) && c->ops && c->ops->datagram)
             c->ops->datagram(c, d->p, d->n);
         sw_free(d);
@@ -93,10 +91,10 @@ static void run_callbacks(struct sw_qconn *c)
 
 static void run_all_callbacks(struct sw_quic *q)
 {
-    struct sw_list *m;
+    struct sw_qconn *c;
 
-    while ((m = sw_list_pop_front(&q->events)))
-        run_callbacks(SW_CONTAINER_OF(m, struct sw_qconn, event));
+    while ((c = SW_LIST_POP(&q->events, struct sw_qconn, event)))
+        run_callbacks(c);
     q->scratch.gathered = 0;
     q->scratch.pieces.n = 0;
 }
@@ -104,13 +102,11 @@ static void run_all_callbacks(struct sw_quic *q)
 static void write_all(struct sw_quic *q)
 {
     struct sw_list now;
-    struct sw_list *m;
+    struct sw_qconn *c;
 
     sw_list_init(&now);
     sw_list_splice(&now, &q->dirty);
-    while ((m = sw_list_pop_front(&now))) {
-        struct sw_qconn *c = SW_CONTAINER_OF(m, struct sw_qconn, dirty);
-
+    while ((c = SW_LIST_POP(&now, struct sw_qconn, dirty))) {
         sw_qpath_check(c);
         sw_qconn_write(c);
     }
@@ -340,9 +336,7 @@ struct sw_quic *sw_quic_new(struct sw_loop *l, const struct sw_quic_config *cfg,
 
 static void close_all(struct sw_quic *q)
 {
-    SW_LIST_FOREACH (it, &q->conns) {
-        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
-
+    SW_LIST_EACH (struct sw_qconn, c, &q->conns, link) {
         sw_qconn_close(c, 0, "");
         sw_qconn_bury(c);
     }
@@ -391,9 +385,7 @@ void sw_quic_free(struct sw_quic *q)
 void sw_quic_drain(struct sw_quic *q)
 {
     q->draining = true;
-    SW_LIST_FOREACH (it, &q->conns) {
-        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
-
+    SW_LIST_EACH (struct sw_qconn, c, &q->conns, link) {
         if (c->streams.n == 0)
             sw_qconn_close(c, 0, "");
     }
@@ -418,9 +410,7 @@ static void network_changed(struct sw_quic *q)
     q->network.gap_ns = quiet ? NETWORK_NS : sw_min(2 * q->network.gap_ns, NETWORK_MAX_NS);
     sw_timer_start(q->loop, &q->network.timer, q->network.gap_ns, on_network_timer);
     sw_qopenings_network_changed(q);
-    SW_LIST_FOREACH (it, &q->relays) {
-        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
-
+    SW_LIST_EACH (struct sw_qrelay, r, &q->relays, link) {
         sw_relay_client_probe(r->client);
         sw_qseen_by_start(r);
     }
@@ -492,8 +482,7 @@ void sw_quic_stats(const struct sw_quic *q, struct sw_quic_stats *ret)
     ret->conns = q->conn.n;
     ret->conns_relay = 0;
     ret->buffered = q->memory.tx;
-    SW_LIST_FOREACH (it, &q->conns) {
-        const struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
+    SW_LIST_EACH (const struct sw_qconn, c, &q->conns, link) {
         bool relay = sw_qconn_path(c) == SW_QPATH_RELAY;
         uint64_t *rtt = relay ? &ret->rtt_relay_ns : &ret->rtt_direct_ns;
 

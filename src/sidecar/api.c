@@ -407,9 +407,7 @@ void side_api_free(struct side_api *a)
     sw_kube_call_cancel(a->call);
     sw_informer_free(a->informer);
     side_relays_unfollow(a->s->relays);
-    SW_MAP_FOREACH (it, &a->by_key) {
-        struct entry *e = it->value;
-
+    SW_MAP_EACH (struct entry, e, &a->by_key) {
         (void)sw_kube_obj_unref(e->obj);
         sw_free(e);
     }

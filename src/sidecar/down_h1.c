@@ -71,9 +71,7 @@ void side_h1_kill(struct h1c *c, bool reset, const char *reason)
 
 void side_h1_kill_all(struct sw_sidecar *s)
 {
-    SW_LIST_FOREACH (it, &s->h1) {
-        struct h1c *c = SW_CONTAINER_OF(it, struct h1c, link);
-
+    SW_LIST_EACH (struct h1c, c, &s->h1, link) {
         side_h1_kill(c, true, "stopped");
         conn_free(c);
     }
@@ -81,9 +79,7 @@ void side_h1_kill_all(struct sw_sidecar *s)
 
 void side_h1_drain(struct sw_sidecar *s)
 {
-    SW_LIST_FOREACH (it, &s->h1) {
-        struct h1c *c = SW_CONTAINER_OF(it, struct h1c, link);
-
+    SW_LIST_EACH (struct h1c, c, &s->h1, link) {
         c->keep = false;
         if (c->state == H1_IDLE && sw_conn_unused(&c->io) == 0)
             side_h1_kill(c, false, NULL);

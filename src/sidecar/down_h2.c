@@ -486,9 +486,7 @@ void side_h2_drain(struct sw_sidecar *s)
 
 void side_h2_kill_all(struct sw_sidecar *s)
 {
-    SW_LIST_FOREACH (it, &s->h2) {
-        struct h2c *c = SW_CONTAINER_OF(it, struct h2c, link);
-
+    SW_LIST_EACH (struct h2c, c, &s->h2, link) {
         sw_h2conn_free(c->conn);
         sw_list_unlink(&c->link);
         s->n_conns--;

@@ -69,9 +69,7 @@ static void sweep(struct sw_store_feed *f)
 {
     if (f->pumping)
         return;
-    SW_LIST_FOREACH (it, &f->groups) {
-        struct sw_store_group *g = SW_CONTAINER_OF(it, struct sw_store_group, link);
-
+    SW_LIST_EACH (struct sw_store_group, g, &f->groups, link) {
         if (g->users == 0) {
             sw_list_unlink(&g->link);
             sw_free(g);
@@ -104,9 +102,7 @@ static void dispatch(struct sw_store_feed *f, struct sw_store_event *e)
 {
     struct sw_slice key = sw_store_event_key(e);
 
-    SW_LIST_FOREACH (it, &f->groups) {
-        struct sw_store_group *g = SW_CONTAINER_OF(it, struct sw_store_group, link);
-
+    SW_LIST_EACH (struct sw_store_group, g, &f->groups, link) {
         if (sw_slice_has_prefix(key, prefix_of(g)))
             give_to_group(g, e);
     }
@@ -137,9 +133,7 @@ static bool fetch(struct sw_store *s, uint64_t after, uint64_t upto, struct sw_s
 /* The loop slept while what it had not seen was compacted: every watch is on its own now. */
 static void fall_behind(struct sw_store_feed *f, uint64_t revision)
 {
-    SW_LIST_FOREACH (it, &f->groups) {
-        struct sw_store_group *g = SW_CONTAINER_OF(it, struct sw_store_group, link);
-
+    SW_LIST_EACH (struct sw_store_group, g, &f->groups, link) {
         SW_LIST_FOREACH (w, &g->watches) {
             if (watch_of(w)->next <= f->seen)
                 watch_of(w)->next = f->seen + 1;
@@ -262,9 +256,7 @@ static void on_wake(struct sw_msg *m)
 
 void sw_store_feeds_wake_locked(struct sw_store *s)
 {
-    SW_LIST_FOREACH (it, &s->feeds) {
-        struct sw_store_feed *f = SW_CONTAINER_OF(it, struct sw_store_feed, link);
-
+    SW_LIST_EACH (struct sw_store_feed, f, &s->feeds, link) {
         if (!atomic_exchange(&f->posted, true))
             sw_loop_post(f->loop, &f->msg);
     }

@@ -382,9 +382,7 @@ static struct sw_metrics_shard *shard_make(struct sw_metrics *m)
 
 static void shard_destroy(struct sw_metrics_shard *s)
 {
-    SW_MAP_FOREACH (it, &s->map)
-        metric_unref(it->value);
-    sw_map_done(&s->map);
+    SW_MAP_DRAIN(&s->map, metric_unref);
     (void)pthread_mutex_destroy(&s->lock);
     sw_free(s);
 }
@@ -492,9 +490,7 @@ static void measure_self(struct sw_metrics *m)
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
         sw_metric_set(sw_metric_get(m->own, SW_METRIC_MAX_FDS, NULL), (int64_t)rl.rlim_cur);
     sw_metric_set(sw_metric_get(m->own, SW_METRIC_LOG_DROPPED, NULL), (int64_t)sw_log_dropped());
-    SW_LIST_FOREACH (it, &m->shards) {
-        struct sw_metrics_shard *s = SW_CONTAINER_OF(it, struct sw_metrics_shard, link);
-
+    SW_LIST_EACH (struct sw_metrics_shard, s, &m->shards, link) {
         (void)pthread_mutex_lock(&s->lock);
         series += s->map.n;
         (void)pthread_mutex_unlock(&s->lock);

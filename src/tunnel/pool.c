@@ -327,9 +327,7 @@ static struct sw_pool_conn *find(struct sw_pool *p, struct pool_key *k, enum sw_
     size_t n_stalled = 0;
 
     *ret_use = SW_POOL_HIT;
-    SW_LIST_FOREACH (it, &k->conns) {
-        struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
-
+    SW_LIST_EACH (struct sw_pool_conn, c, &k->conns, link) {
         if (c->over || c->alone)
             continue;
         if (!c->ready) {
@@ -412,12 +410,8 @@ struct conns {
 /* Closing one calls back into owners, which may open connections: never walk the live map. */
 static void list_conns(struct sw_pool *p, struct conns *ret)
 {
-    SW_MAP_FOREACH (slot, &p->keys) {
-        struct pool_key *k = slot->value;
-
-        SW_LIST_FOREACH (it, &k->conns) {
-            struct sw_pool_conn *c = SW_CONTAINER_OF(it, struct sw_pool_conn, link);
-
+    SW_MAP_EACH (struct pool_key, k, &p->keys) {
+        SW_LIST_EACH (struct sw_pool_conn, c, &k->conns, link) {
             if (!c->over)
                 sw_vec_push(&ret->v, c);
         }

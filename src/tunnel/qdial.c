@@ -540,9 +540,7 @@ void sw_qdial_learn(struct sw_qdial *d, const struct sw_quic_target *t)
 
     if (f)
         qnode_drop_failure(d, f);
-    SW_LIST_FOREACH (it, &d->all) {
-        const struct sw_qnode *n = SW_CONTAINER_OF(it, struct sw_qnode, link);
-
+    SW_LIST_EACH (const struct sw_qnode, n, &d->all, link) {
         if (n->conn && t->n_addrs && sw_nodeid_eq(&n->id, &t->id))
             sw_qconn_more_addrs(n->conn, t->addrs, t->n_addrs);
     }

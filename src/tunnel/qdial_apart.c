@@ -20,11 +20,9 @@ static void tell(const struct sw_qnode *n, const char *why)
 
 void qnode_move_waiting(struct sw_qnode *from, struct sw_qnode *to)
 {
-    struct sw_list *m;
+    struct sw_qcall *c;
 
-    while ((m = sw_list_pop_front(&from->waiting))) {
-        struct sw_qcall *c = SW_CONTAINER_OF(m, struct sw_qcall, link);
-
+    while ((c = SW_LIST_POP(&from->waiting, struct sw_qcall, link))) {
         from->n_calls--;
         to->n_calls++;
         c->node = to;
@@ -104,9 +102,7 @@ void qnode_suspect(struct sw_qcall *c)
 
 bool qnode_any_silent(const struct sw_qdial *d, const struct sw_nodeid *id)
 {
-    SW_LIST_FOREACH (it, &d->apart) {
-        const struct sw_qnode *n = SW_CONTAINER_OF(it, struct sw_qnode, apart_link);
-
+    SW_LIST_EACH (const struct sw_qnode, n, &d->apart, apart_link) {
         if (n->silent_ns && sw_nodeid_eq(&n->id, id))
             return true;
     }

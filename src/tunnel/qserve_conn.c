@@ -140,9 +140,7 @@ void sw_qserve_free(struct sw_qserve *v)
     qs_pool_clear(v);
     SW_LIST_FOREACH (it, &v->exchanges)
         qs_stop(SW_CONTAINER_OF(it, struct qs_exchange, link));
-    SW_LIST_FOREACH (it, &v->conns) {
-        struct qs_conn *c = SW_CONTAINER_OF(it, struct qs_conn, link);
-
+    SW_LIST_EACH (struct qs_conn, c, &v->conns, link) {
         sw_qconn_set_ops(c->q, &forgotten_ops, NULL);
         free_conn(c);
     }

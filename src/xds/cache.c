@@ -152,9 +152,7 @@ void sw_xds_cache_free(struct sw_xds_cache *c)
         sw_list_unlink(&l->link);
         l->on_gone(l);
     }
-    SW_MAP_FOREACH (it, &c->types) {
-        struct type *t = it->value;
-
+    SW_MAP_EACH (struct type, t, &c->types) {
         sw_xds_snap_unref(t->snap);
         xds_table_free(t->table);
         sw_free(t->url);
@@ -289,11 +287,8 @@ static void apply(struct sw_xds_cache *c, struct xds_change *ch, struct sw_xds_d
 
 static void tell(struct sw_xds_cache *c)
 {
-    SW_LIST_FOREACH (it, &c->listeners) {
-        struct sw_xds_listener *l = SW_CONTAINER_OF(it, struct sw_xds_listener, link);
-
+    SW_LIST_EACH (struct sw_xds_listener, l, &c->listeners, link)
         l->on_change(l);
-    }
 }
 
 struct sw_xds_diff sw_xds_cache_commit(struct sw_xds_cache *c, struct sw_xds_txn *t)

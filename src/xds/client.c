@@ -93,11 +93,8 @@ static void each_held(const struct xc_type *t, struct versions *to)
         t->each(t->each_arg, add_version, to);
         return;
     }
-    SW_MAP_FOREACH (it, &t->held) {
-        const struct xc_held *h = it->value;
-
+    SW_MAP_EACH (const struct xc_held, h, &t->held)
         add_version(to, h->name, h->version);
-    }
 }
 
 /* Everything that is wanted and held. */
@@ -285,9 +282,7 @@ void sw_xds_client_hold_answer(struct sw_xds_client *c, const char *type)
 
 void sw_xds_client_send_held(struct sw_xds_client *c)
 {
-    SW_LIST_FOREACH (it, &c->types) {
-        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
-
+    SW_LIST_EACH (struct xc_type, t, &c->types, link) {
         if (t->hold && c->call)
             answer(c, t);
     }
@@ -414,9 +409,7 @@ static void ended(struct sw_xds_client *c, const char *reason, const char *why)
     c->call = NULL;
     sw_timer_stop(c->loop, &c->silent);
     count(c, SW_METRIC_XDS_TERMINATIONS, reason, 1);
-    SW_LIST_FOREACH (it, &c->types) {
-        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
-
+    SW_LIST_EACH (struct xc_type, t, &c->types, link) {
         t->announced = false;
         xc_type_forget_changes(t);
         xc_type_forget_response(t);

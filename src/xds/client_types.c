@@ -10,9 +10,7 @@ enum { REFUSED_MAX = 64 * 1024 }; /* of text about refused resources; the rest i
 
 struct xc_type *xc_type_find(const struct sw_xds_client *c, struct sw_slice url)
 {
-    SW_LIST_FOREACH (it, &c->types) {
-        struct xc_type *t = SW_CONTAINER_OF(it, struct xc_type, link);
-
+    SW_LIST_EACH (struct xc_type, t, &c->types, link) {
         if (sw_slice_eq_str(url, t->url))
             return t;
     }
@@ -45,9 +43,7 @@ void xc_type_forget_changes(struct xc_type *t)
 
 void xc_type_forget_refused(struct xc_type *t)
 {
-    SW_MAP_FOREACH (it, &t->refused_names)
-        sw_free(it->value);
-    sw_map_done(&t->refused_names);
+    SW_MAP_DRAIN(&t->refused_names, sw_free);
 }
 
 void sw_xds_client_refuse(struct sw_xds_client *c, const char *type, struct sw_slice name,
@@ -108,12 +104,8 @@ void xc_type_free(struct xc_type *t)
 {
     sw_list_unlink(&t->link);
     xc_type_forget_changes(t);
-    SW_MAP_FOREACH (it, &t->names)
-        sw_free(it->value);
-    sw_map_done(&t->names);
-    SW_MAP_FOREACH (it, &t->held)
-        held_free(it->value);
-    sw_map_done(&t->held);
+    SW_MAP_DRAIN(&t->names, sw_free);
+    SW_MAP_DRAIN(&t->held, held_free);
     xc_type_forget_response(t);
     xc_type_forget_refused(t);
     sw_buf_done(&t->refused);
@@ -204,9 +196,7 @@ void sw_xds_client_wildcard(struct sw_xds_client *c, const char *type, bool on)
     announce(c, t, SW_SLICE_LIT("*"), on);
     if (on)
         return;
-    SW_MAP_FOREACH (it, &t->held) {
-        struct xc_held *h = it->value;
-
+    SW_MAP_EACH (struct xc_held, h, &t->held) {
         if (!sw_map_get(&t->names, h->name))
             xc_type_release(t, h->name);
     }

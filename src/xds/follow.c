@@ -46,12 +46,8 @@ void xds_follow_release(struct xds_sub *u)
         return;
     s->first_bytes -= f->charged;
     f->charged = 0;
-    SW_LIST_FOREACH (it, &s->streams) {
-        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
-
-        SW_LIST_FOREACH (sub, &st->subs) {
-            const struct xds_sub *o = SW_CONTAINER_OF(sub, struct xds_sub, link);
-
+    SW_LIST_EACH (struct xds_stream, st, &s->streams, link) {
+        SW_LIST_EACH (const struct xds_sub, o, &st->subs, link) {
             if (o->follow && o->follow->queued)
                 xds_stream_wake(st);
         }

@@ -22,9 +22,7 @@ static bool all_settled(const struct xds_stream *st, const struct xds_sub *liste
     if (xds_sub_settled(listeners) &&
         sw_loop_now(st->server->loop) - listeners->sent_ns > SETTLED_S * SW_NS_PER_S)
         return true;
-    SW_LIST_FOREACH (it, &st->subs) {
-        const struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
-
+    SW_LIST_EACH (const struct xds_sub, u, &st->subs, link) {
         if (u->kind->rank && strcmp(u->url, SW_XDS_ENDPOINT) != 0 && !xds_sub_settled(u))
             return false;
     }
@@ -51,8 +49,7 @@ void xds_stream_settle(struct xds_stream *st)
 void sw_xds_server_planes(struct sw_xds_server *s,
                           void (*fn)(const struct sw_xds_plane *p, void *arg), void *arg)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+    SW_LIST_EACH (const struct xds_stream, st, &s->streams, link) {
         const struct xds_sub *u = listeners_of(st);
 
         if (!u)
@@ -70,8 +67,7 @@ void sw_xds_server_planes(struct sw_xds_server *s,
 void sw_xds_server_clients(struct sw_xds_server *s,
                            void (*fn)(const struct sw_xds_client_id *id, void *arg), void *arg)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+    SW_LIST_EACH (const struct xds_stream, st, &s->streams, link) {
         const struct sw_xds_client_id id = xds_stream_id(st);
 
         if (st->cache)
@@ -81,8 +77,7 @@ void sw_xds_server_clients(struct sw_xds_server *s,
 
 void sw_xds_server_repeat(struct sw_xds_server *s, const char *type, struct sw_slice name)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+    SW_LIST_EACH (struct xds_stream, st, &s->streams, link) {
         struct xds_sub *u = st->cache ? xds_sub_find(st, sw_slice_str(type)) : NULL;
 
         if (!u || !u->nack || u->retries || u->pending || !xds_sub_wants(u, name))

@@ -110,8 +110,7 @@ static void take_back_ahead(struct xds_sub *u, const struct sw_xds_snap *now)
 {
     if (!u->n_ahead)
         return;
-    SW_MAP_FOREACH (it, &u->names) {
-        struct xds_name *n = it->value;
+    SW_MAP_EACH (struct xds_name, n, &u->names) {
         const struct sw_xds_res *res = n->ahead ? sw_xds_snap_get(now, n->name) : NULL;
 
         if (!n->ahead || (res && res != sw_xds_snap_get(u->base, n->name)))
@@ -126,9 +125,7 @@ static void take_back_ahead(struct xds_sub *u, const struct sw_xds_snap *now)
 static void take_back(struct xds_sub *u, const struct sw_xds_snap *now)
 {
     take_back_ahead(u, now);
-    SW_LIST_FOREACH (it, &u->leaving) {
-        struct xds_name *n = SW_CONTAINER_OF(it, struct xds_name, forced);
-
+    SW_LIST_EACH (struct xds_name, n, &u->leaving, forced) {
         if (xds_sub_wants(u, n->name) && !sw_xds_snap_get(now, n->name))
             xds_sub_echo(u, n->name);
     }
@@ -346,9 +343,7 @@ static void sotw_owed(struct xds_sub *u, const struct sw_xds_snap *now)
 {
     if (u->n_owed == 0 || u->base == now)
         return;
-    SW_MAP_FOREACH (it, &u->names) {
-        struct xds_name *n = it->value;
-
+    SW_MAP_EACH (struct xds_name, n, &u->names) {
         if (!n->owed || !sw_xds_snap_get(now, n->name))
             continue;
         n->owed = false;
@@ -474,9 +469,7 @@ static uint64_t removals_wait(struct xds_stream *st)
     bool named = false;
     uint64_t end;
 
-    SW_LIST_FOREACH (it, &st->subs) {
-        const struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
-
+    SW_LIST_EACH (const struct xds_sub, u, &st->subs, link) {
         if (u->kind->full && u->kind->removed_last && !u->wildcard && u->base)
             named |= u->base != xds_stream_snap(st, sw_slice_str(u->url));
     }

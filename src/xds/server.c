@@ -76,11 +76,8 @@ static bool may_wait(const struct sw_xds_server *s, const struct sw_ip *from)
 {
     size_t own = 0;
 
-    SW_LIST_FOREACH (it, &s->streams) {
-        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
-
+    SW_LIST_EACH (const struct xds_stream, st, &s->streams, link)
         own += st->waiting && sw_ip_same_client(&st->addr.ip, from);
-    }
     return sw_share_left(own, s->n_waiting, WAITING_MAX);
 }
 
@@ -118,8 +115,7 @@ static void make_wait(struct xds_stream *st)
 
 void sw_xds_server_recheck(struct sw_xds_server *s)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
+    SW_LIST_EACH (struct xds_stream, st, &s->streams, link) {
         struct sw_xds_client_id id = {
             .addr = st->addr, .cert = st->cert, .token = sw_slice_str(st->token)};
 
@@ -281,11 +277,8 @@ void sw_xds_server_set_cred(struct sw_xds_server *s, struct sw_tls_cred *cred)
 void sw_xds_server_stop(struct sw_xds_server *s, uint64_t deadline_ns, void (*on_done)(void *arg),
                         void *arg)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
-
+    SW_LIST_EACH (struct xds_stream, st, &s->streams, link)
         sw_grpc_finish(st->call, SW_GRPC_UNAVAILABLE, "server stops");
-    }
     sw_grpc_server_stop(s->grpc, deadline_ns, on_done, arg);
 }
 
@@ -299,11 +292,8 @@ void sw_xds_server_status(const struct sw_xds_server *s,
 {
     uint64_t now = sw_loop_now(s->loop);
 
-    SW_LIST_FOREACH (it, &s->streams) {
-        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
-
-        SW_LIST_FOREACH (sub, &st->subs) {
-            const struct xds_sub *u = SW_CONTAINER_OF(sub, struct xds_sub, link);
+    SW_LIST_EACH (const struct xds_stream, st, &s->streams, link) {
+        SW_LIST_EACH (const struct xds_sub, u, &st->subs, link) {
             struct sw_xds_status out = {.node_id = st->node_id,
                                         .node_cluster = st->node_cluster,
                                         .addr = st->addr,
@@ -332,9 +322,7 @@ size_t sw_xds_server_streams(const struct sw_xds_server *s)
 
 bool sw_xds_server_synced(const struct sw_xds_server *s)
 {
-    SW_LIST_FOREACH (it, &s->streams) {
-        const struct xds_stream *st = SW_CONTAINER_OF(it, struct xds_stream, link);
-
+    SW_LIST_EACH (const struct xds_stream, st, &s->streams, link) {
         if (!st->cache)
             return false;
         SW_LIST_FOREACH (sub, &st->subs) {

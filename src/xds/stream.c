@@ -518,9 +518,7 @@ static int sotw_names(struct xds_sub *u, const Sw__DiscoveryRequest *req, bool *
             rc = xds_sub_add(u, name, true);
         }
     }
-    SW_MAP_FOREACH (it, &u->names) {
-        const struct xds_name *n = it->value;
-
+    SW_MAP_EACH (const struct xds_name, n, &u->names) {
         if (!sw_map_get(&keep, n->name))
             xds_sub_drop(u, n->name);
     }

@@ -34,9 +34,7 @@ const struct xds_kind *xds_kind_of(struct sw_slice url)
 
 struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url)
 {
-    SW_LIST_FOREACH (it, &st->subs) {
-        struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
-
+    SW_LIST_EACH (struct xds_sub, u, &st->subs, link) {
         if (sw_slice_eq_str(url, u->url))
             return u;
     }
@@ -45,9 +43,7 @@ struct xds_sub *xds_sub_find(const struct xds_stream *st, struct sw_slice url)
 
 bool xds_sub_before(const struct xds_sub *u)
 {
-    SW_LIST_FOREACH (it, &u->stream->subs) {
-        const struct xds_sub *o = SW_CONTAINER_OF(it, struct xds_sub, link);
-
+    SW_LIST_EACH (const struct xds_sub, o, &u->stream->subs, link) {
         if (o->follow && o->kind->removed_last && o->kind->rank < u->kind->rank)
             return true;
     }
@@ -126,9 +122,7 @@ void xds_sub_free(struct xds_sub *u)
     sw_list_unlink(&u->link);
     u->stream->n_subs--;
     u->stream->n_names -= u->names.n;
-    SW_MAP_FOREACH (it, &u->names)
-        name_free(it->value);
-    sw_map_done(&u->names);
+    SW_MAP_DRAIN(&u->names, name_free);
     xds_names_done(&u->gone);
     xds_names_done(&u->leaving);
     xds_initial_done(u);

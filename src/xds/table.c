@@ -44,9 +44,7 @@ void xds_table_free(struct xds_table *t)
     xds_index_done(&t->aliases);
     xds_index_done(&t->nodes);
     xds_index_done(&t->services);
-    SW_MAP_FOREACH (it, &t->names)
-        rec_free(it->value);
-    sw_map_done(&t->names);
+    SW_MAP_DRAIN(&t->names, rec_free);
     sw_vec_done(&t->log);
     sw_vec_done(&t->free_slots);
     sw_free(t);

@@ -49,9 +49,7 @@ static const struct {
 static struct count *find(struct api_admission_counts *all, struct sw_slice name,
                           enum api_admission_type type)
 {
-    SW_LIST_FOREACH (it, &all->all) {
-        struct count *c = SW_CONTAINER_OF(it, struct count, link);
-
+    SW_LIST_EACH (struct count, c, &all->all, link) {
         if (c->type == type && sw_slice_eq_str(name, c->name))
             return c;
     }
@@ -126,9 +124,7 @@ void api_admission_metrics_free(struct sw_api *api)
 
     if (!all)
         return;
-    SW_LIST_FOREACH (it, &all->all) {
-        struct count *c = SW_CONTAINER_OF(it, struct count, link);
-
+    SW_LIST_EACH (struct count, c, &all->all, link) {
         sw_list_unlink(&c->link);
         sw_free(c->name);
         sw_free(c);

@@ -100,9 +100,7 @@ struct api_quota *api_quota_new(struct sw_api *api, const struct api_quota_opts 
 
 static void tallies_free(struct sw_map *m)
 {
-    SW_MAP_FOREACH (it, m)
-        sw_free(it->value);
-    sw_map_done(m);
+    SW_MAP_DRAIN(m, sw_free);
 }
 
 void api_quota_free(struct api_quota *q)

@@ -196,9 +196,7 @@ static void on_sweep(struct sw_defer *d)
 {
     struct api_hooks *all = SW_CONTAINER_OF(d, struct api_hooks, sweep);
 
-    SW_LIST_FOREACH (it, &all->clients) {
-        struct hook_client *c = SW_CONTAINER_OF(it, struct hook_client, link);
-
+    SW_LIST_EACH (struct hook_client, c, &all->clients, link) {
         if (all->nclients > CLIENTS_MAX && !c->calls)
             client_free(all, c);
     }

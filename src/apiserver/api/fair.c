@@ -69,9 +69,7 @@ void api_fair_free(struct api_fair *f)
 {
     if (!f)
         return;
-    SW_MAP_FOREACH (it, &f->clients)
-        client_free(it->value);
-    sw_map_done(&f->clients);
+    SW_MAP_DRAIN(&f->clients, client_free);
     sw_free(f);
 }
 

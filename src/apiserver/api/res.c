@@ -99,9 +99,7 @@ struct api_crd *api_crd_unref(struct api_crd *c)
 
 void api_registry_done(struct api_registry *g)
 {
-    SW_MAP_FOREACH (it, &g->crds)
-        api_crd_unref(it->value);
-    sw_map_done(&g->crds);
+    SW_MAP_DRAIN(&g->crds, api_crd_unref);
     sw_arena_clear(&g->arena);
 }
 
@@ -145,9 +143,7 @@ const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_
         if (is(r->kind, kind) && is(r->group, group) && is(r->version, version))
             return r;
     }
-    SW_MAP_FOREACH (it, &g->crds) {
-        struct api_crd *c = it->value;
-
+    SW_MAP_EACH (struct api_crd, c, &g->crds) {
         for (size_t i = 0; c->established && i < c->n; i++) {
             if (c->vers[i].served && is(c->vers[i].version, version) && is(c->vers[i].kind, kind) &&
                 is(c->group, group))
@@ -165,9 +161,7 @@ bool api_registry_has_group(const struct api_registry *g, struct sw_slice group,
             (version.n == 0 || is(g->builtins[i].version, version)))
             return true;
     }
-    SW_MAP_FOREACH (it, &g->crds) {
-        struct api_crd *c = it->value;
-
+    SW_MAP_EACH (struct api_crd, c, &g->crds) {
         for (size_t i = 0; c->established && is(c->group, group) && i < c->n; i++) {
             if (c->vers[i].served && (version.n == 0 || is(c->vers[i].version, version)))
                 return true;
@@ -256,9 +250,7 @@ void api_registry_each(const struct api_registry *g, api_res_fn f, void *arg)
 
     for (size_t i = 0; i < g->n_builtins; i++)
         sw_vec_push(&all, &g->builtins[i]);
-    SW_MAP_FOREACH (it, &g->crds) {
-        struct api_crd *c = it->value;
-
+    SW_MAP_EACH (struct api_crd, c, &g->crds) {
         for (size_t i = 0; c->established && i < c->n; i++) {
             if (c->vers[i].served)
                 sw_vec_push(&all, &c->vers[i]);
@@ -279,9 +271,7 @@ void api_registry_each_stored(const struct api_registry *g, api_res_fn f, void *
         if (!(r->flags & SW_B_NOT_STORED) && r->storage)
             f(r, arg);
     }
-    SW_MAP_FOREACH (it, &g->crds) {
-        struct api_crd *c = it->value;
-
+    SW_MAP_EACH (struct api_crd, c, &g->crds) {
         for (size_t i = 0; c->established && i < c->n; i++) {
             if (c->vers[i].storage)
                 f(&c->vers[i], arg);

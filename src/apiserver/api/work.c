@@ -249,11 +249,8 @@ static unsigned running_common(const struct api_workers *k)
 {
     unsigned n = 0;
 
-    SW_LIST_FOREACH (it, &k->tenants) {
-        const struct tenant *t = SW_CONTAINER_OF(it, struct tenant, link);
-
+    SW_LIST_EACH (const struct tenant, t, &k->tenants, link)
         n += t->first ? 0 : t->running;
-    }
     return n;
 }
 
@@ -262,8 +259,7 @@ static void dispatch(struct api_workers *k)
 {
     unsigned common = running_common(k);
 
-    SW_LIST_FOREACH (it, &k->tenants) {
-        struct tenant *t = SW_CONTAINER_OF(it, struct tenant, link);
+    SW_LIST_EACH (struct tenant, t, &k->tenants, link) {
         struct api_job *j = SW_CONTAINER_OF(t->jobs.next, struct api_job, link);
 
         if (k->running == k->nthreads)

@@ -367,9 +367,7 @@ static struct sw_slice source_hash(struct sw_api *api, struct sw_arena *a, const
     struct api_doc d = {
         .text = sw_slice_str(sw_arena_printf(a, "%s/%s " SW_VERSION, gv->group, gv->version))};
 
-    SW_MAP_FOREACH (it, &api->reg.crds) {
-        const struct api_crd *c = it->value;
-
+    SW_MAP_EACH (const struct api_crd, c, &api->reg.crds) {
         if (strcmp(c->group, gv->group) == 0)
             d.text = sw_slice_str(sw_arena_printf(a, "%.*s %s %llu", SW_SLICE_ARG(d.text), c->uid,
                                                   (unsigned long long)c->revision));

@@ -145,9 +145,7 @@ static int flush_h1(struct front_conn *c)
 static void resume_stuck(struct front_conn *c)
 {
     c->stuck = false;
-    SW_LIST_FOREACH (it, &c->xchgs) {
-        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
-
+    SW_LIST_EACH (struct front_xchg, x, &c->xchgs, link) {
         if (x->stuck) {
             x->stuck = false;
             sw_h2_resume(c->h2, x->id);
@@ -163,9 +161,7 @@ static bool refuse_rest(struct front_conn *c)
 {
     bool any = false;
 
-    SW_LIST_FOREACH (it, &c->xchgs) {
-        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
-
+    SW_LIST_EACH (struct front_xchg, x, &c->xchgs, link) {
         if (!x->sent_all)
             continue;
         x->sent_all = false;
@@ -203,9 +199,7 @@ static int flush_h2(struct front_conn *c)
 /* The request whose body is awaited longest; NULL: none. */
 static struct front_xchg *first_reading(const struct front_conn *c)
 {
-    SW_LIST_FOREACH (it, &c->xchgs) {
-        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
-
+    SW_LIST_EACH (struct front_xchg, x, &c->xchgs, link) {
         if (x->state == XCHG_READ)
             return x;
     }
@@ -236,9 +230,7 @@ static bool reset_late(struct front_conn *c)
     uint64_t now = sw_loop_now(c->front->loop);
     bool any = false;
 
-    SW_LIST_FOREACH (it, &c->xchgs) {
-        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
-
+    SW_LIST_EACH (struct front_xchg, x, &c->xchgs, link) {
         if (c->h2 && x->state == XCHG_READ && now - x->since_ns >= c->front->opts.body_timeout_ns) {
             sw_h2_reset(c->h2, x->id, SW_H2_CANCEL);
             x->state = XCHG_DONE; /* the reset waits as long as the client reads nothing */

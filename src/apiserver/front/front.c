@@ -93,9 +93,7 @@ void sw_front_stop(struct sw_front *f, uint64_t deadline_ns, void (*on_done)(voi
     f->on_done = on_done;
     f->done_arg = arg;
     sw_accept_done(&f->accept);
-    SW_LIST_FOREACH (it, &f->conns) {
-        struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
-
+    SW_LIST_EACH (struct front_conn, c, &f->conns, link) {
         if (front_conn_idle(c) || c->state == CONN_HANDSHAKE) {
             front_conn_close(c);
         } else if (c->h2) {
@@ -119,9 +117,7 @@ void sw_front_free(struct sw_front *f)
         front_conn_close(SW_CONTAINER_OF(it, struct front_conn, link));
     SW_LIST_FOREACH (it, &f->dead)
         front_conn_free(SW_CONTAINER_OF(it, struct front_conn, link));
-    SW_LIST_FOREACH (it, &f->orphans) {
-        struct front_xchg *x = SW_CONTAINER_OF(it, struct front_xchg, link);
-
+    SW_LIST_EACH (struct front_xchg, x, &f->orphans, link) {
         x->state = XCHG_DONE;
         front_xchg_release(x);
     }

@@ -6,8 +6,7 @@
 
 static struct front_xchg *current(struct front_conn *c)
 {
-    return sw_list_empty(&c->xchgs) ? NULL
-                                    : SW_CONTAINER_OF(c->xchgs.next, struct front_xchg, link);
+    return SW_LIST_FIRST(&c->xchgs, struct front_xchg, link);
 }
 
 static void copy_fields(struct front_xchg *x, const struct sw_h1_msg *m)

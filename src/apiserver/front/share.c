@@ -193,8 +193,7 @@ static struct front_conn *least(struct sw_front *f, const struct front_share *pl
     struct front_conn *best = NULL;
     enum worth best_worth = WORTH_KEEP;
 
-    SW_LIST_FOREACH (it, &f->conns) {
-        struct front_conn *c = SW_CONTAINER_OF(it, struct front_conn, link);
+    SW_LIST_EACH (struct front_conn, c, &f->conns, link) {
         enum worth w = worth_of(c);
         size_t mine = w == WORTH_KEEP ? 0 : crowd(c, w);
         size_t theirs = best ? crowd(best, best_worth) : 0;

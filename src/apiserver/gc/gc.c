@@ -472,26 +472,20 @@ void api_gc_free(struct api_gc *g)
     if (!g)
         return;
     api_gc_stop(g);
-    SW_MAP_FOREACH (it, &g->tasks) {
-        struct gc_task *t = it->value;
-
+    SW_MAP_EACH (struct gc_task, t, &g->tasks) {
         sw_timer_stop(g->api->loop, &t->timer);
         sw_free((void *)(uintptr_t)t->id.p);
         sw_free(t);
     }
     sw_map_done(&g->tasks);
-    SW_MAP_FOREACH (it, &g->deps) {
-        struct gc_dep *d = it->value;
-
+    SW_MAP_EACH (struct gc_dep, d, &g->deps) {
         sw_vec_done(&d->owners);
         sw_vec_done(&d->blocks);
         sw_free((void *)(uintptr_t)d->key.p);
         sw_free(d);
     }
     sw_map_done(&g->deps);
-    SW_MAP_FOREACH (it, &g->owners) {
-        struct gc_owner *o = it->value;
-
+    SW_MAP_EACH (struct gc_owner, o, &g->owners) {
         sw_vec_done(&o->deps);
         sw_free((void *)(uintptr_t)o->uid.p);
         sw_free((void *)(uintptr_t)o->key.p);

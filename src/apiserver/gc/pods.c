@@ -64,9 +64,7 @@ void gc_pods_free(struct gc_pods *p)
 {
     if (!p)
         return;
-    SW_MAP_FOREACH (it, &p->spaces)
-        space_free(it->value);
-    sw_map_done(&p->spaces);
+    SW_MAP_DRAIN(&p->spaces, space_free);
     sw_free(p);
 }
 
@@ -213,9 +211,7 @@ static void report(const struct space *s, struct sw_slice was, struct sw_slice i
     const struct sw_json *x = parse(&a, was);
     const struct sw_json *y = parse(&a, is);
 
-    SW_MAP_FOREACH (it, &s->services) {
-        const struct service *svc = it->value;
-
+    SW_MAP_EACH (const struct service, svc, &s->services) {
         if ((x && selects(svc->selector, x)) || (y && selects(svc->selector, y)))
             f(arg, sw_slice_str(svc->key));
     }

@@ -192,9 +192,7 @@ static void retry_names(struct sw_api *api, const char *group)
 {
     SW_ARENA_AUTO tmp = {0};
 
-    SW_MAP_FOREACH (it, &api->reg.crds) {
-        const struct api_crd *c = it->value;
-
+    SW_MAP_EACH (const struct api_crd, c, &api->reg.crds) {
         if (strcmp(c->group, group) == 0 && !c->established && !c->terminating)
             (void)api_internal(api,
                                &(struct api_internal_request){.verb = API_PATCH,
@@ -265,8 +263,7 @@ static bool in_use(struct api_req *r, const struct sw_json *crd, struct sw_slice
     struct sw_slice group = sw_json_str(sw_json_walk(crd, "spec", "group", NULL));
     struct sw_slice self = api_meta_str(crd, "name");
 
-    SW_MAP_FOREACH (it, &r->api->reg.crds) {
-        const struct api_crd *c = it->value;
+    SW_MAP_EACH (const struct api_crd, c, &r->api->reg.crds) {
         struct sw_slice rest;
 
         if (!sw_slice_eq_str(group, c->group) || sw_slice_eq_str(self, c->name) || c->n == 0 ||

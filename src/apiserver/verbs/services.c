@@ -223,9 +223,7 @@ void api_pool_free(struct api_pool *p)
 {
     if (!p)
         return;
-    SW_MAP_FOREACH (it, &p->taken) {
-        struct entry *x = it->value;
-
+    SW_MAP_EACH (struct entry, x, &p->taken) {
         sw_free(x->key);
         sw_free(x);
     }

@@ -596,9 +596,7 @@ bool api_watches_review(struct sw_api *api, size_t batch)
 void api_watches_end(struct sw_api *api, const struct api_crd *crd)
 {
     line_forget(&api->walk.line);
-    SW_LIST_FOREACH (it, &api->watches) {
-        struct api_watch *w = SW_CONTAINER_OF(it, struct api_watch, link);
-
+    SW_LIST_EACH (struct api_watch, w, &api->watches, link) {
         if (!crd || w->r->crd == crd)
             watch_end(w);
     }

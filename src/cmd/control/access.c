@@ -73,9 +73,7 @@ void sw_control_access_free(struct sw_control_access *a)
 {
     if (!a)
         return;
-    SW_MAP_FOREACH (it, &a->entries)
-        entry_free(it->value);
-    sw_map_done(&a->entries);
+    SW_MAP_DRAIN(&a->entries, entry_free);
     sw_free(a);
 }
 
@@ -179,9 +177,7 @@ static void drop_oldest(struct sw_control_access *a)
 {
     struct entry *oldest = NULL;
 
-    SW_MAP_FOREACH (it, &a->entries) {
-        struct entry *e = it->value;
-
+    SW_MAP_EACH (struct entry, e, &a->entries) {
         if (!oldest || e->at_ns < oldest->at_ns)
             oldest = e;
     }

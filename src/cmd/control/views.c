@@ -64,9 +64,7 @@ void sw_control_views_free(struct sw_control_views *v)
 {
     if (!v)
         return;
-    SW_MAP_FOREACH (it, &v->views)
-        view_free(it->value);
-    sw_map_done(&v->views);
+    SW_MAP_DRAIN(&v->views, view_free);
     sw_defer_cancel(&v->again);
     sw_arena_clear(&v->arena);
     sw_free(v);
@@ -80,9 +78,7 @@ static void notify(struct sw_control_views *v)
     SW_BUF_AUTO text = {.max = TEXT_MAX};
     int rc = SW_OK;
 
-    SW_MAP_FOREACH (it, &v->views) {
-        const struct view *w = it->value;
-
+    SW_MAP_EACH (const struct view, w, &v->views) {
         if (rc == SW_OK)
             rc = sw_buf_printf(&text, "view %s %.*s\n", w->name, SW_SLICE_ARG(w->gateways));
     }
@@ -98,9 +94,7 @@ static void on_again(struct sw_defer *d)
     v->round++;
     if (v->server)
         sw_xds_server_review(v->server);
-    SW_MAP_FOREACH (it, &v->views) {
-        struct view *w = it->value;
-
+    SW_MAP_EACH (struct view, w, &v->views) {
         if (w->round == v->round)
             continue;
         (void)sw_map_del(&v->views, w->gateways);
@@ -264,9 +258,7 @@ int sw_control_views_view(struct sw_control_views *v, const struct sw_xds_client
 
 struct sw_slice sw_control_views_of(struct sw_control_views *v, struct sw_slice view)
 {
-    SW_MAP_FOREACH (it, &v->views) {
-        const struct view *w = it->value;
-
+    SW_MAP_EACH (const struct view, w, &v->views) {
         if (sw_slice_eq_str(view, w->name))
             return w->gateways;
     }

@@ -430,9 +430,7 @@ static void on_del(struct agent *g, const struct sw_json *body, struct sw_http_r
     SW_ARENA_AUTO a = {0};
     const char *id = text_of(&a, body, "ContainerID", 255);
 
-    SW_MAP_FOREACH (it, &g->pods) {
-        struct agent_pod *p = it->value;
-
+    SW_MAP_EACH (struct agent_pod, p, &g->pods) {
         if (id && id[0] && p->container_id && strcmp(p->container_id, id) == 0)
             agent_pods_detach(p);
     }
@@ -456,9 +454,7 @@ static void on_gc(struct agent *g, const struct sw_json *body, struct sw_http_re
         sw_http_send_text(resp, 400, "ValidAttachments is not a list\n");
         return;
     }
-    SW_MAP_FOREACH (it, &g->pods) {
-        struct agent_pod *p = it->value;
-
+    SW_MAP_EACH (struct agent_pod, p, &g->pods) {
         if (list && p->container_id && p->container_id[0] && !listed(list, p->container_id))
             agent_pods_detach(p);
     }

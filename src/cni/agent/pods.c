@@ -497,9 +497,7 @@ static void on_lost(void *arg)
 {
     struct agent *g = arg;
 
-    SW_MAP_FOREACH (it, &g->pods) {
-        struct agent_pod *p = it->value;
-
+    SW_MAP_EACH (struct agent_pod, p, &g->pods) {
         p->sent = false;
         p->handed = false;
         p->n_stale_adds = 0;
@@ -530,8 +528,7 @@ static void on_verified(void *arg, int rc, const struct sw_err *err)
 
 void agent_pods_verify(struct agent *g)
 {
-    SW_MAP_FOREACH (it, &g->pods) {
-        struct agent_pod *p = it->value;
+    SW_MAP_EACH (struct agent_pod, p, &g->pods) {
         struct sw_job job = {
             .kind = SW_JOB_CHECK, .netns_fd = p->netns_fd, .cb = on_verified, .arg = p};
 
@@ -563,7 +560,5 @@ void agent_pods_leave(struct agent *g)
 
 void agent_pods_done(struct agent *g)
 {
-    SW_MAP_FOREACH (it, &g->pods)
-        pod_free(it->value);
-    sw_map_done(&g->pods);
+    SW_MAP_DRAIN(&g->pods, pod_free);
 }

@@ -164,9 +164,7 @@ void sw_zds_server_del(struct sw_zds_server *s, struct sw_slice uid)
     const struct sw_zds_request del = {.kind = SW_ZDS_DEL, .uid = uid};
     struct sw_err err = {0};
 
-    SW_LIST_FOREACH (it, &s->conns) {
-        struct sw_zds_conn *c = SW_CONTAINER_OF(it, struct sw_zds_conn, link);
-
+    SW_LIST_EACH (struct sw_zds_conn, c, &s->conns, link) {
         if (c->hello_received && sw_zds_conn_send(c, &del, -1, &err) != SW_OK)
             conn_fail(c, err.msg); /* the next one gets what there is */
     }

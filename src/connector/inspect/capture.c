@@ -23,9 +23,7 @@ static size_t size_of(const struct sw_capture *c)
 /* The oldest that may go; NULL: none. */
 static struct sw_capture *oldest(struct sw_capture_store *s)
 {
-    SW_LIST_FOREACH (it, &s->kept) {
-        struct sw_capture *c = SW_CONTAINER_OF(it, struct sw_capture, link);
-
+    SW_LIST_EACH (struct sw_capture, c, &s->kept, link) {
         if (c != s->pinned)
             return c;
     }
@@ -206,9 +204,7 @@ struct sw_capture *sw_capture_copy(const struct sw_capture *x, const struct sw_h
 
 const struct sw_capture *sw_captures_find(const struct sw_capture_store *s, uint64_t id)
 {
-    SW_LIST_FOREACH (it, &s->kept) {
-        const struct sw_capture *c = SW_CONTAINER_OF(it, struct sw_capture, link);
-
+    SW_LIST_EACH (const struct sw_capture, c, &s->kept, link) {
         if (c->id == id)
             return c;
     }

@@ -93,9 +93,7 @@ static void set_known(struct sw_map *m, struct sw_slice key, struct sw_slice val
 
 static void free_known(struct sw_map *m)
 {
-    SW_MAP_FOREACH (it, m)
-        sw_free(it->value);
-    sw_map_done(m);
+    SW_MAP_DRAIN(m, sw_free);
 }
 
 /* ---- what operators see ---- */
@@ -157,9 +155,7 @@ static void set_failed(struct sw_connector_controller *c, struct sw_slice key, s
     if (!sw_map_get(&c->failed, key) == !why.p)
         return;
     set_known(&c->failed, key, why);
-    SW_MAP_FOREACH (it, &c->failed) {
-        const struct known *k = it->value;
-
+    SW_MAP_EACH (const struct known, k, &c->failed) {
         if (sw_buf_printf(&text, "%s%.*s", sw_buf_len(&text) ? "\n" : "", SW_SLICE_ARG(k->key)) !=
             SW_OK)
             break;
@@ -262,9 +258,7 @@ static void issue_all(struct sw_connector_controller *c)
 {
     uint64_t now = sw_loop_now(c->loop);
 
-    SW_MAP_FOREACH (it, &c->due) {
-        struct due *d = it->value;
-
+    SW_MAP_EACH (struct due, d, &c->due) {
         if (c->ca && c->started && sw_control_leading(c->proxies) && !d->call && now >= d->next_ns)
             issue(c, d);
     }
@@ -421,9 +415,7 @@ void sw_connector_controller_free(struct sw_connector_controller *c)
     sw_control_free(c->proxies);
     sw_free(c->proxies_lease);
     sw_timer_stop(c->loop, &c->retry);
-    SW_MAP_FOREACH (it, &c->due)
-        due_free(it->value);
-    sw_map_done(&c->due);
+    SW_MAP_DRAIN(&c->due, due_free);
     free_known(&c->rules);
     free_known(&c->online);
     free_known(&c->failed);

@@ -228,9 +228,7 @@ static void on_settle(struct sw_timer *t)
 {
     struct sw_lookups *l = SW_CONTAINER_OF(t, struct sw_lookups, settle);
 
-    SW_MAP_FOREACH (it, &l->hosts) {
-        struct host *h = it->value;
-
+    SW_MAP_EACH (struct host, h, &l->hosts) {
         if (h->settled)
             continue;
         h->settled = true;
@@ -496,8 +494,7 @@ void sw_lookups_sweep(struct sw_lookups *l)
 {
     if (!l)
         return;
-    SW_MAP_FOREACH (it, &l->sets) {
-        struct set *s = it->value;
+    SW_MAP_EACH (struct set, s, &l->sets) {
         struct sw_resolved gone = {.set = s->name, .port = s->port};
 
         if (s->wanted)
@@ -551,9 +548,7 @@ static void resume(struct sw_lookups *l)
 
 static void pause_lookups(struct sw_lookups *l)
 {
-    SW_MAP_FOREACH (it, &l->hosts) {
-        struct host *h = it->value;
-
+    SW_MAP_EACH (struct host, h, &l->hosts) {
         sw_timer_stop(l->o.loop, &h->again);
         sw_list_unlink(&h->due);
     }

@@ -190,9 +190,7 @@ static void on_expire(struct sw_timer *t)
     uint64_t now = sw_loop_now(p->loop);
     bool changed = false;
 
-    SW_MAP_FOREACH (it, &p->others) {
-        struct peer *o = it->value;
-
+    SW_MAP_EACH (struct peer, o, &p->others) {
         if (now - o->seen_ns < lasts_ns(o->obj))
             continue;
         sw_log_info("gateway", "Lease '%.*s' of another replica expired", SW_SLICE_ARG(o->key));
@@ -318,9 +316,7 @@ void sw_plane_peers_free(struct sw_plane_peers *p)
     sw_kube_call_cancel(p->call);
     sw_timer_stop(p->loop, &p->renew);
     sw_timer_stop(p->loop, &p->expire);
-    SW_MAP_FOREACH (it, &p->others)
-        peer_free(it->value);
-    sw_map_done(&p->others);
+    SW_MAP_DRAIN(&p->others, peer_free);
     sw_slice_free(&p->text);
     sw_free(p->ns);
     sw_free(p->name);

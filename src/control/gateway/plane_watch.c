@@ -331,8 +331,6 @@ void sw_plane_watch_free(struct sw_plane_watch *w)
     sw_defer_cancel(&w->again);
     sw_timer_stop(w->o.loop, &w->timer);
     sw_timer_stop(w->o.loop, &w->repeat);
-    SW_MAP_FOREACH (it, &w->served)
-        served_free(it->value);
-    sw_map_done(&w->served);
+    SW_MAP_DRAIN(&w->served, served_free);
     sw_free(w);
 }

@@ -100,9 +100,7 @@ static void put_node(struct sw_mesh_index *ix, const struct mesh_meta *m, bool k
 
 static void mark_class(struct sw_mesh_index *ix, struct sw_slice name)
 {
-    SW_MAP_FOREACH (it, &ix->gateways) {
-        const struct mesh_gateway *g = it->value;
-
+    SW_MAP_EACH (const struct mesh_gateway, g, &ix->gateways) {
         if (sw_slice_eq(g->class, name))
             mesh_mark_gateway(ix, g);
     }
@@ -433,15 +431,11 @@ static void drop_all(struct sw_mesh_index *ix, struct sw_map *map, enum sw_mesh_
 
 static void drop_named(struct sw_mesh_index *ix)
 {
-    SW_MAP_FOREACH (it, &ix->namespaces) {
-        struct mesh_ns *ns = it->value;
-
+    SW_MAP_EACH (struct mesh_ns, ns, &ix->namespaces) {
         ns->known = false;
         mesh_ns_release(ix, ns);
     }
-    SW_MAP_FOREACH (it, &ix->nodes) {
-        struct mesh_node *n = it->value;
-
+    SW_MAP_EACH (struct mesh_node, n, &ix->nodes) {
         n->known = false;
         mesh_node_release(ix, n);
     }
@@ -472,9 +466,7 @@ void sw_mesh_index_free(struct sw_mesh_index *ix)
     sw_map_done(&ix->hosts);
     sw_map_done(&ix->groups);
     sw_map_done(&ix->targets);
-    SW_MAP_FOREACH (it, &ix->dirty_instances)
-        sw_free(it->value);
-    sw_map_done(&ix->dirty_instances);
+    SW_MAP_DRAIN(&ix->dirty_instances, sw_free);
     mesh_outs_retire(ix, &ix->netgw_outs);
     mesh_gone_done(ix);
     sw_vec_done(&ix->netgws);

@@ -23,14 +23,10 @@ static size_t gather(struct mesh_ns *ns, struct sw_slice gateway, struct sw_slic
 {
     size_t n = 0;
 
-    SW_LIST_FOREACH (l, &ns->groups) {
-        struct mesh_group *g = SW_CONTAINER_OF(l, struct mesh_group, in_ns);
-
+    SW_LIST_EACH (struct mesh_group, g, &ns->groups, in_ns) {
         if (!sw_slice_eq(mesh_labels_get(g->labels, MESH_GATEWAY_NAME), gateway))
             continue;
-        SW_LIST_FOREACH (m, &g->members) {
-            const struct mesh_workload *w = SW_CONTAINER_OF(m, struct mesh_workload, in_group);
-
+        SW_LIST_EACH (const struct mesh_workload, w, &g->members, in_group) {
             if (!w->we)
                 add(list, &n, mesh_str(w->account));
         }

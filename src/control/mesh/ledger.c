@@ -119,8 +119,6 @@ void mesh_gone_flush(struct sw_mesh_index *ix)
 
 void mesh_gone_done(struct sw_mesh_index *ix)
 {
-    SW_MAP_FOREACH (it, &ix->gone)
-        gone_free(it->value);
-    sw_map_done(&ix->gone);
+    SW_MAP_DRAIN(&ix->gone, gone_free);
     ix->gone = (struct sw_map){0};
 }

@@ -123,23 +123,13 @@ void mesh_mark_ns(struct sw_mesh_index *ix, struct mesh_ns *ns)
 
 void mesh_mark_all(struct sw_mesh_index *ix)
 {
-    SW_MAP_FOREACH (it, &ix->namespaces) {
-        struct mesh_ns *ns = it->value;
-
+    SW_MAP_EACH (struct mesh_ns, ns, &ix->namespaces) {
         mesh_mark_ns(ix, ns);
-        SW_LIST_FOREACH (l_s, &ns->slices) {
-            struct mesh_slice *s = SW_CONTAINER_OF(l_s, struct mesh_slice, in_ns);
-
+        SW_LIST_EACH (struct mesh_slice, s, &ns->slices, in_ns)
             mark(&ix->dirty_slices, &s->dirty);
-        }
-        SW_LIST_FOREACH (l_g, &ns->groups) {
-            struct mesh_group *g = SW_CONTAINER_OF(l_g, struct mesh_group, in_ns);
-
-            SW_LIST_FOREACH (l_w, &g->members) {
-                struct mesh_workload *w = SW_CONTAINER_OF(l_w, struct mesh_workload, in_group);
-
+        SW_LIST_EACH (struct mesh_group, g, &ns->groups, in_ns) {
+            SW_LIST_EACH (struct mesh_workload, w, &g->members, in_group)
                 mesh_mark_workload(ix, w);
-            }
         }
     }
 }
@@ -156,8 +146,7 @@ static bool names_in_endpoints(const struct mesh_svc *s, struct sw_slice own,
 
 void mesh_mark_gateway(struct sw_mesh_index *ix, const struct mesh_gateway *g)
 {
-    SW_MAP_FOREACH (it, &ix->namespaces) {
-        struct mesh_ns *ns = it->value;
+    SW_MAP_EACH (struct mesh_ns, ns, &ix->namespaces) {
         struct sw_slice own = mesh_str(ns->name);
         bool home = sw_slice_eq(own, g->ns);
 
@@ -165,17 +154,13 @@ void mesh_mark_gateway(struct sw_mesh_index *ix, const struct mesh_gateway *g)
             mesh_mark_ns(ix, ns);
             continue;
         }
-        SW_LIST_FOREACH (l_s, &ns->services) {
-            struct mesh_svc *s = SW_CONTAINER_OF(l_s, struct mesh_svc, in_ns);
-
+        SW_LIST_EACH (struct mesh_svc, s, &ns->services, in_ns) {
             if (mesh_labels_name(s->labels, own, g))
                 mark_hosts(ix, s);
             if (names_in_endpoints(s, own, g))
                 mark_entry(ix, s);
         }
-        SW_LIST_FOREACH (l_m, &ns->groups) {
-            struct mesh_group *m = SW_CONTAINER_OF(l_m, struct mesh_group, in_ns);
-
+        SW_LIST_EACH (struct mesh_group, m, &ns->groups, in_ns) {
             if (mesh_labels_name(m->labels, own, g) ||
                 (home && sw_slice_eq(mesh_labels_get(m->labels, MESH_GATEWAY_NAME), g->name)))
                 mark(&ix->dirty_groups, &m->dirty);
@@ -201,9 +186,7 @@ static void mark_slices(struct sw_mesh_index *ix, const struct mesh_svc *s)
 
 void mesh_mark_service(struct sw_mesh_index *ix, struct mesh_svc *s)
 {
-    SW_LIST_FOREACH (l_g, &s->ns->groups) {
-        struct mesh_group *g = SW_CONTAINER_OF(l_g, struct mesh_group, in_ns);
-
+    SW_LIST_EACH (struct mesh_group, g, &s->ns->groups, in_ns) {
         if (selects(s, g))
             mark(&ix->dirty_groups, &g->dirty);
     }
@@ -362,9 +345,7 @@ static void unlink_service(struct sw_mesh_index *ix, struct mesh_svc *s)
     struct mesh_ns *ns = s->ns;
 
     mesh_mark_service(ix, s);
-    SW_LIST_FOREACH (l_g, &ns->groups) {
-        struct mesh_group *g = SW_CONTAINER_OF(l_g, struct mesh_group, in_ns);
-
+    SW_LIST_EACH (struct mesh_group, g, &ns->groups, in_ns) {
         if (selects(s, g)) {
             sw_free(g->offers);
             g->offers = NULL;

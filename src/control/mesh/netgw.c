@@ -63,9 +63,7 @@ void mesh_netgws_renew(struct sw_mesh_index *ix)
         if (mesh_is_netgw(it->value))
             add_addresses(ix, it->value);
     }
-    SW_MAP_FOREACH (it, &ix->far_gateways) {
-        const struct mesh_gateway *g = it->value;
-
+    SW_MAP_EACH (const struct mesh_gateway, g, &ix->far_gateways) {
         if (!sw_slice_eq(g->network, mesh_str(ix->network)))
             add_addresses(ix, g);
     }
@@ -151,8 +149,7 @@ bool mesh_drop_far_gateways(struct sw_mesh_index *ix, struct sw_slice cluster)
 {
     bool any = false;
 
-    SW_MAP_FOREACH (it, &ix->far_gateways) {
-        struct mesh_gateway *g = it->value;
+    SW_MAP_EACH (struct mesh_gateway, g, &ix->far_gateways) {
         struct sw_slice rest = g->far;
 
         if (!sw_slice_eq(sw_slice_cut(&rest, '/'), cluster))
@@ -168,7 +165,5 @@ bool mesh_drop_far_gateways(struct sw_mesh_index *ix, struct sw_slice cluster)
 
 void mesh_far_gateways_done(struct sw_mesh_index *ix)
 {
-    SW_MAP_FOREACH (it, &ix->far_gateways)
-        mesh_gateway_free(it->value);
-    sw_map_done(&ix->far_gateways);
+    SW_MAP_DRAIN(&ix->far_gateways, mesh_gateway_free);
 }

@@ -546,8 +546,7 @@ static void gone(struct down *d)
 {
     struct down_h2 *o = d->h2;
 
-    SW_LIST_FOREACH (it, &o->g.streams) {
-        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
+    SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link) {
         struct sw_exchange *x = s->x;
 
         if (x) {

@@ -158,9 +158,7 @@ static void on_rest(struct sw_timer *t)
 
     if (g->dead || g->conn->closed || g->conn->lingering)
         return;
-    SW_LIST_FOREACH (it, &g->streams) {
-        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
-
+    SW_LIST_EACH (struct gw_h2_stream, s, &g->streams, link) {
         serving |= s->x != NULL;
         resting |= !s->x;
         if (is_stuck(s)) {

@@ -317,8 +317,7 @@ static void lose_all(struct up_conn *u, const char *why)
 
     o->g.goaway = true; /* what is tried again goes elsewhere */
     o->g.in_h2 = true;  /* one that fails may take its mirrors along: no stream goes meanwhile */
-    SW_LIST_FOREACH (it, &o->g.streams) {
-        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
+    SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link) {
         struct sw_exchange *x = s->x;
 
         if (!x)

@@ -70,9 +70,7 @@ static bool sweep_h2(struct sw_gw_pool *p)
     uint64_t limit = p->cluster->spec->idle_timeout_ns;
     bool any = false;
 
-    SW_LIST_FOREACH (it, &p->busy) {
-        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
-
+    SW_LIST_EACH (struct up_conn, u, &p->busy, link) {
         any |= u->h2 != NULL;
         if (u->h2 && expired(u))
             up_h2_drain(u);
@@ -97,9 +95,7 @@ static void on_sweep(struct sw_timer *t)
             break;
         up_gone(u, false);
     }
-    SW_LIST_FOREACH (it, &p->idle) {
-        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
-
+    SW_LIST_EACH (struct up_conn, u, &p->idle, link) {
         if (expired(u))
             up_gone(u, false);
     }
@@ -169,9 +165,7 @@ static void close_idle(struct sw_gw_pool *p)
 {
     while (!sw_list_empty(&p->idle))
         up_gone(SW_CONTAINER_OF(p->idle.next, struct up_conn, link), false);
-    SW_LIST_FOREACH (it, &p->busy) {
-        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
-
+    SW_LIST_EACH (struct up_conn, u, &p->busy, link) {
         if (u->h2)
             up_h2_drain(u);
     }
@@ -207,9 +201,7 @@ static bool keeps(const struct sw_gw_pool *p)
 
 void sw_gw_pools_drain(struct sw_gw_worker *w)
 {
-    SW_LIST_FOREACH (at, &w->pools) {
-        struct sw_gw_pool *p = SW_CONTAINER_OF(at, struct sw_gw_pool, link);
-
+    SW_LIST_EACH (struct sw_gw_pool, p, &w->pools, link) {
         if (!keeps(p))
             close_idle(p);
     }
@@ -217,9 +209,7 @@ void sw_gw_pools_drain(struct sw_gw_worker *w)
 
 void sw_gw_pools_close(struct sw_gw_worker *w)
 {
-    SW_LIST_FOREACH (at, &w->pools) {
-        struct sw_gw_pool *p = SW_CONTAINER_OF(at, struct sw_gw_pool, link);
-
+    SW_LIST_EACH (struct sw_gw_pool, p, &w->pools, link) {
         while (!sw_list_empty(&p->busy))
             up_gone(SW_CONTAINER_OF(p->busy.next, struct up_conn, link), true);
     }
@@ -306,8 +296,7 @@ static struct sw_tls *client_tls(const struct sw_gw_pool *p, struct sw_err *err)
 /* The exchange that the next connection is for; NULL: the queue is empty. */
 static const struct sw_exchange *first_waiting(const struct sw_gw_pool *p)
 {
-    return sw_list_empty(&p->queue) ? NULL
-                                    : SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
+    return SW_LIST_FIRST(&p->queue, const struct sw_exchange, queue);
 }
 
 static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err)
@@ -633,9 +622,7 @@ static struct up_conn *usable(struct sw_gw_pool *p, const struct sw_exchange *x)
     }
     if (!p->h2)
         return NULL;
-    SW_LIST_FOREACH (it, &p->busy) {
-        struct up_conn *u = SW_CONTAINER_OF(it, struct up_conn, link);
-
+    SW_LIST_EACH (struct up_conn, u, &p->busy, link) {
         if (u->state == UP_BUSY && u->h2 && up_h2_has_room(u)) {
             if (!expired(u))
                 return u;

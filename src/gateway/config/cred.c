@@ -45,9 +45,7 @@ static void sweep(struct sw_gw_creds *s, uint64_t now)
     if (now - s->swept_ns < keep_ns / 4)
         return;
     s->swept_ns = now;
-    SW_MAP_FOREACH (it, &s->by_digest) {
-        struct memo *m = it->value;
-
+    SW_MAP_EACH (struct memo, m, &s->by_digest) {
         if (now - m->used_ns < keep_ns)
             continue;
         (void)sw_map_del(&s->by_digest, sw_slice(m->digest, DIGEST));
@@ -83,7 +81,5 @@ struct sw_tls_cred *sw_gw_cred_get(struct sw_gw_creds *s, const struct sw_tls_cr
 
 void sw_gw_creds_free(struct sw_gw_creds *s)
 {
-    SW_MAP_FOREACH (it, &s->by_digest)
-        memo_free(it->value);
-    sw_map_done(&s->by_digest);
+    SW_MAP_DRAIN(&s->by_digest, memo_free);
 }

@@ -67,9 +67,7 @@ struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listen
 
 void sw_gw_lstats_done(struct sw_gw_worker *w)
 {
-    SW_MAP_FOREACH (it, &w->lstats) {
-        struct sw_gw_lstats *s = it->value;
-
+    SW_MAP_EACH (struct sw_gw_lstats, s, &w->lstats) {
         sw_slice_free(&s->name);
         sw_free(s);
     }

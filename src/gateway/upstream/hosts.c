@@ -92,9 +92,7 @@ struct sw_gw_hosts *sw_gw_hosts_new(struct sw_gw_worker *w)
 
 static void wcluster_free(struct sw_gw_wcluster *wc)
 {
-    SW_MAP_FOREACH (it, &wc->hosts)
-        host_leave(it->value);
-    sw_map_done(&wc->hosts);
+    SW_MAP_DRAIN(&wc->hosts, host_leave);
     sw_gw_lb_view_free(wc->view);
     wc->view = NULL;
     (void)sw_gw_cluster_unref(wc->cluster);
@@ -105,9 +103,7 @@ void sw_gw_hosts_free(struct sw_gw_hosts *hs)
 {
     if (!hs)
         return;
-    SW_MAP_FOREACH (it, &hs->clusters)
-        wcluster_free(it->value);
-    sw_map_done(&hs->clusters);
+    SW_MAP_DRAIN(&hs->clusters, wcluster_free);
     sw_free(hs);
 }
 

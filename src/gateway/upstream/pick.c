@@ -40,9 +40,7 @@ static struct sw_gw_host *original_host(struct sw_gw_wcluster *wc, const struct 
 
     if (!m)
         return NULL;
-    SW_MAP_FOREACH (it, &wc->hosts) {
-        struct sw_gw_host *old = it->value;
-
+    SW_MAP_EACH (struct sw_gw_host, old, &wc->hosts) {
         if (sw_addr_eq(&old->addr.ip, &m->addr.ip))
             h = old;
     }

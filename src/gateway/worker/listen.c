@@ -409,9 +409,7 @@ static void socket_open(struct sw_gw_worker *w, struct sw_gw_listener *l, const 
 static struct gw_socket *find(const struct sw_gw_worker *w, const struct sw_gw_listener *l,
                               const struct sw_addr *at)
 {
-    SW_LIST_FOREACH (it, &w->sockets) {
-        struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
-
+    SW_LIST_EACH (struct gw_socket, s, &w->sockets, link) {
         if (sw_addr_eq(&s->at, at) && s->listener->socket_hash == l->socket_hash)
             return s;
     }
@@ -461,16 +459,12 @@ void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh)
 {
     SW_LIST_FOREACH (it, &w->sockets)
         SW_CONTAINER_OF(it, struct gw_socket, link)->keep = false;
-    SW_MAP_FOREACH (it, &w->view->config->listeners->map) {
-        struct sw_gw_listener *l = it->value;
-
+    SW_MAP_EACH (struct sw_gw_listener, l, &w->view->config->listeners->map) {
         if (l->kind == SW_GW_LISTEN_TCP && l->bind)
             apply_listener(w, l);
     }
     sw_gw_udp_apply(w);
-    SW_LIST_FOREACH (it, &w->sockets) {
-        struct gw_socket *s = SW_CONTAINER_OF(it, struct gw_socket, link);
-
+    SW_LIST_EACH (struct gw_socket, s, &w->sockets, link) {
         if (!s->keep)
             socket_close(s);
     }

@@ -48,9 +48,7 @@ static void take_config(struct sw_crew_thread *t, void *config)
     sw_gw_hosts_apply(w->hosts, w->view->config);
     if (!t->draining)
         sw_gw_listen_apply(w, !old || old->config->listeners != w->view->config->listeners);
-    SW_LIST_FOREACH (it, &w->downs) {
-        struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
-
+    SW_LIST_EACH (struct sw_gw_down, d, &w->downs, link) {
         if (d->renew)
             d->renew(d);
     }
@@ -68,11 +66,8 @@ static void worker_drain(struct sw_crew_thread *t)
 
     sw_gw_listen_close(w);
     sw_gw_udp_drain(w);
-    SW_LIST_FOREACH (it, &w->downs) {
-        struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
-
+    SW_LIST_EACH (struct sw_gw_down, d, &w->downs, link)
         d->drain(d);
-    }
     sw_gw_pools_drain(w);
 }
 
@@ -88,11 +83,8 @@ static void worker_kill(struct sw_crew_thread *t)
     struct sw_gw_worker *w = worker_of(t);
 
     sw_gw_listen_close(w);
-    SW_LIST_FOREACH (it, &w->downs) {
-        struct sw_gw_down *d = SW_CONTAINER_OF(it, struct sw_gw_down, link);
-
+    SW_LIST_EACH (struct sw_gw_down, d, &w->downs, link)
         d->kill(d);
-    }
     while (!sw_list_empty(&w->exchanges))
         sw_exchange_kill(SW_CONTAINER_OF(w->exchanges.next, struct sw_exchange, link));
 }

@@ -530,9 +530,7 @@ bool sw_gw_store_ready(const struct sw_gw_store *s)
 {
     if (!s->seen[SW_GW_TYPE_LISTENER])
         return false;
-    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_LISTENER]) {
-        const struct sw_gw_res *r = it->value;
-
+    SW_MAP_EACH (const struct sw_gw_res, r, &s->res[SW_GW_TYPE_LISTENER]) {
         if (r->warming && !r->listener && !r->warm_logged)
             return false;
     }

@@ -85,8 +85,7 @@ static struct sw_gw_set *make_set(struct sw_gw_store *s, enum sw_gw_type t, void
     set = SW_NEW(struct sw_gw_set);
     atomic_init(&set->refs, 2); /* the store's and the snapshot's */
     set->unref = unref;
-    SW_MAP_FOREACH (it, &s->res[t]) {
-        struct sw_gw_res *r = it->value;
+    SW_MAP_EACH (struct sw_gw_res, r, &s->res[t]) {
         void *o = ref_active(r);
 
         if (o)

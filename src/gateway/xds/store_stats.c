@@ -259,11 +259,8 @@ static void set_invalid(struct sw_gw_store *s)
 {
     uint64_t n = 0;
 
-    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_ROUTES]) {
-        const struct sw_gw_res *r = it->value;
-
+    SW_MAP_EACH (const struct sw_gw_res, r, &s->res[SW_GW_TYPE_ROUTES])
         n += r->routes ? r->routes->n_invalid : 0;
-    }
     sw_metric_set(sw_metric_get(s->o.shard, SW_METRIC_GW_HOSTS_INVALID, NULL), (int64_t)n);
 }
 
@@ -276,9 +273,7 @@ void sw_gw_stats_scrape(struct sw_gw_store *s)
     sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_LOG_LOST, NULL), lost - s->lost_reported);
     s->lost_reported = lost;
     sw_gw_stats_sweep(s);
-    SW_MAP_FOREACH (it, &s->res[SW_GW_TYPE_CLUSTER]) {
-        struct sw_gw_res *r = it->value;
-
+    SW_MAP_EACH (struct sw_gw_res, r, &s->res[SW_GW_TYPE_CLUSTER]) {
         if (r->cluster)
             scrape_one(s, r);
     }

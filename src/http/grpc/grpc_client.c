@@ -247,9 +247,7 @@ static void fail_waiting(struct sw_grpc_client *cl, const char *why)
 
 static void open_waiting(struct sw_grpc_client *cl)
 {
-    SW_LIST_FOREACH (it, &cl->calls) {
-        struct sw_grpc_call *c = SW_CONTAINER_OF(it, struct sw_grpc_call, link);
-
+    SW_LIST_EACH (struct sw_grpc_call, c, &cl->calls, link) {
         if (!c->stream)
             open_stream(c);
     }

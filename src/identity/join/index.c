@@ -116,8 +116,7 @@ static void on_sweep(struct sw_timer *t)
     struct sw_joins *x = SW_CONTAINER_OF(t, struct sw_joins, sweep);
     size_t n = 0;
 
-    SW_MAP_FOREACH (it, &x->records) {
-        const struct sw_join *j = it->value;
+    SW_MAP_EACH (const struct sw_join, j, &x->records) {
         struct sw_slice name = j->r.id;
 
         if (j->key || now_s() < j->r.expires_s + KEEP_S || n++ >= SWEEP_MAX)
@@ -160,9 +159,7 @@ void sw_joins_free(struct sw_joins *x)
         return;
     sw_timer_stop(x->loop, &x->sweep);
     sw_informer_free(x->informer);
-    SW_MAP_FOREACH (it, &x->records)
-        join_free(it->value);
-    sw_map_done(&x->records);
+    SW_MAP_DRAIN(&x->records, join_free);
     sw_free(x);
 }
 
@@ -173,9 +170,7 @@ bool sw_joins_synced(const struct sw_joins *x)
 
 bool sw_joins_has_peer(const struct sw_joins *x, struct sw_slice name)
 {
-    SW_MAP_FOREACH (it, &x->records) {
-        const struct sw_join *j = it->value;
-
+    SW_MAP_EACH (const struct sw_join, j, &x->records) {
         if (j->key && j->r.kind == SW_JOIN_PEER && sw_slice_eq(j->r.name, name))
             return true;
     }

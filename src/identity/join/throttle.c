@@ -25,9 +25,7 @@ static struct sw_slice key_of(const struct sw_ip *ip, char out[KEY_LEN])
 
 void sw_join_throttle_done(struct sw_join_throttle *t)
 {
-    SW_MAP_FOREACH (it, &t->by_address)
-        sw_free(it->value);
-    sw_map_done(&t->by_address);
+    SW_MAP_DRAIN(&t->by_address, sw_free);
 }
 
 bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
@@ -45,9 +43,7 @@ static void make_room(struct sw_join_throttle *t)
 
     if (t->by_address.n < SW_JOIN_ADDRESSES)
         return;
-    SW_MAP_FOREACH (it, &t->by_address) {
-        struct throttled *a = it->value;
-
+    SW_MAP_EACH (struct throttled, a, &t->by_address) {
         if (!first || a->rate.clear_ns < first->rate.clear_ns)
             first = a;
     }

@@ -406,9 +406,7 @@ static bool make_room(struct sw_recorder *r)
 {
     if (r->known.map.n < KNOWN_MAX)
         return true;
-    SW_LIST_FOREACH (it, &r->known.lru) {
-        struct known *k = SW_CONTAINER_OF(it, struct known, lru);
-
+    SW_LIST_EACH (struct known, k, &r->known.lru, lru) {
         if (!k->busy) {
             (void)sw_map_del(&r->known.map, sw_slice_str(k->key));
             known_free(k);

@@ -121,9 +121,7 @@ void inf_hollow_del(struct sw_informer *i, struct sw_slice key, struct sw_kube_o
 
 void inf_hollow_replace(struct sw_informer *i)
 {
-    SW_MAP_FOREACH (it, &i->known) {
-        struct inf_known *k = it->value;
-
+    SW_MAP_EACH (struct inf_known, k, &i->known) {
         if (k->epoch != i->epoch)
             drop(i, k, NULL);
     }
@@ -131,8 +129,6 @@ void inf_hollow_replace(struct sw_informer *i)
 
 void inf_hollow_clear(struct sw_informer *i)
 {
-    SW_MAP_FOREACH (it, &i->known)
-        sw_free(it->value);
-    sw_map_done(&i->known);
+    SW_MAP_DRAIN(&i->known, sw_free);
     i->known = (struct sw_map){0};
 }

@@ -6,9 +6,7 @@
 
 static void map_clear(struct sw_map *m)
 {
-    SW_MAP_FOREACH (it, m)
-        sw_kube_obj_unref(it->value);
-    sw_map_done(m);
+    SW_MAP_DRAIN(m, sw_kube_obj_unref);
     *m = (struct sw_map){0};
 }
 

@@ -71,9 +71,7 @@ static void end_failed(struct sw_kube_watch *w, int rc, const struct sw_err *err
 
 void kube_watches_end(struct sw_kube_client *c, const struct sw_err *err)
 {
-    SW_LIST_FOREACH (it, &c->watches) {
-        struct sw_kube_watch *w = SW_CONTAINER_OF(it, struct sw_kube_watch, link);
-
+    SW_LIST_EACH (struct sw_kube_watch, w, &c->watches, link) {
         if (!w->over)
             end_failed(w, SW_ECANCELED, err);
     }

@@ -63,9 +63,7 @@ void sw_workqueue_free(struct sw_workqueue *q)
 {
     if (!q)
         return;
-    SW_MAP_FOREACH (it, &q->items)
-        item_free(it->value);
-    sw_map_done(&q->items);
+    SW_MAP_DRAIN(&q->items, item_free);
     sw_defer_cancel(&q->tell);
     sw_free(q);
 }

@@ -175,9 +175,7 @@ void dnsp_unpark(struct sw_dns_proxy *p)
 {
     size_t n = p->n_queries; /* those that are forwarded now come behind */
 
-    SW_LIST_FOREACH (it, &p->queries) {
-        struct dns_query *q = SW_CONTAINER_OF(it, struct dns_query, link);
-
+    SW_LIST_EACH (struct dns_query, q, &p->queries, link) {
         if (n-- == 0)
             return;
         if (sw_timer_running(&q->wait) && q->pod->local)

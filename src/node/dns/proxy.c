@@ -175,9 +175,7 @@ static void close_socket(struct dns_socket *s)
 
 static void each_socket(struct sw_dns_proxy *p, void (*fn)(struct dns_socket *s))
 {
-    SW_LIST_FOREACH (it, &p->pods) {
-        struct dns_pod *pod = SW_CONTAINER_OF(it, struct dns_pod, link);
-
+    SW_LIST_EACH (struct dns_pod, pod, &p->pods, link) {
         for (size_t k = 0; k < pod->n_socks; k++)
             fn(&pod->socks[k]);
     }
@@ -346,9 +344,7 @@ static void drop_pod(struct dns_pod *pod)
     struct sw_dns_proxy *p = pod->proxy;
 
     dnsp_close_conns(p, pod);
-    SW_LIST_FOREACH (it, &p->queries) {
-        struct dns_query *q = SW_CONTAINER_OF(it, struct dns_query, link);
-
+    SW_LIST_EACH (struct dns_query, q, &p->queries, link) {
         if (q->pod == pod)
             dnsp_query_free(q);
     }
@@ -363,9 +359,7 @@ static void take_pod_gone(struct sw_crew_thread *t, void *arg)
     struct sw_dns_proxy *p = proxy_of(t);
     char *uid = arg;
 
-    SW_LIST_FOREACH (it, &p->pods) {
-        struct dns_pod *pod = SW_CONTAINER_OF(it, struct dns_pod, link);
-
+    SW_LIST_EACH (struct dns_pod, pod, &p->pods, link) {
         if (!p->ended && strcmp(pod->uid, uid) == 0) {
             drop_pod(pod);
             break;

@@ -44,9 +44,7 @@ const struct sw_dns_tcp_ops dnsp_tcp_ops = {
 
 void dnsp_close_conns(struct sw_dns_proxy *p, const struct dns_pod *pod)
 {
-    SW_LIST_FOREACH (it, &p->conns.list) {
-        struct sw_dns_tcp *t = SW_CONTAINER_OF(it, struct sw_dns_tcp, link);
-
+    SW_LIST_EACH (struct sw_dns_tcp, t, &p->conns.list, link) {
         if (!pod || conn_of(t)->pod == pod)
             sw_dns_tcp_close(t);
     }

@@ -97,8 +97,7 @@ static void on_ask(struct sw_msg *m)
 {
     struct ask *a = SW_CONTAINER_OF(m, struct ask, msg);
 
-    SW_LIST_FOREACH (it, &a->worker->lives) {
-        struct sw_live *l = SW_CONTAINER_OF(it, struct sw_live, link);
+    SW_LIST_EACH (struct sw_live, l, &a->worker->lives, link) {
         struct open_conn c = {l->src,      l->original_dst, l->actual_dst,
                               l->protocol, l->inbound,      l->pod->pod};
 

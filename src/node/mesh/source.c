@@ -152,9 +152,7 @@ static void forget_absent(struct sw_mesh *m)
 {
     SW_VEC(struct lookup *) gone = {0};
 
-    SW_MAP_FOREACH (it, &m->lookups) {
-        struct lookup *l = it->value;
-
+    SW_MAP_EACH (struct lookup, l, &m->lookups) {
         if (l->absent)
             sw_vec_push(&gone, l);
     }
@@ -442,9 +440,7 @@ void sw_mesh_free(struct sw_mesh *m)
     sw_xds_client_free(m->client);
     sw_channel_free(m->channel);
     sw_mesh_store_free(m->store);
-    SW_MAP_FOREACH (it, &m->lookups)
-        sw_free(it->value);
-    sw_map_done(&m->lookups);
+    SW_MAP_DRAIN(&m->lookups, sw_free);
     sw_mesh_publish_done(&m->publish);
     (void)sw_state_unref(m->state);
     sw_state_builder_free(m->builder);

@@ -129,8 +129,7 @@ static bool pod_ready(const struct sw_listener *l)
 
 void sw_worker_serve_parked(struct sw_worker *w)
 {
-    SW_LIST_FOREACH (it, &w->parked) {
-        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
+    SW_LIST_EACH (struct sw_parked, k, &w->parked, link) {
         struct sw_parked copy = *k;
 
         if (!pod_ready(k->listener))
@@ -154,9 +153,7 @@ void sw_worker_accepted(struct sw_acceptor *a, int fd, const struct sw_addr *pee
 
 void sw_worker_close_parked(struct sw_worker *w, const struct sw_wpod *pod)
 {
-    SW_LIST_FOREACH (it, &w->parked) {
-        struct sw_parked *k = SW_CONTAINER_OF(it, struct sw_parked, link);
-
+    SW_LIST_EACH (struct sw_parked, k, &w->parked, link) {
         if (pod && k->listener->pod != pod)
             continue;
         sw_sock_close(k->fd);
@@ -173,9 +170,7 @@ static struct sw_worker *worker_of(struct sw_crew_thread *t)
 
 static struct sw_wpod *find(struct sw_worker *w, const struct sw_pod *p)
 {
-    SW_LIST_FOREACH (it, &w->pods) {
-        struct sw_wpod *mine = SW_CONTAINER_OF(it, struct sw_wpod, link);
-
+    SW_LIST_EACH (struct sw_wpod, mine, &w->pods, link) {
         if (mine->pod == p)
             return mine;
     }
@@ -257,9 +252,7 @@ static void on_bury(struct sw_timer *t)
 {
     struct sw_worker *w = SW_CONTAINER_OF(t, struct sw_worker, bury);
 
-    SW_LIST_FOREACH (it, &w->graves) {
-        struct sw_wpod *p = SW_CONTAINER_OF(it, struct sw_wpod, link);
-
+    SW_LIST_EACH (struct sw_wpod, p, &w->graves, link) {
         if (p->users == 0)
             wpod_free(p);
     }
@@ -270,15 +263,11 @@ static void on_bury(struct sw_timer *t)
 /* Any connection of the pod, or to it from another pod of this node. */
 static void end_connections(struct sw_worker *w, const struct sw_wpod *p, const char *why)
 {
-    SW_LIST_FOREACH (it, &w->lives) {
-        struct sw_live *l = SW_CONTAINER_OF(it, struct sw_live, link);
-
+    SW_LIST_EACH (struct sw_live, l, &w->lives, link) {
         if (l->pod == p)
             l->ops->end(l, why);
     }
-    SW_LIST_FOREACH (it, &w->guards) {
-        struct sw_guard *g = SW_CONTAINER_OF(it, struct sw_guard, link);
-
+    SW_LIST_EACH (struct sw_guard, g, &w->guards, link) {
         if (g->pod == p)
             g->deny(g, why);
     }

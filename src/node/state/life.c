@@ -99,9 +99,7 @@ static void free_tables(struct sw_state_builder *b)
 
 static void free_map(struct sw_map *m)
 {
-    SW_MAP_FOREACH (it, m)
-        sw_free(it->value);
-    sw_map_done(m);
+    SW_MAP_DRAIN(m, sw_free);
 }
 
 static void free_rosters(struct sw_state_builder *b)

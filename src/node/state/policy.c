@@ -23,9 +23,7 @@ static void remember(struct sw_map *m, struct sw_slice text)
 
 static void forget_all(struct sw_map *m)
 {
-    SW_MAP_FOREACH (it, m)
-        sw_free(it->value);
-    sw_map_done(m);
+    SW_MAP_DRAIN(m, sw_free);
 }
 
 static void note_change(struct sw_state_builder *b, const struct sw_policy *p)

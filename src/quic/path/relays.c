@@ -43,9 +43,7 @@ static void on_state(void *arg, bool up, const char *why)
     if (r->home && q->cfg.relay_state)
         q->cfg.relay_state(q->cfg.arg, up);
     /* A dial that waits for it continues without waiting for its timer. */
-    SW_LIST_FOREACH (it, &q->conns) {
-        struct sw_qconn *c = SW_CONTAINER_OF(it, struct sw_qconn, link);
-
+    SW_LIST_EACH (struct sw_qconn, c, &q->conns, link) {
         if (!up || !sw_qpath_uses_relay(c, r))
             continue;
         sw_qpath_repeat(c, r);
@@ -73,9 +71,7 @@ static void relay_free(struct sw_qrelay *r)
 {
     SW_LIST_FOREACH (it, &r->q->conns)
         sw_qpath_forget_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r);
-    SW_LIST_FOREACH (it, &r->q->held.all) {
-        struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
-
+    SW_LIST_EACH (struct sw_qheld, h, &r->q->held.all, link) {
         if (h->route.relay != r)
             continue;
         sw_list_unlink(&h->link);
@@ -92,8 +88,7 @@ static void relay_free(struct sw_qrelay *r)
 /* Ours for this URL however it is written: a relay serves only the newest connection of a key. */
 static struct sw_qrelay *find_relay(struct sw_quic *q, const struct sw_relay_url *u)
 {
-    SW_LIST_FOREACH (it, &q->relays) {
-        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
+    SW_LIST_EACH (struct sw_qrelay, r, &q->relays, link) {
         struct sw_relay_url have;
 
         if (sw_relay_url_parse(r->url, &have, NULL) == SW_OK && sw_relay_url_same(&have, u))
@@ -182,9 +177,7 @@ void sw_qrelays_sweep(struct sw_quic *q, bool all)
 {
     uint64_t now = sw_quic_now(q);
 
-    SW_LIST_FOREACH (it, &q->relays) {
-        struct sw_qrelay *r = SW_CONTAINER_OF(it, struct sw_qrelay, link);
-
+    SW_LIST_EACH (struct sw_qrelay, r, &q->relays, link) {
         /* A relay that was taken off the list is closed at once, even in use. */
         if (all || (!r->home && q->cfg.relay_allowed && !allowed(q, r->url, r)) ||
             (!r->home && now - sw_relay_client_last_used(r->client) > RELAY_IDLE_NS && !in_use(r)))
@@ -202,11 +195,8 @@ void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url)
         if (!r)
             sw_log_warn("quic", "relay '%.*s': %s", SW_SLICE_ARG(url), err.msg);
     }
-    SW_LIST_FOREACH (it, &q->relays) {
-        struct sw_qrelay *other = SW_CONTAINER_OF(it, struct sw_qrelay, link);
-
+    SW_LIST_EACH (struct sw_qrelay, other, &q->relays, link)
         other->home = other == r;
-    }
 }
 
 /* ---- first packets that wait ---- */
@@ -269,8 +259,7 @@ bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
 
 void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n)
 {
-    SW_LIST_FOREACH (it, &q->held.all) {
-        struct sw_qheld *h = SW_CONTAINER_OF(it, struct sw_qheld, link);
+    SW_LIST_EACH (struct sw_qheld, h, &q->held.all, link) {
         ngtcp2_version_cid vc;
 
         if (ngtcp2_pkt_decode_version_cid(&vc, h->p, h->n, QUIC_CID_LEN) != 0 || vc.dcidlen != n ||

@@ -444,9 +444,7 @@ void sw_qad_server_free(struct sw_qad_server *s)
 {
     if (!s)
         return;
-    SW_LIST_FOREACH (it, &s->conns) {
-        struct qad_conn *q = SW_CONTAINER_OF(it, struct qad_conn, link);
-
+    SW_LIST_EACH (struct qad_conn, q, &s->conns, link) {
         sw_qadc_close(&q->c);
         on_news(&q->c);
     }

@@ -117,9 +117,7 @@ struct sw_link_auth *sw_link_auth_new(struct sw_loop *l, const struct sw_link_au
 
 static void drop_turns(struct sw_link_auth *a, const struct sw_link_facts *keep)
 {
-    SW_MAP_FOREACH (it, &a->turns) {
-        struct turn *t = it->value;
-
+    SW_MAP_EACH (struct turn, t, &a->turns) {
         if (keep && sw_link_facts_import(keep, t->import))
             continue;
         (void)sw_map_del(&a->turns, t->import);

@@ -415,9 +415,7 @@ void sw_link_peers_set(struct sw_link_peers *p, const struct sw_link_facts *f)
         if (!had || !same_gateways(is, &now[i]))
             set_gateways(is, &now[i]);
     }
-    SW_MAP_FOREACH (it, &p->peers) {
-        struct peer *is = it->value;
-
+    SW_MAP_EACH (struct peer, is, &p->peers) {
         if (!is->seen) {
             peer_free(is);
             gone = true;
@@ -435,9 +433,7 @@ void sw_link_peers_set_cred(struct sw_link_peers *p, struct sw_tls_cred *cred)
 
     (void)sw_tls_cred_unref(p->cred);
     p->cred = cred ? sw_tls_cred_ref(cred) : NULL;
-    SW_MAP_FOREACH (it, &p->peers) {
-        struct peer *is = it->value;
-
+    SW_MAP_EACH (struct peer, is, &p->peers) {
         for (size_t i = 0; i < is->n && !first && cred; i++) {
             if (is->doors[i].h1)
                 sw_http_client_set_cred(is->doors[i].h1, cred);
@@ -455,9 +451,7 @@ void sw_link_peers_free(struct sw_link_peers *p)
 {
     if (!p)
         return;
-    SW_MAP_FOREACH (it, &p->peers)
-        peer_free(it->value);
-    sw_map_done(&p->peers);
+    SW_MAP_DRAIN(&p->peers, peer_free);
     (void)sw_tls_cred_unref(p->cred);
     sw_free(p);
 }
@@ -485,9 +479,7 @@ size_t sw_link_peers_reach(const struct sw_link_peers *p, struct sw_arena *a,
     struct sw_link_reach *out = sw_arena_array(a, p->peers.n, sizeof(*out));
     size_t n = 0;
 
-    SW_MAP_FOREACH (it, &p->peers) {
-        const struct peer *is = it->value;
-
+    SW_MAP_EACH (const struct peer, is, &p->peers) {
         if (is->beat.known)
             out[n++] = (struct sw_link_reach){.peer = sw_slice_str(is->name),
                                               .reachable = is->beat.reachable,

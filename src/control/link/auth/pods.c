@@ -44,9 +44,7 @@ void sw_link_pods_free(struct sw_link_pods *p)
 {
     if (!p)
         return;
-    SW_MAP_FOREACH (it, &p->by_key)
-        pod_free(it->value);
-    sw_map_done(&p->by_key);
+    SW_MAP_DRAIN(&p->by_key, pod_free);
     sw_map_done(&p->by_ip);
     sw_free(p);
 }

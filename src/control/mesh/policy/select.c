@@ -30,9 +30,7 @@ static void bucket_free(struct bucket *b)
 
 void mesh_select_done(struct mesh_select *m)
 {
-    SW_MAP_FOREACH (it, &m->buckets)
-        bucket_free(it->value);
-    sw_map_done(&m->buckets);
+    SW_MAP_DRAIN(&m->buckets, bucket_free);
 }
 
 void mesh_select_add(struct mesh_select *m, const struct mesh_selector *s, const void *value)
