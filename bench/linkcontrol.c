@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "http/grpc/grpc.h"
