@@ -82,22 +82,12 @@ static int read_port(struct sw_local *l, const struct sw_yaml *node, void *item)
 #define LIST(type, list, count, read)                                                              \
     sw_local_list, .at = offsetof(type, list), .n_at = offsetof(type, count), .item = (read),      \
                    .size = sizeof(*((type *)NULL)->list)
-#define CONDITION(field, read) LIST(struct sw_policy_match, field.p, field.n, read)
+#define CONDITION(read, list, key, not_key)                                                        \
+    {key, LIST(struct sw_policy_match, list.p, list.n, read)},                                     \
+        {not_key, LIST(struct sw_policy_match, not_##list.p, not_##list.n, read)},
 
 static const struct sw_local_field conditions[] = {
-    {"namespaces", CONDITION(namespaces, read_string)},
-    {"notNamespaces", CONDITION(not_namespaces, read_string)},
-    {"serviceAccounts", CONDITION(service_accounts, read_account)},
-    {"notServiceAccounts", CONDITION(not_service_accounts, read_account)},
-    {"principals", CONDITION(principals, read_string)},
-    {"notPrincipals", CONDITION(not_principals, read_string)},
-    {"sourceIps", CONDITION(source_ips, read_cidr)},
-    {"notSourceIps", CONDITION(not_source_ips, read_cidr)},
-    {"destinationIps", CONDITION(destination_ips, read_cidr)},
-    {"notDestinationIps", CONDITION(not_destination_ips, read_cidr)},
-    {"destinationPorts", CONDITION(destination_ports, read_port)},
-    {"notDestinationPorts", CONDITION(not_destination_ports, read_port)},
-};
+    SW_POLICY_LISTS(CONDITION, read_string, read_account, read_cidr, read_port)};
 
 static int read_match(struct sw_local *l, const struct sw_yaml *node, void *item)
 {

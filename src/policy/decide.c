@@ -144,10 +144,9 @@ static bool any_principal(struct sw_strmatch_list l, const struct ctx *c)
 
 bool sw_policy_match_is_empty(const struct sw_policy_match *m)
 {
-    return (m->namespaces.n | m->not_namespaces.n | m->principals.n | m->not_principals.n |
-            m->service_accounts.n | m->not_service_accounts.n | m->source_ips.n |
-            m->not_source_ips.n | m->destination_ips.n | m->not_destination_ips.n |
-            m->destination_ports.n | m->not_destination_ports.n) == 0;
+#define OR_N(any, list, key, not_key) | m->list.n | m->not_##list.n
+    return (0 SW_POLICY_LISTS(OR_N, , , , )) == 0;
+#undef OR_N
 }
 
 static bool caller_matches(const struct sw_policy_match *m, const struct ctx *c)

@@ -2,43 +2,29 @@
 /* Policies as data: deep copies into an arena, checked on the way in. */
 #include "policy/policy.h"
 
-static const void *copy_bytes(struct sw_arena *a, const void *p, size_t n, size_t size)
-{
-    void *to;
-
-    if (n == 0)
-        return NULL;
-    to = sw_arena_array(a, n, size);
-    memcpy(to, p, n * size);
-    return to;
-}
-
 static struct sw_strmatch_list copy_strings(struct sw_arena *a, struct sw_strmatch_list from)
 {
-    struct sw_strmatch *to;
+    struct sw_strmatch *to = sw_arena_array(a, from.n, sizeof(*to));
 
-    if (from.n == 0)
-        return (struct sw_strmatch_list){0};
-    to = sw_arena_array(a, from.n, sizeof(*to));
-    for (size_t i = 0; i < from.n; i++) {
-        to[i].kind = from.p[i].kind;
-        to[i].text = sw_arena_slice(a, from.p[i].text);
-    }
+    for (size_t i = 0; i < from.n; i++)
+        to[i] = (struct sw_strmatch){from.p[i].kind, sw_arena_slice(a, from.p[i].text)};
     return (struct sw_strmatch_list){to, from.n};
 }
 
 static struct sw_sa_match_list copy_accounts(struct sw_arena *a, struct sw_sa_match_list from)
 {
-    struct sw_sa_match *to;
+    struct sw_sa_match *to = sw_arena_array(a, from.n, sizeof(*to));
 
-    if (from.n == 0)
-        return (struct sw_sa_match_list){0};
-    to = sw_arena_array(a, from.n, sizeof(*to));
     for (size_t i = 0; i < from.n; i++) {
         to[i].ns = sw_arena_slice(a, from.p[i].ns);
         to[i].sa = sw_arena_slice(a, from.p[i].sa);
     }
     return (struct sw_sa_match_list){to, from.n};
+}
+
+static const void *copy_bytes(struct sw_arena *a, const void *p, size_t n, size_t size)
+{
+    return n ? memcpy(sw_arena_array(a, n, size), p, n * size) : NULL;
 }
 
 static struct sw_cidr_list copy_cidrs(struct sw_arena *a, struct sw_cidr_list from)
@@ -51,22 +37,16 @@ static struct sw_port_list copy_ports(struct sw_arena *a, struct sw_port_list fr
     return (struct sw_port_list){copy_bytes(a, from.p, from.n, sizeof(*from.p)), from.n};
 }
 
-static void copy_match(struct sw_arena *a, const struct sw_policy_match *from,
-                       struct sw_policy_match *to)
+static struct sw_policy_match copy_match(struct sw_arena *a, const struct sw_policy_match *from)
 {
-    to->namespaces = copy_strings(a, from->namespaces);
-    to->not_namespaces = copy_strings(a, from->not_namespaces);
-    to->principals = copy_strings(a, from->principals);
-    to->not_principals = copy_strings(a, from->not_principals);
-    to->service_accounts = copy_accounts(a, from->service_accounts);
-    to->not_service_accounts = copy_accounts(a, from->not_service_accounts);
-    to->source_ips = copy_cidrs(a, from->source_ips);
-    to->not_source_ips = copy_cidrs(a, from->not_source_ips);
-    to->destination_ips = copy_cidrs(a, from->destination_ips);
-    to->not_destination_ips = copy_cidrs(a, from->not_destination_ips);
-    to->destination_ports = copy_ports(a, from->destination_ports);
-    to->not_destination_ports = copy_ports(a, from->not_destination_ports);
-    to->unknown = from->unknown;
+    struct sw_policy_match to = {.unknown = from->unknown};
+
+#define COPY(copy, list, key, not_key)                                                             \
+    to.list = copy(a, from->list);                                                                 \
+    to.not_##list = copy(a, from->not_##list);
+    SW_POLICY_LISTS(COPY, copy_strings, copy_accounts, copy_cidrs, copy_ports)
+#undef COPY
+    return to;
 }
 
 static const struct sw_policy_clause *copy_clauses(struct sw_arena *a,
@@ -79,7 +59,7 @@ static const struct sw_policy_clause *copy_clauses(struct sw_arena *a,
         struct sw_policy_match *matches = sw_arena_array(a, c->n, sizeof(*matches));
 
         for (size_t j = 0; j < c->n; j++)
-            copy_match(a, &c->matches[j], &matches[j]);
+            matches[j] = copy_match(a, &c->matches[j]);
         to[i] = (struct sw_policy_clause){.matches = matches, .n = c->n};
     }
     return to;

@@ -78,6 +78,18 @@ struct sw_policy_match {
     bool unknown;
 };
 
+/*
+ * The lists of a match, in the order of configuration files: X(function, member, key of the list
+ * there, key of its negation), with the caller's function for what the list has.
+ */
+#define SW_POLICY_LISTS(X, strings, accounts, cidrs, ports)                                        \
+    X(strings, namespaces, "namespaces", "notNamespaces")                                          \
+    X(accounts, service_accounts, "serviceAccounts", "notServiceAccounts")                         \
+    X(strings, principals, "principals", "notPrincipals")                                          \
+    X(cidrs, source_ips, "sourceIps", "notSourceIps")                                              \
+    X(cidrs, destination_ips, "destinationIps", "notDestinationIps")                               \
+    X(ports, destination_ports, "destinationPorts", "notDestinationPorts")
+
 /* No list is populated: it never matches, unless it is unknown. */
 bool sw_policy_match_is_empty(const struct sw_policy_match *m);
 

@@ -71,18 +71,11 @@ static void put_ports(struct sw_jw *j, const char *key, const struct sw_port_lis
 static void put_match(struct sw_jw *j, const struct sw_policy_match *m)
 {
     sw_jw_object(j);
-    put_strings(j, "namespaces", &m->namespaces);
-    put_strings(j, "notNamespaces", &m->not_namespaces);
-    put_accounts(j, "serviceAccounts", &m->service_accounts);
-    put_accounts(j, "notServiceAccounts", &m->not_service_accounts);
-    put_strings(j, "principals", &m->principals);
-    put_strings(j, "notPrincipals", &m->not_principals);
-    put_cidrs(j, "sourceIps", &m->source_ips);
-    put_cidrs(j, "notSourceIps", &m->not_source_ips);
-    put_cidrs(j, "destinationIps", &m->destination_ips);
-    put_cidrs(j, "notDestinationIps", &m->not_destination_ips);
-    put_ports(j, "destinationPorts", &m->destination_ports);
-    put_ports(j, "notDestinationPorts", &m->not_destination_ports);
+#define PUT(put, list, key, not_key)                                                               \
+    put(j, key, &m->list);                                                                         \
+    put(j, not_key, &m->not_##list);
+    SW_POLICY_LISTS(PUT, put_strings, put_accounts, put_cidrs, put_ports)
+#undef PUT
     sw_jw_object_end(j);
 }
 

@@ -78,7 +78,7 @@ static bool read_block(const Sw__MeshAuthAddress *in, struct sw_cidr *ret)
     return true;
 }
 
-static struct sw_cidr_list blocks(struct reader *r, Sw__MeshAuthAddress *const *in, size_t n)
+static struct sw_cidr_list cidrs(struct reader *r, Sw__MeshAuthAddress *const *in, size_t n)
 {
     struct sw_cidr *to = sw_arena_array(r->a, n, sizeof(*to));
     size_t out = 0;
@@ -110,18 +110,11 @@ static void read_match(struct reader *r, const Sw__MeshAuthMatch *in, struct sw_
 {
     r->unknown = &m->unknown;
     m->unknown = in->base.n_unknown_fields > 0;
-    m->namespaces = strings(r, in->namespaces, in->n_namespaces);
-    m->not_namespaces = strings(r, in->not_namespaces, in->n_not_namespaces);
-    m->principals = strings(r, in->principals, in->n_principals);
-    m->not_principals = strings(r, in->not_principals, in->n_not_principals);
-    m->service_accounts = accounts(r, in->service_accounts, in->n_service_accounts);
-    m->not_service_accounts = accounts(r, in->not_service_accounts, in->n_not_service_accounts);
-    m->source_ips = blocks(r, in->source_ips, in->n_source_ips);
-    m->not_source_ips = blocks(r, in->not_source_ips, in->n_not_source_ips);
-    m->destination_ips = blocks(r, in->destination_ips, in->n_destination_ips);
-    m->not_destination_ips = blocks(r, in->not_destination_ips, in->n_not_destination_ips);
-    m->destination_ports = ports(r, in->destination_ports, in->n_destination_ports);
-    m->not_destination_ports = ports(r, in->not_destination_ports, in->n_not_destination_ports);
+#define READ(read, list, key, not_key)                                                             \
+    m->list = read(r, in->list, in->n_##list);                                                     \
+    m->not_##list = read(r, in->not_##list, in->n_not_##list);
+    SW_POLICY_LISTS(READ, strings, accounts, cidrs, ports)
+#undef READ
 }
 
 static void read_clause(struct reader *r, const Sw__MeshAuthClause *in, struct sw_policy_clause *c)

@@ -224,20 +224,14 @@ static struct sw_port_list ports(struct sw_arena *a, const uint32_t *from, size_
 
 static struct sw_policy_match match(struct sw_arena *a, const Sw__MeshAuthMatch *m)
 {
-    return (struct sw_policy_match){
-        .namespaces = strings(a, m->namespaces, m->n_namespaces),
-        .not_namespaces = strings(a, m->not_namespaces, m->n_not_namespaces),
-        .principals = strings(a, m->principals, m->n_principals),
-        .not_principals = strings(a, m->not_principals, m->n_not_principals),
-        .service_accounts = accounts(a, m->service_accounts, m->n_service_accounts),
-        .not_service_accounts = accounts(a, m->not_service_accounts, m->n_not_service_accounts),
-        .source_ips = cidrs(a, m->source_ips, m->n_source_ips),
-        .not_source_ips = cidrs(a, m->not_source_ips, m->n_not_source_ips),
-        .destination_ips = cidrs(a, m->destination_ips, m->n_destination_ips),
-        .not_destination_ips = cidrs(a, m->not_destination_ips, m->n_not_destination_ips),
-        .destination_ports = ports(a, m->destination_ports, m->n_destination_ports),
-        .not_destination_ports = ports(a, m->not_destination_ports, m->n_not_destination_ports),
-    };
+    struct sw_policy_match to = {0};
+
+#define READ(read, list, key, not_key)                                                             \
+    to.list = read(a, m->list, m->n_##list);                                                       \
+    to.not_##list = read(a, m->not_##list, m->n_not_##list);
+    SW_POLICY_LISTS(READ, strings, accounts, cidrs, ports)
+#undef READ
+    return to;
 }
 
 static struct sw_policy_rule rule(struct sw_arena *a, const Sw__MeshAuthRule *from)
