@@ -116,6 +116,33 @@ struct sw_json *sw_json_at(const struct sw_json *v, size_t i);
 /* Member i of an object in document order, NULL when there is none. */
 const struct sw_json_member *sw_json_member_at(const struct sw_json *v, size_t i);
 
+/* For the two loops below: the end of the items or members, *ret_first is where they begin. */
+static inline struct sw_json **sw_json_items(const struct sw_json *v, struct sw_json ***ret_first)
+{
+    *ret_first = sw_json_is(v, SW_JSON_ARRAY) ? v->arr.items : NULL;
+    return *ret_first ? *ret_first + v->arr.n : NULL;
+}
+
+static inline struct sw_json_member *sw_json_members(const struct sw_json *v,
+                                                     struct sw_json_member **ret_first)
+{
+    *ret_first = sw_json_is(v, SW_JSON_OBJECT) ? v->obj.members : NULL;
+    return *ret_first ? *ret_first + v->obj.n : NULL;
+}
+
+/*
+ * The items of an array, in order; none when v is no array. The body may edit an item, but neither
+ * add nor remove one.
+ */
+#define SW_JSON_ITEMS(it, v)                                                                       \
+    for (struct sw_json * *sw_at_##it, **sw_end_##it = sw_json_items((v), &sw_at_##it), *it;       \
+         sw_at_##it < sw_end_##it && (it = *sw_at_##it, true); sw_at_##it++)
+
+/* The members of an object, under the same rule: it->key, it->value. */
+#define SW_JSON_MEMBERS(it, v)                                                                     \
+    for (struct sw_json_member * it, *sw_end_##it = sw_json_members((v), &it); it < sw_end_##it;   \
+         it++)
+
 /* Value of a member; NULL when v is no object or has no such member. */
 struct sw_json *sw_json_get(const struct sw_json *v, struct sw_slice key);
 /* The same for a C string. */
@@ -136,11 +163,11 @@ static inline bool sw_json_str_eq(const struct sw_json *v, const char *s)
     return sw_json_is(v, SW_JSON_STRING) && sw_slice_eq_str(v->text, s);
 }
 
-/* True only for the value true. */
 /* The first item of an array whose member has this text (empty: or none); NULL: there is none. */
 struct sw_json *sw_json_find_item(const struct sw_json *list, const char *key,
                                   struct sw_slice text);
 
+/* True only for the value true. */
 static inline bool sw_json_true(const struct sw_json *v)
 {
     return sw_json_is(v, SW_JSON_BOOL) && v->boolean;
@@ -201,6 +228,28 @@ struct sw_json *sw_json_new_string(struct sw_arena *a, struct sw_slice s);
 struct sw_json *sw_json_new_str(struct sw_arena *a, const char *s);
 struct sw_json *sw_json_new_array(struct sw_arena *a);
 struct sw_json *sw_json_new_object(struct sw_arena *a);
+
+/* An array of one item. */
+struct sw_json *sw_json_new_list(struct sw_arena *a, struct sw_json *item);
+
+/* A member of a new object: one value of these; with none of them there is no such member. */
+struct sw_json_field {
+    const char *key;
+    const char *str;
+    struct sw_slice text; /* copied, may be empty */
+    struct sw_slice some; /* copied; empty is none */
+    struct sw_json *json; /* becomes part of the object */
+};
+/* An object of these members. */
+struct sw_json *sw_json_of(struct sw_arena *a, const struct sw_json_field *fields, size_t n);
+/* SW_JSON_OF(a, {"kind", .str = "Status"}, {"name", .some = name}) */
+#define SW_JSON_OF(a, ...)                                                                         \
+    sw_json_of((a), (const struct sw_json_field[]){__VA_ARGS__},                                   \
+               SW_ARRAY_LEN(((const struct sw_json_field[]){__VA_ARGS__})))
+
+/* The member of that type; an empty one takes the place of anything else. Containers only. */
+struct sw_json *sw_json_need(struct sw_arena *a, struct sw_json *v, const char *key,
+                             enum sw_json_type type);
 
 /*
  * Gives member 'key' the value, replacing in place or appending at the end (the key is copied).

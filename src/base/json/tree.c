@@ -404,3 +404,38 @@ void sw_json_push(struct sw_arena *a, struct sw_json *v, struct sw_json *item)
 {
     sw_json_insert_item(a, v, v->arr.n, item);
 }
+
+struct sw_json *sw_json_new_list(struct sw_arena *a, struct sw_json *item)
+{
+    struct sw_json *list = sw_json_new_array(a);
+
+    sw_json_push(a, list, item);
+    return list;
+}
+
+struct sw_json *sw_json_of(struct sw_arena *a, const struct sw_json_field *fields, size_t n)
+{
+    struct sw_json *v = sw_json_new_object(a);
+
+    for (const struct sw_json_field *f = fields; f < fields + n; f++) {
+        if (f->json)
+            sw_json_put(a, v, f->key, f->json);
+        else if (f->str)
+            sw_json_put_str(a, v, f->key, sw_slice_str(f->str));
+        else if (f->text.p || f->some.n)
+            sw_json_put_str(a, v, f->key, f->text.p ? f->text : f->some);
+    }
+    return v;
+}
+
+struct sw_json *sw_json_need(struct sw_arena *a, struct sw_json *v, const char *key,
+                             enum sw_json_type type)
+{
+    struct sw_json *m = sw_json_find(v, key);
+
+    if (!sw_json_is(m, type)) {
+        m = type == SW_JSON_ARRAY ? sw_json_new_array(a) : sw_json_new_object(a);
+        sw_json_put(a, v, key, m);
+    }
+    return m;
+}

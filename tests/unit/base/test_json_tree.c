@@ -46,6 +46,44 @@ static void reads_missing_things_as_missing(void **state)
     assert_int_equal(sw_json_depth(NULL), 0);
 }
 
+static void walks_items_and_members_in_order(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    const struct sw_json *v = parse(&a, "{\"l\":[1,2,3],\"e\":[],\"t\":\"s\"}");
+    SW_BUF_AUTO seen = {.max = 100};
+
+    SW_JSON_MEMBERS (m, v) {
+        assert_int_equal(sw_buf_append_slice(&seen, m->key), SW_OK);
+        SW_JSON_ITEMS (x, m->value) {
+            if (sw_slice_eq_str(x->text, "2"))
+                continue;
+            assert_int_equal(sw_buf_append_slice(&seen, x->text), SW_OK);
+        }
+    }
+    SW_JSON_MEMBERS (m, sw_json_find(v, "l"))
+        fail_msg("an array has no member '%.*s'", SW_SLICE_ARG(m->key));
+    SW_JSON_ITEMS (x, v)
+        fail_msg("an object has no item of type %d", x->type);
+    SW_JSON_ITEMS (x, NULL)
+        fail_msg("nothing has no item of type %d", x->type);
+    assert_true(sw_slice_eq_str(sw_buf_slice(&seen), "l13et"));
+}
+
+static void makes_objects_of_the_members_that_have_a_value(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *v = SW_JSON_OF(
+        &a, {"a", .str = "x"}, {"b", .str = NULL}, {"c", .text = SW_SLICE_LIT("")},
+        {"d", .some = SW_SLICE_LIT("")}, {"e", .some = SW_SLICE_LIT("y")},
+        {"f", .json = sw_json_new_list(&a, sw_json_new_bool(&a, true))}, {"g", .json = NULL});
+
+    assert_string_equal(text_of(&a, v), "{\"a\":\"x\",\"c\":\"\",\"e\":\"y\",\"f\":[true]}");
+    assert_ptr_equal(sw_json_need(&a, v, "f", SW_JSON_ARRAY), sw_json_find(v, "f"));
+    assert_int_equal(sw_json_need(&a, v, "a", SW_JSON_OBJECT)->type, SW_JSON_OBJECT);
+    assert_int_equal(sw_json_need(&a, v, "z", SW_JSON_ARRAY)->type, SW_JSON_ARRAY);
+    assert_string_equal(text_of(&a, v), "{\"a\":{},\"c\":\"\",\"e\":\"y\",\"f\":[true],\"z\":[]}");
+}
+
 static const struct {
     const char *text;
     bool i64_ok;
@@ -403,6 +441,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_missing_things_as_missing),
+        cmocka_unit_test(walks_items_and_members_in_order),
+        cmocka_unit_test(makes_objects_of_the_members_that_have_a_value),
         cmocka_unit_test(converts_integers_exactly_or_not_at_all),
         cmocka_unit_test(refuses_texts_that_are_no_numbers),
         cmocka_unit_test(formats_doubles_as_go_does),
