@@ -228,9 +228,7 @@ static void act(struct question *q, const struct entry *e, const struct sw_json 
 {
     const struct sw_json *actions = sw_json_walk(binding, "spec", "validationActions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(actions); i++) {
-        const struct sw_json *action = sw_json_at(actions, i);
-
+    SW_JSON_ITEMS (action, actions) {
         if (sw_json_str_eq(action, "Deny"))
             note_denial(q, e, binding, d->message, d->reason);
         else if (sw_json_str_eq(action, "Audit"))

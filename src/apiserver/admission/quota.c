@@ -187,8 +187,7 @@ static bool quota_ok(struct api_write *w, const struct sw_json *quota)
 
     if (sw_json_len(sw_json_find(spec, "scopes")) || sw_json_find(spec, "scopeSelector"))
         return true; /* about some pods only */
-    for (size_t i = 0; i < sw_json_len(hard); i++) {
-        const struct sw_json_member *m = sw_json_member_at(hard, i);
+    SW_JSON_MEMBERS (m, hard) {
         struct sw_slice group;
         struct sw_slice plural = sw_quota_counts(m->key, &group);
         uint64_t limit;

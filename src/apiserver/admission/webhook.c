@@ -23,8 +23,8 @@ static void api_call_failed(struct hook_call *c)
 
 static void take_warnings(struct hook_call *c)
 {
-    for (size_t i = 0; i < sw_json_len(c->answer.warnings); i++)
-        api_warn(c->q.r, "%.*s", SW_SLICE_ARG(sw_json_str(sw_json_at(c->answer.warnings, i))));
+    SW_JSON_ITEMS (it, c->answer.warnings)
+        api_warn(c->q.r, "%.*s", SW_SLICE_ARG(sw_json_str(it)));
 }
 
 /* auditAnnotations of an answer: "<webhook>/<key>" in the audit log, as many as are allowed. */

@@ -69,8 +69,7 @@ static uint16_t slice_port(const struct sw_json *slice, const struct sw_json *po
     const struct sw_json *list = sw_json_find(slice, "ports");
     struct sw_slice want = api_str(port, "name");
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *p = sw_json_at(list, i);
+    SW_JSON_ITEMS (p, list) {
         int64_t n = 0;
 
         if (sw_slice_eq(api_str(p, "name"), want) && sw_json_i64(sw_json_find(p, "port"), &n) &&
@@ -85,8 +84,7 @@ static struct sw_slice ready_address(const struct sw_json *slice)
 {
     const struct sw_json *list = sw_json_find(slice, "endpoints");
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
+    SW_JSON_ITEMS (e, list) {
         const struct sw_json *ready = sw_json_walk(e, "conditions", "ready", NULL);
         const struct sw_json *first = sw_json_find(e, "addresses");
 
@@ -150,11 +148,11 @@ static const char *find_service(struct api_req *r, const struct sw_json *ref, st
         p->port = (uint16_t)want;
         return p->host.n ? NULL : "service has no external name";
     }
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
+    SW_JSON_ITEMS (it, ports) {
         int64_t n = 0;
 
-        if (sw_json_i64(sw_json_find(sw_json_at(ports, i), "port"), &n) && n == want)
-            port = sw_json_at(ports, i);
+        if (sw_json_i64(sw_json_find(it, "port"), &n) && n == want)
+            port = it;
     }
     if (!port)
         return sw_arena_printf(r->arena, "no service port %lld found for service \"%.*s\"",

@@ -78,8 +78,8 @@ static void load_kind(struct sw_api *api, struct hook_set *s, const char *plural
         const struct sw_json *obj = loaded ? sw_json_copy(&s->arena, loaded) : NULL;
         const struct sw_json *list = sw_json_find(obj, "webhooks");
 
-        for (size_t i = 0; i < sw_json_len(list); i++)
-            add_hook(s, api_meta_str(obj, "name"), sw_json_at(list, i), mutating);
+        SW_JSON_ITEMS (def, list)
+            add_hook(s, api_meta_str(obj, "name"), def, mutating);
     }
     sw_store_snap_unref(snap);
 }
@@ -116,8 +116,8 @@ static bool rules_match(const struct hook *h, const struct hook_question *q,
                                 .sub = q->r->sub,
                                 .cluster_scoped = !res->namespaced};
 
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        if (sw_admit_rule_matches(sw_json_at(rules, i), &t))
+    SW_JSON_ITEMS (it, rules) {
+        if (sw_admit_rule_matches(it, &t))
             return true;
     }
     return false;

@@ -175,15 +175,11 @@ struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct
 
     if (differs(res))
         sw_json_put_str(a, top, "apiVersion", sw_slice_str(storage_res(res)->api_version));
-    for (size_t i = 0; i < sw_json_len(meta); i++) {
-        const struct sw_json_member *x = sw_json_member_at(meta, i);
-
+    SW_JSON_MEMBERS (x, meta) {
         if (!sw_slice_eq_str(x->key, "resourceVersion") && !sw_slice_eq_str(x->key, "selfLink"))
             sw_json_set(a, m, x->key, x->value);
     }
-    for (size_t i = 0; i < sw_json_len(obj); i++) {
-        const struct sw_json_member *x = sw_json_member_at(obj, i);
-
+    SW_JSON_MEMBERS (x, obj) {
         if (!sw_slice_eq_str(x->key, "metadata") && !sw_slice_eq_str(x->key, "apiVersion") &&
             !sw_slice_eq_str(x->key, "kind"))
             sw_json_set(a, top, x->key, x->value);

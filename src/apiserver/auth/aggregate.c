@@ -36,11 +36,11 @@ static bool selects(struct sw_arena *a, const struct aggregator *g, const struct
 
     if (sw_slice_eq(api_meta_str(g->role, "name"), api_meta_str(role, "name")))
         return false; /* no role takes from itself */
-    for (size_t i = 0; i < sw_json_len(g->selectors); i++) {
+    SW_JSON_ITEMS (it, g->selectors) {
         struct sw_label_selector sel;
         const char *why;
 
-        if (sw_label_selector_from_json(a, sw_json_at(g->selectors, i), &sel, &why) == SW_OK &&
+        if (sw_label_selector_from_json(a, it, &sel, &why) == SW_OK &&
             sw_label_selector_match(&sel, labels))
             return true;
     }

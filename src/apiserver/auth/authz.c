@@ -155,8 +155,8 @@ const struct api_role *api_role_find(struct api_authz *z, struct sw_slice ns, st
 
 static bool lists(const struct sw_json *v, struct sw_slice s)
 {
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        struct sw_slice x = sw_json_str(sw_json_at(v, i));
+    SW_JSON_ITEMS (it, v) {
+        struct sw_slice x = sw_json_str(it);
 
         if (x.p && (sw_slice_eq_str(x, "*") || sw_slice_eq(x, s)))
             return true;
@@ -166,8 +166,8 @@ static bool lists(const struct sw_json *v, struct sw_slice s)
 
 static bool lists_resource(const struct sw_json *v, struct sw_slice res, struct sw_slice sub)
 {
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        struct sw_slice x = sw_json_str(sw_json_at(v, i));
+    SW_JSON_ITEMS (it, v) {
+        struct sw_slice x = sw_json_str(it);
         ptrdiff_t slash;
 
         if (!x.p)
@@ -193,8 +193,8 @@ static bool lists_name(const struct sw_json *v, struct sw_slice name)
 {
     if (sw_json_len(v) == 0)
         return true;
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        if (name.n && sw_slice_eq(sw_json_str(sw_json_at(v, i)), name))
+    SW_JSON_ITEMS (it, v) {
+        if (name.n && sw_slice_eq(sw_json_str(it), name))
             return true;
     }
     return false;
@@ -202,8 +202,8 @@ static bool lists_name(const struct sw_json *v, struct sw_slice name)
 
 static bool lists_url(const struct sw_json *v, struct sw_slice path)
 {
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        struct sw_slice x = sw_json_str(sw_json_at(v, i));
+    SW_JSON_ITEMS (it, v) {
+        struct sw_slice x = sw_json_str(it);
 
         if (!x.p)
             continue;
@@ -228,8 +228,7 @@ static bool rule_allows(const struct api_rule *r, const struct api_attrs *at)
 /* The subject that means this user; NULL when none does. */
 static const struct sw_json *find_subject(const struct binding *b, const struct api_user *u)
 {
-    for (size_t i = 0; i < sw_json_len(b->subjects); i++) {
-        const struct sw_json *s = sw_json_at(b->subjects, i);
+    SW_JSON_ITEMS (s, b->subjects) {
         struct sw_slice kind = api_str(s, "kind");
         struct sw_slice name = api_str(s, "name");
 

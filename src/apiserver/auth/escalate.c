@@ -249,8 +249,8 @@ static const struct sw_json *granted(struct api_req *r, const struct sw_json *ob
         return lists_of[0];
     all = sw_json_new_array(r->arena);
     for (size_t k = 0; k < SW_ARRAY_LEN(lists_of); k++) {
-        for (size_t i = 0; i < sw_json_len(lists_of[k]); i++)
-            sw_json_push(r->arena, all, sw_json_copy(r->arena, sw_json_at(lists_of[k], i)));
+        SW_JSON_ITEMS (it, lists_of[k])
+            sw_json_push(r->arena, all, sw_json_copy(r->arena, it));
     }
     return all;
 }

@@ -121,8 +121,8 @@ static void access_review(struct api_req *r, struct sw_json *obj, bool self, boo
     if (!self) {
         u = (struct api_user){.name = api_str(spec, "user"), .uid = api_str(spec, "uid")};
         u.groups = sw_arena_array(a, sw_json_len(groups) + 1, sizeof(*u.groups));
-        for (size_t i = 0; i < sw_json_len(groups); i++)
-            u.groups[u.ngroups++] = sw_json_str(sw_json_at(groups, i));
+        SW_JSON_ITEMS (it, groups)
+            u.groups[u.ngroups++] = sw_json_str(it);
     }
     read_attrs(spec, &at);
     ok = api_allowed(r->api, a, &at, &why);

@@ -101,10 +101,10 @@ static struct sw_json *common_audiences(struct sw_api *api, struct sw_arena *a,
     sw_json_push(a, own, sw_json_new_str(a, api->issuer));
     if (sw_json_len(want) == 0)
         want = own;
-    for (size_t i = 0; i < sw_json_len(want); i++) {
+    SW_JSON_ITEMS (it, want) {
         for (size_t k = 0; k < sw_json_len(have); k++) {
-            if (sw_json_equal(sw_json_at(want, i), sw_json_at(have, k), SW_JSON_EQ_TEXT)) {
-                sw_json_push(a, out, sw_json_copy(a, sw_json_at(want, i)));
+            if (sw_json_equal(it, sw_json_at(have, k), SW_JSON_EQ_TEXT)) {
+                sw_json_push(a, out, sw_json_copy(a, it));
                 break;
             }
         }

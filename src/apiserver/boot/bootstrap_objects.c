@@ -204,8 +204,7 @@ static bool has_subject(const struct sw_json *list, const struct sw_json *want)
 {
     static const char *const keys[] = {"kind", "name", "namespace"};
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *s = sw_json_at(list, i);
+    SW_JSON_ITEMS (s, list) {
         bool same = true;
 
         for (size_t k = 0; k < SW_ARRAY_LEN(keys) && same; k++)
@@ -232,12 +231,12 @@ void boot_binding(struct sw_api *api, const struct boot_place *at, struct sw_jso
     have = stored(api, &a, at, name);
     if (!have || sw_bundled_hands_off(have))
         return;
-    for (size_t i = 0; i < sw_json_len(sw_json_find(have, "subjects")); i++)
-        sw_json_push(&a, all, sw_json_at(sw_json_find(have, "subjects"), i));
-    for (size_t i = 0; i < sw_json_len(want); i++) {
-        if (has_subject(all, sw_json_at(want, i)))
+    SW_JSON_ITEMS (it, sw_json_find(have, "subjects"))
+        sw_json_push(&a, all, it);
+    SW_JSON_ITEMS (it, want) {
+        if (has_subject(all, it))
             continue;
-        sw_json_push(&a, all, sw_json_copy(&a, sw_json_at(want, i)));
+        sw_json_push(&a, all, sw_json_copy(&a, it));
         lacks = true;
     }
     if (!lacks)

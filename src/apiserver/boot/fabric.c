@@ -57,9 +57,7 @@ static bool untouched(const struct sw_json *meta)
 {
     const struct sw_json *fields = sw_json_find(meta, "managedFields");
 
-    for (size_t i = 0; i < sw_json_len(fields); i++) {
-        const struct sw_json *f = sw_json_at(fields, i);
-
+    SW_JSON_ITEMS (f, fields) {
         if (api_str(f, "subresource").n == 0 &&
             !(sw_slice_eq_str(api_str(f, "manager"), MANAGER) &&
               sw_slice_eq_str(api_str(f, "operation"), "Apply")))

@@ -59,17 +59,17 @@ static struct sw_json *verbs_json(struct sw_arena *a, unsigned verbs)
     return v;
 }
 
-static void put_texts(struct sw_arena *a, struct sw_json *v, const char *key, const char *list)
+/* Words that commas separate; NULL: none. */
+static struct sw_json *texts_json(struct sw_arena *a, const char *list)
 {
     struct sw_slice rest = sw_slice_str(list);
-    struct sw_json *l;
+    struct sw_json *l = sw_json_new_array(a);
 
     if (!list || !*list)
-        return;
-    l = sw_json_new_array(a);
+        return NULL;
     while (rest.p)
         sw_json_push(a, l, sw_json_new_string(a, sw_slice_cut(&rest, ',')));
-    sw_json_put(a, v, key, l);
+    return l;
 }
 
 /* Subresources as one table for both kinds of resources. */
@@ -112,12 +112,8 @@ struct aggregate {
 static struct sw_json *kind_json(struct sw_arena *a, const char *group, const char *version,
                                  const char *kind)
 {
-    struct sw_json *k = sw_json_new_object(a);
-
-    sw_json_put(a, k, "group", sw_json_new_str(a, group));
-    sw_json_put(a, k, "version", sw_json_new_str(a, version));
-    sw_json_put(a, k, "kind", sw_json_new_str(a, kind));
-    return k;
+    return SW_JSON_OF(a, {"group", .str = group}, {"version", .str = version},
+                      {"kind", .str = kind});
 }
 
 static void begin_version(struct aggregate *g, const struct api_res *res)
@@ -125,23 +121,19 @@ static void begin_version(struct aggregate *g, const struct api_res *res)
     struct sw_arena *a = g->a;
 
     if (!g->group || strcmp(g->group_name, res->group) != 0) {
-        struct sw_json *m = sw_json_new_object(a);
+        struct sw_json *m = SW_JSON_OF(a, {"name", .some = sw_slice_str(res->group)},
+                                       {"creationTimestamp", .json = sw_json_new_null(a)});
 
-        g->group = sw_json_new_object(a);
-        if (*res->group)
-            sw_json_put(a, m, "name", sw_json_new_str(a, res->group));
-        sw_json_put(a, m, "creationTimestamp", sw_json_new_null(a));
-        sw_json_put(a, g->group, "metadata", m);
-        sw_json_put(a, g->group, "versions", sw_json_new_array(a));
+        g->group =
+            SW_JSON_OF(a, {"metadata", .json = m}, {"versions", .json = sw_json_new_array(a)});
         sw_json_push(a, g->items, g->group);
         g->group_name = res->group;
         g->version = NULL;
     }
     if (!g->version || strcmp(g->version_name, res->version) != 0) {
-        g->version = sw_json_new_object(a);
-        sw_json_put(a, g->version, "version", sw_json_new_str(a, res->version));
-        sw_json_put(a, g->version, "resources", sw_json_new_array(a));
-        sw_json_put(a, g->version, "freshness", sw_json_new_str(a, "Current"));
+        g->version = SW_JSON_OF(a, {"version", .str = res->version},
+                                {"resources", .json = sw_json_new_array(a)},
+                                {"freshness", .str = "Current"});
         sw_json_push(a, sw_json_find(g->group, "versions"), g->version);
         g->version_name = res->version;
     }
@@ -151,7 +143,6 @@ static void add_aggregated(const struct api_res *res, void *arg)
 {
     struct aggregate *g = arg;
     struct sw_arena *a = g->a;
-    struct sw_json *r = sw_json_new_object(a);
     struct sw_json *subs = sw_json_new_array(a);
     struct sub sub[8];
     size_t n = subs_of(res, sub);
@@ -159,26 +150,24 @@ static void add_aggregated(const struct api_res *res, void *arg)
     if ((*res->group == 0) != g->core)
         return;
     begin_version(g, res);
-    sw_json_put(a, r, "resource", sw_json_new_str(a, res->plural));
-    sw_json_put(a, r, "responseKind", kind_json(a, res->group, res->version, res->kind));
-    sw_json_put(a, r, "scope", sw_json_new_str(a, res->namespaced ? "Namespaced" : "Cluster"));
-    sw_json_put(a, r, "singularResource", sw_json_new_str(a, res->singular));
-    sw_json_put(a, r, "verbs", verbs_json(a, res->verbs));
-    put_texts(a, r, "shortNames", res->short_names);
-    put_texts(a, r, "categories", res->categories);
-    for (size_t i = 0; i < n; i++) {
-        struct sw_json *s = sw_json_new_object(a);
+    for (const struct sub *s = sub; s < sub + n; s++) {
+        struct sw_json *kind = kind_json(a, s->group ? s->group : res->group,
+                                         s->version ? s->version : res->version, s->kind);
 
-        sw_json_put(a, s, "subresource", sw_json_new_str(a, sub[i].name));
-        sw_json_put(a, s, "responseKind",
-                    kind_json(a, sub[i].group ? sub[i].group : res->group,
-                              sub[i].version ? sub[i].version : res->version, sub[i].kind));
-        sw_json_put(a, s, "verbs", verbs_json(a, sub[i].verbs));
-        sw_json_push(a, subs, s);
+        sw_json_push(a, subs,
+                     SW_JSON_OF(a, {"subresource", .str = s->name}, {"responseKind", .json = kind},
+                                {"verbs", .json = verbs_json(a, s->verbs)}));
     }
-    if (n)
-        sw_json_put(a, r, "subresources", subs);
-    sw_json_push(a, sw_json_find(g->version, "resources"), r);
+    sw_json_push(
+        a, sw_json_find(g->version, "resources"),
+        SW_JSON_OF(a, {"resource", .str = res->plural},
+                   {"responseKind", .json = kind_json(a, res->group, res->version, res->kind)},
+                   {"scope", .str = res->namespaced ? "Namespaced" : "Cluster"},
+                   {"singularResource", .str = res->singular},
+                   {"verbs", .json = verbs_json(a, res->verbs)},
+                   {"shortNames", .json = texts_json(a, res->short_names)},
+                   {"categories", .json = texts_json(a, res->categories)},
+                   {"subresources", .json = n ? subs : NULL}));
 }
 
 static void make_aggregated(struct sw_api *api, bool core)
@@ -186,17 +175,17 @@ static void make_aggregated(struct sw_api *api, bool core)
     struct api_docs *d = api->docs;
     struct sw_arena *a = &d->arena;
     struct aggregate g = {.a = a, .items = sw_json_new_array(a), .core = core};
-    struct sw_json *v = sw_json_new_object(a);
     struct api_doc *doc = core ? &d->agg_core : &d->agg_groups;
 
     if (doc->text.p)
         return;
     api_registry_each(&api->reg, add_aggregated, &g);
-    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIGroupDiscoveryList"));
-    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "apidiscovery.k8s.io/v2"));
-    sw_json_put(a, v, "metadata", sw_json_new_object(a));
-    sw_json_put(a, v, "items", g.items);
-    doc->text = sw_json_text(a, v, NULL);
+    doc->text = sw_json_text(a,
+                             SW_JSON_OF(a, {"kind", .str = "APIGroupDiscoveryList"},
+                                        {"apiVersion", .str = "apidiscovery.k8s.io/v2"},
+                                        {"metadata", .json = sw_json_new_object(a)},
+                                        {"items", .json = g.items}),
+                             NULL);
     api_doc_tag(a, doc);
 }
 
@@ -242,11 +231,8 @@ struct legacy {
 
 static struct sw_json *gv_json(struct sw_arena *a, const struct api_res *res)
 {
-    struct sw_json *v = sw_json_new_object(a);
-
-    sw_json_put(a, v, "groupVersion", sw_json_new_str(a, res->api_version));
-    sw_json_put(a, v, "version", sw_json_new_str(a, res->version));
-    return v;
+    return SW_JSON_OF(a, {"groupVersion", .str = res->api_version},
+                      {"version", .str = res->version});
 }
 
 static void add_group(const struct api_res *res, void *arg)
@@ -257,12 +243,11 @@ static void add_group(const struct api_res *res, void *arg)
     if (!*res->group)
         return;
     if (!l->group || strcmp(l->group_name, res->group) != 0) {
-        l->group = sw_json_new_object(a);
         l->group_name = res->group;
         l->version_name = "";
-        sw_json_put(a, l->group, "name", sw_json_new_str(a, res->group));
-        sw_json_put(a, l->group, "versions", sw_json_new_array(a));
-        sw_json_put(a, l->group, "preferredVersion", gv_json(a, res));
+        l->group =
+            SW_JSON_OF(a, {"name", .str = res->group}, {"versions", .json = sw_json_new_array(a)},
+                       {"preferredVersion", .json = gv_json(a, res)});
         sw_json_push(a, l->groups, l->group);
     }
     if (strcmp(l->version_name, res->version) != 0) {
@@ -287,69 +272,55 @@ static void add_resource(const struct api_res *res, void *arg)
 {
     struct legacy *l = arg;
     struct sw_arena *a = l->a;
-    struct sw_json *r;
+    bool stored = !(res->flags & SW_B_NOT_STORED);
     struct sub sub[8];
     size_t n = subs_of(res, sub);
 
     if (!sw_slice_eq_str(l->want_group, res->group) ||
         !sw_slice_eq_str(l->want_version, res->version))
         return;
-    r = sw_json_new_object(a);
-    sw_json_put(a, r, "name", sw_json_new_str(a, res->plural));
-    sw_json_put(a, r, "singularName", sw_json_new_str(a, res->singular));
-    sw_json_put(a, r, "namespaced", sw_json_new_bool(a, res->namespaced));
-    sw_json_put(a, r, "kind", sw_json_new_str(a, res->kind));
-    sw_json_put(a, r, "verbs", verbs_json(a, res->verbs));
-    put_texts(a, r, "shortNames", res->short_names);
-    put_texts(a, r, "categories", res->categories);
-    if (!(res->flags & SW_B_NOT_STORED))
-        sw_json_put(a, r, "storageVersionHash", sw_json_new_str(a, storage_hash(a, res)));
-    sw_json_push(a, l->resources, r);
-    for (size_t i = 0; i < n; i++) {
-        r = sw_json_new_object(a);
-        sw_json_put(a, r, "name",
-                    sw_json_new_str(a, sw_arena_printf(a, "%s/%s", res->plural, sub[i].name)));
-        sw_json_put(a, r, "singularName", sw_json_new_str(a, ""));
-        sw_json_put(a, r, "namespaced", sw_json_new_bool(a, res->namespaced));
-        if (sub[i].group && *sub[i].group) {
-            sw_json_put(a, r, "group", sw_json_new_str(a, sub[i].group));
-            sw_json_put(a, r, "version", sw_json_new_str(a, sub[i].version));
-        }
-        sw_json_put(a, r, "kind", sw_json_new_str(a, sub[i].kind));
-        sw_json_put(a, r, "verbs", verbs_json(a, sub[i].verbs));
-        sw_json_push(a, l->resources, r);
+    sw_json_push(a, l->resources,
+                 SW_JSON_OF(a, {"name", .str = res->plural}, {"singularName", .str = res->singular},
+                            {"namespaced", .json = sw_json_new_bool(a, res->namespaced)},
+                            {"kind", .str = res->kind},
+                            {"verbs", .json = verbs_json(a, res->verbs)},
+                            {"shortNames", .json = texts_json(a, res->short_names)},
+                            {"categories", .json = texts_json(a, res->categories)},
+                            {"storageVersionHash", .str = stored ? storage_hash(a, res) : NULL}));
+    for (const struct sub *s = sub; s < sub + n; s++) {
+        bool other = s->group && *s->group;
+
+        sw_json_push(
+            a, l->resources,
+            SW_JSON_OF(a, {"name", .str = sw_arena_printf(a, "%s/%s", res->plural, s->name)},
+                       {"singularName", .str = ""},
+                       {"namespaced", .json = sw_json_new_bool(a, res->namespaced)},
+                       {"group", .str = other ? s->group : NULL},
+                       {"version", .str = other ? s->version : NULL}, {"kind", .str = s->kind},
+                       {"verbs", .json = verbs_json(a, s->verbs)}));
     }
 }
 
 static void legacy_core(struct api_req *r)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *versions = sw_json_new_array(a);
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *c = sw_json_new_object(a);
+    struct sw_json *address = SW_JSON_OF(a, {"clientCIDR", .str = "0.0.0.0/0"},
+                                         {"serverAddress", .str = r->api->advertise});
+    struct sw_json *versions = sw_json_new_list(a, sw_json_new_str(a, "v1"));
 
-    sw_json_push(a, versions, sw_json_new_str(a, "v1"));
-    sw_json_put(a, c, "clientCIDR", sw_json_new_str(a, "0.0.0.0/0"));
-    sw_json_put(a, c, "serverAddress", sw_json_new_str(a, r->api->advertise));
-    sw_json_push(a, list, c);
-    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIVersions"));
-    sw_json_put(a, v, "versions", versions);
-    sw_json_put(a, v, "serverAddressByClientCIDRs", list);
-    api_reply(r, 200, v);
+    api_reply(r, 200,
+              SW_JSON_OF(a, {"kind", .str = "APIVersions"}, {"versions", .json = versions},
+                         {"serverAddressByClientCIDRs", .json = sw_json_new_list(a, address)}));
 }
 
 static void legacy_groups(struct api_req *r, struct sw_slice only)
 {
     struct sw_arena *a = r->arena;
     struct legacy l = {.a = a, .groups = sw_json_new_array(a)};
-    struct sw_json *v = sw_json_new_object(a);
 
     api_registry_each(&r->api->reg, add_group, &l);
     if (only.p) {
-        for (size_t i = 0; i < sw_json_len(l.groups); i++) {
-            struct sw_json *g = sw_json_at(l.groups, i);
-
+        SW_JSON_ITEMS (g, l.groups) {
             if (!sw_slice_eq(api_str(g, "name"), only))
                 continue;
             sw_json_insert(a, g, 0, SW_SLICE_LIT("kind"), sw_json_new_str(a, "APIGroup"));
@@ -360,10 +331,9 @@ static void legacy_groups(struct api_req *r, struct sw_slice only)
         api_no_such_resource(r);
         return;
     }
-    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIGroupList"));
-    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
-    sw_json_put(a, v, "groups", l.groups);
-    api_reply(r, 200, v);
+    api_reply(r, 200,
+              SW_JSON_OF(a, {"kind", .str = "APIGroupList"}, {"apiVersion", .str = "v1"},
+                         {"groups", .json = l.groups}));
 }
 
 static void legacy_resources(struct api_req *r, struct sw_slice group, struct sw_slice version)
@@ -371,21 +341,18 @@ static void legacy_resources(struct api_req *r, struct sw_slice group, struct sw
     struct sw_arena *a = r->arena;
     struct legacy l = {
         .a = a, .want_group = group, .want_version = version, .resources = sw_json_new_array(a)};
-    struct sw_json *v = sw_json_new_object(a);
+    const char *name = sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(group), group.n ? "/" : "",
+                                       SW_SLICE_ARG(version));
 
     if (!api_registry_has_group(&r->api->reg, group, version)) {
         api_no_such_resource(r);
         return;
     }
     api_registry_each(&r->api->reg, add_resource, &l);
-    sw_json_put(a, v, "kind", sw_json_new_str(a, "APIResourceList"));
-    if (group.n)
-        sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
-    sw_json_put(a, v, "groupVersion",
-                sw_json_new_str(a, sw_arena_printf(a, "%.*s%s%.*s", SW_SLICE_ARG(group),
-                                                   group.n ? "/" : "", SW_SLICE_ARG(version))));
-    sw_json_put(a, v, "resources", l.resources);
-    api_reply(r, 200, v);
+    api_reply(r, 200,
+              SW_JSON_OF(a, {"kind", .str = "APIResourceList"},
+                         {"apiVersion", .str = group.n ? "v1" : NULL},
+                         {"groupVersion", .str = name}, {"resources", .json = l.resources}));
 }
 
 static bool wants_aggregated(const struct api_req *r)

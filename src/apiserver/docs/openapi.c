@@ -22,16 +22,6 @@ struct maker {
     const char *version;
 };
 
-static struct sw_json *obj(struct sw_arena *a)
-{
-    return sw_json_new_object(a);
-}
-
-static struct sw_json *str(struct sw_arena *a, const char *s)
-{
-    return sw_json_new_str(a, s);
-}
-
 static const char *type_name(struct sw_arena *a, struct sw_slice ref)
 {
     static const char *const meta[] = {"ObjectMeta", "OwnerReference", "ManagedFieldsEntry",
@@ -47,23 +37,13 @@ static const char *type_name(struct sw_arena *a, struct sw_slice ref)
 
 static struct sw_json *ref_json(struct sw_arena *a, const char *name)
 {
-    struct sw_json *v = obj(a);
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *r = obj(a);
+    const char *path = sw_arena_printf(a, "#/components/schemas/%s", name);
 
-    sw_json_put(a, r, "$ref", str(a, sw_arena_printf(a, "#/components/schemas/%s", name)));
-    sw_json_push(a, list, r);
-    sw_json_put(a, v, "allOf", list);
-    return v;
+    return SW_JSON_OF(a,
+                      {"allOf", .json = sw_json_new_list(a, SW_JSON_OF(a, {"$ref", .str = path}))});
 }
 
 static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, bool inline_it);
-
-static void put_description(struct sw_arena *a, struct sw_json *v, struct sw_slice text)
-{
-    if (text.n)
-        sw_json_put_str(a, v, "description", text);
-}
 
 /* "leaseDurationSeconds" -> "Lease duration seconds.": for fields without a description. */
 static const char *words(struct sw_arena *a, struct sw_slice name)
@@ -91,7 +71,7 @@ static const char *words(struct sw_arena *a, struct sw_slice name)
 static void ensure_description(struct sw_arena *a, struct sw_json *v, struct sw_slice name)
 {
     if (sw_json_is(v, SW_JSON_OBJECT) && !sw_json_find(v, "description"))
-        sw_json_put(a, v, "description", str(a, words(a, name)));
+        sw_json_put(a, v, "description", sw_json_new_str(a, words(a, name)));
 }
 
 /* Adds a type of the built-in table once. */
@@ -117,7 +97,7 @@ static void put_object(struct maker *m, struct sw_json *v, const struct sw_schem
         sw_json_put(a, v, "additionalProperties", schema_json(m, s->additional, false));
     if (s->nprops == 0)
         return;
-    props = obj(a);
+    props = sw_json_new_object(a);
     for (size_t i = 0; i < s->nprops; i++) {
         struct sw_json *p = schema_json(m, s->props[i].schema, false);
 
@@ -133,17 +113,13 @@ static void put_object(struct maker *m, struct sw_json *v, const struct sw_schem
     }
 }
 
-static struct sw_json *int_or_string_types(struct sw_arena *a)
+static struct sw_json *int_or_string(struct sw_arena *a)
 {
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *i = obj(a);
-    struct sw_json *t = obj(a);
+    struct sw_json *types = sw_json_new_list(a, SW_JSON_OF(a, {"type", .str = "integer"}));
 
-    sw_json_put(a, i, "type", str(a, "integer"));
-    sw_json_put(a, t, "type", str(a, "string"));
-    sw_json_push(a, list, i);
-    sw_json_push(a, list, t);
-    return list;
+    sw_json_push(a, types, SW_JSON_OF(a, {"type", .str = "string"}));
+    return SW_JSON_OF(a, {"description", .str = "A number or a text."},
+                      {"format", .str = "int-or-string"}, {"oneOf", .json = types});
 }
 
 static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, bool inline_it)
@@ -152,13 +128,8 @@ static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, b
     struct sw_json *v;
 
     if (s->int_or_string) {
-        if (!sw_json_find(m->schemas, INT_OR_STRING)) {
-            v = obj(a);
-            sw_json_put(a, v, "description", str(a, "A number or a text."));
-            sw_json_put(a, v, "format", str(a, "int-or-string"));
-            sw_json_put(a, v, "oneOf", int_or_string_types(a));
-            sw_json_put(a, m->schemas, INT_OR_STRING, v);
-        }
+        if (!sw_json_find(m->schemas, INT_OR_STRING))
+            sw_json_put(a, m->schemas, INT_OR_STRING, int_or_string(a));
         return ref_json(a, INT_OR_STRING);
     }
     if (s->ref.n && !inline_it && s->type == SW_T_OBJECT) {
@@ -166,15 +137,14 @@ static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, b
 
         add_type(m, s, name);
         v = ref_json(a, name);
-        put_description(a, v, s->description);
+        if (s->description.n)
+            sw_json_put_str(a, v, "description", s->description);
         return v;
     }
-    v = obj(a);
-    put_description(a, v, s->description);
     /* Free JSON is shown as an object: clients stumble over a schema without type. */
-    sw_json_put(a, v, "type", str(a, s->type == SW_T_NONE ? "object" : sw_stype_name(s->type)));
-    if (s->format.n)
-        sw_json_put_str(a, v, "format", s->format);
+    v = SW_JSON_OF(a, {"description", .some = s->description},
+                   {"type", .str = s->type == SW_T_NONE ? "object" : sw_stype_name(s->type)},
+                   {"format", .some = s->format});
     if (s->type == SW_T_ARRAY && s->items)
         sw_json_put(a, v, "items", schema_json(m, s->items, false));
     if (s->type == SW_T_OBJECT)
@@ -184,49 +154,33 @@ static struct sw_json *schema_json(struct maker *m, const struct sw_schema *s, b
 
 static void put_gvk(struct sw_arena *a, struct sw_json *v, const struct api_res *res, bool list)
 {
-    struct sw_json *g = obj(a);
-    struct sw_json *l = sw_json_new_array(a);
+    struct sw_json *g = SW_JSON_OF(a, {"group", .str = res->group},
+                                   {"version", .str = res->version}, {"kind", .str = res->kind});
 
-    sw_json_put(a, g, "group", str(a, res->group));
-    sw_json_put(a, g, "version", str(a, res->version));
-    sw_json_put(a, g, "kind", str(a, res->kind));
-    if (list) {
-        sw_json_push(a, l, g);
-        sw_json_put(a, v, "x-kubernetes-group-version-kind", l);
-    } else {
-        sw_json_put(a, v, "x-kubernetes-group-version-kind", g);
-    }
+    sw_json_put(a, v, "x-kubernetes-group-version-kind", list ? sw_json_new_list(a, g) : g);
 }
 
 static struct sw_json *text_prop(struct sw_arena *a, const char *description)
 {
-    struct sw_json *v = obj(a);
-
-    sw_json_put(a, v, "description", str(a, description));
-    sw_json_put(a, v, "type", str(a, "string"));
-    return v;
+    return SW_JSON_OF(a, {"description", .str = description}, {"type", .str = "string"});
 }
 
 /* apiVersion, kind and metadata of every object. */
 static void put_type_meta(struct maker *m, struct sw_json *schema)
 {
     struct sw_arena *a = m->a;
-    struct sw_json *props = sw_json_find(schema, "properties");
+    struct sw_json *props = sw_json_need(a, schema, "properties", SW_JSON_OBJECT);
     struct sw_json *meta = ref_json(a, META_PREFIX "ObjectMeta");
 
-    if (!sw_json_is(props, SW_JSON_OBJECT)) {
-        props = obj(a);
-        sw_json_put(a, schema, "properties", props);
-    }
     add_type(m, sw_object_meta_schema(), META_PREFIX "ObjectMeta");
     sw_json_put(a, props, "apiVersion",
                 text_prop(a, "Version of the API this object is written for."));
     sw_json_put(a, props, "kind", text_prop(a, "What kind of object this is."));
     sw_json_put(a, meta, "description",
-                str(a, "Name, labels and the other things every object has."));
+                sw_json_new_str(a, "Name, labels and the other things every object has."));
     sw_json_put(a, props, "metadata", meta);
     if (!sw_json_find(schema, "type"))
-        sw_json_put(a, schema, "type", str(a, "object"));
+        sw_json_put(a, schema, "type", sw_json_new_str(a, "object"));
 }
 
 /* "example.com" -> "com.example" */
@@ -253,45 +207,33 @@ static const char *kind_name(struct sw_arena *a, const struct api_res *res)
 
 static void add_path(struct maker *m, const struct api_res *res)
 {
-    struct sw_arena *a = m->a;
-    const char *key =
-        sw_arena_printf(a, "%s/%s%s/%s/{name}", *res->group ? "/apis" : "/api", res->api_version,
-                        res->namespaced ? "/namespaces/{namespace}" : "", res->plural);
-    struct sw_json *item = obj(a);
-    struct sw_json *op = obj(a);
-    struct sw_json *params = sw_json_new_array(a);
-    struct sw_json *content = obj(a);
-    struct sw_json *body = obj(a);
     static const char *const names[] = {"dryRun", "fieldManager", "fieldValidation", "force",
                                         "pretty"};
     static const char *const types[] = {"application/apply-patch+yaml",
                                         "application/json-patch+json",
                                         "application/merge-patch+json"};
+    struct sw_arena *a = m->a;
+    const char *key =
+        sw_arena_printf(a, "%s/%s%s/%s/{name}", *res->group ? "/apis" : "/api", res->api_version,
+                        res->namespaced ? "/namespaces/{namespace}" : "", res->plural);
+    struct sw_json *params = sw_json_new_array(a);
+    struct sw_json *content = sw_json_new_object(a);
+    struct sw_json *op =
+        SW_JSON_OF(a, {"parameters", .json = params},
+                   {"requestBody", .json = SW_JSON_OF(a, {"content", .json = content})});
 
     for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        struct sw_json *p = obj(a);
-        struct sw_json *t = obj(a);
+        const char *type = strcmp(names[i], "force") == 0 ? "boolean" : "string";
 
-        sw_json_put(a, p, "name", str(a, names[i]));
-        sw_json_put(a, p, "in", str(a, "query"));
-        sw_json_put(a, t, "type", str(a, strcmp(names[i], "force") == 0 ? "boolean" : "string"));
-        sw_json_put(a, p, "schema", t);
-        sw_json_push(a, params, p);
+        sw_json_push(a, params,
+                     SW_JSON_OF(a, {"name", .str = names[i]}, {"in", .str = "query"},
+                                {"schema", .json = SW_JSON_OF(a, {"type", .str = type})}));
     }
-    for (size_t i = 0; i < SW_ARRAY_LEN(types); i++) {
-        struct sw_json *c = obj(a);
-        struct sw_json *s = obj(a);
-
-        sw_json_put(a, s, "type", str(a, "object"));
-        sw_json_put(a, c, "schema", s);
-        sw_json_put(a, content, types[i], c);
-    }
-    sw_json_put(a, body, "content", content);
-    sw_json_put(a, op, "parameters", params);
-    sw_json_put(a, op, "requestBody", body);
+    for (size_t i = 0; i < SW_ARRAY_LEN(types); i++)
+        sw_json_put(a, content, types[i],
+                    SW_JSON_OF(a, {"schema", .json = SW_JSON_OF(a, {"type", .str = "object"})}));
     put_gvk(a, op, res, false);
-    sw_json_put(a, item, "patch", op);
-    sw_json_put(a, m->paths, key, item);
+    sw_json_put(a, m->paths, key, SW_JSON_OF(a, {"patch", .json = op}));
 }
 
 static void add_kind(const struct api_res *res, void *arg)
@@ -305,7 +247,7 @@ static void add_kind(const struct api_res *res, void *arg)
         return;
     name = kind_name(a, res);
     s = res->builtin ? schema_json(m, res->schema, true)
-                     : (res->raw ? sw_json_copy(a, res->raw) : obj(a));
+                     : (res->raw ? sw_json_copy(a, res->raw) : sw_json_new_object(a));
     put_type_meta(m, s);
     put_gvk(a, s, res, true);
     if (res->builtin)
@@ -319,20 +261,18 @@ static struct sw_slice make_document(struct sw_api *api, struct sw_arena *a, con
                                      const char *version)
 {
     SW_ARENA_AUTO tmp = {0};
-    struct maker m = {
-        .a = &tmp, .schemas = obj(&tmp), .paths = obj(&tmp), .group = group, .version = version};
-    struct sw_json *doc = obj(&tmp);
-    struct sw_json *info = obj(&tmp);
-    struct sw_json *comp = obj(&tmp);
+    struct maker m = {.a = &tmp,
+                      .schemas = sw_json_new_object(&tmp),
+                      .paths = sw_json_new_object(&tmp),
+                      .group = group,
+                      .version = version};
+    struct sw_json *info =
+        SW_JSON_OF(&tmp, {"title", .str = "Spanwire"}, {"version", .str = SW_VERSION});
+    const struct sw_json *doc = SW_JSON_OF(
+        &tmp, {"openapi", .str = "3.0.0"}, {"info", .json = info}, {"paths", .json = m.paths},
+        {"components", .json = SW_JSON_OF(&tmp, {"schemas", .json = m.schemas})});
 
     api_registry_each(&api->reg, add_kind, &m);
-    sw_json_put(&tmp, doc, "openapi", str(&tmp, "3.0.0"));
-    sw_json_put(&tmp, info, "title", str(&tmp, "Spanwire"));
-    sw_json_put(&tmp, info, "version", str(&tmp, SW_VERSION));
-    sw_json_put(&tmp, doc, "info", info);
-    sw_json_put(&tmp, doc, "paths", m.paths);
-    sw_json_put(&tmp, comp, "schemas", m.schemas);
-    sw_json_put(&tmp, doc, "components", comp);
     return sw_arena_slice(a, sw_json_text(&tmp, doc, NULL));
 }
 
@@ -382,31 +322,26 @@ static void make_root(struct sw_api *api)
     struct sw_arena *a = &d->arena;
     struct gvs g = {0};
     struct sw_json *paths;
-    struct sw_json *root;
 
     if (d->openapi)
         return;
     api_registry_each(&api->reg, add_gv, &g);
     d->openapi = sw_arena_array(a, g.all.n + 1, sizeof(*d->openapi));
     d->n_openapi = g.all.n;
-    paths = obj(a);
+    paths = sw_json_new_object(a);
     for (size_t i = 0; i < g.all.n; i++) {
-        struct sw_json *p = obj(a);
         const struct gv *gv = &g.all.p[i];
+        const char *url;
 
         d->openapi[i].key =
             sw_slice_str(*gv->group ? sw_arena_printf(a, "apis/%s/%s", gv->group, gv->version)
                                     : sw_arena_printf(a, "api/%s", gv->version));
         d->openapi[i].hash = source_hash(api, a, gv);
-        sw_json_put(
-            a, p, "serverRelativeURL",
-            str(a, sw_arena_printf(a, "/openapi/v3/%.*s?hash=%.*s", SW_SLICE_ARG(d->openapi[i].key),
-                                   SW_SLICE_ARG(d->openapi[i].hash))));
-        sw_json_set(a, paths, d->openapi[i].key, p);
+        url = sw_arena_printf(a, "/openapi/v3/%.*s?hash=%.*s", SW_SLICE_ARG(d->openapi[i].key),
+                              SW_SLICE_ARG(d->openapi[i].hash));
+        sw_json_set(a, paths, d->openapi[i].key, SW_JSON_OF(a, {"serverRelativeURL", .str = url}));
     }
-    root = obj(a);
-    sw_json_put(a, root, "paths", paths);
-    d->openapi_root.text = sw_json_text(a, root, NULL);
+    d->openapi_root.text = sw_json_text(a, SW_JSON_OF(a, {"paths", .json = paths}), NULL);
     api_doc_tag(a, &d->openapi_root);
     sw_vec_done(&g.all);
 }

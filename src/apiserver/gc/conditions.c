@@ -52,8 +52,8 @@ void gc_left_add(struct gc_left *l, const struct api_res *res, const struct sw_s
     if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) != SW_OK)
         return;
     fin = sw_json_walk(obj, "metadata", "finalizers", NULL);
-    for (size_t i = 0; i < sw_json_len(fin); i++) {
-        const char *name = sw_arena_dup(l->arena, sw_json_str(sw_json_at(fin, i)));
+    SW_JSON_ITEMS (it, fin) {
+        const char *name = sw_arena_dup(l->arena, sw_json_str(it));
 
         COUNT(&l->finalizers, name);
     }

@@ -302,10 +302,10 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
     if (is_prefix(o->key, "apiextensions.k8s.io/customresourcedefinitions/"))
         gc_queue(g, GC_CRD, o->key);
     fin = sw_json_find(meta, "finalizers");
-    for (size_t i = 0; i < sw_json_len(fin); i++) {
-        if (sw_json_str_eq(sw_json_at(fin, i), "foregroundDeletion"))
+    SW_JSON_ITEMS (it, fin) {
+        if (sw_json_str_eq(it, "foregroundDeletion"))
             gc_queue(g, GC_FOREGROUND, o->key);
-        if (sw_json_str_eq(sw_json_at(fin, i), "orphan"))
+        if (sw_json_str_eq(it, "orphan"))
             gc_queue(g, GC_ORPHAN, o->key);
     }
 }
@@ -390,8 +390,8 @@ static struct sw_slice last_written(const struct sw_json *obj)
     const struct sw_json *owners = sw_json_walk(obj, "metadata", "managedFields", NULL);
     struct sw_slice last = api_meta_str(obj, "creationTimestamp");
 
-    for (size_t i = 0; i < sw_json_len(owners); i++) {
-        struct sw_slice t = api_str(sw_json_at(owners, i), "time");
+    SW_JSON_ITEMS (it, owners) {
+        struct sw_slice t = api_str(it, "time");
 
         if (sw_slice_cmp(t, last) > 0)
             last = t;

@@ -94,9 +94,9 @@ static bool is_ready(const struct sw_json *pod)
 {
     const struct sw_json *list = sw_json_walk(pod, "status", "conditions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_field_is(sw_json_at(list, i), "type", "Ready"))
-            return sw_field_is(sw_json_at(list, i), "status", "True");
+    SW_JSON_ITEMS (it, list) {
+        if (sw_field_is(it, "type", "Ready"))
+            return sw_field_is(it, "status", "True");
     }
     return false;
 }
@@ -106,8 +106,8 @@ static struct sw_json *addresses(struct sw_arena *a, const struct sw_json *statu
     const struct sw_json *list = sw_json_find(status, "podIPs");
     struct sw_json *out = sw_json_new_array(a);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice ip = sw_field_text(sw_json_at(list, i), "ip");
+    SW_JSON_ITEMS (it, list) {
+        struct sw_slice ip = sw_field_text(it, "ip");
 
         if (ip.n)
             sw_json_push(a, out, sw_json_new_string(a, ip));
@@ -121,8 +121,7 @@ static void add_ports(struct sw_arena *a, struct sw_json *out, const struct sw_j
 {
     const struct sw_json *ports = sw_json_find(container, "ports");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         struct sw_json *one;
 
         if (!sw_field_text(p, "name").n)
@@ -144,11 +143,11 @@ static struct sw_json *named_ports(struct sw_arena *a, const struct sw_json *spe
     const struct sw_json *init = sw_json_find(spec, "initContainers");
     struct sw_json *out = sw_json_new_array(a);
 
-    for (size_t i = 0; i < sw_json_len(list); i++)
-        add_ports(a, out, sw_json_at(list, i));
-    for (size_t i = 0; i < sw_json_len(init); i++) {
-        if (sw_field_is(sw_json_at(init, i), "restartPolicy", "Always"))
-            add_ports(a, out, sw_json_at(init, i));
+    SW_JSON_ITEMS (it, list)
+        add_ports(a, out, it);
+    SW_JSON_ITEMS (it, init) {
+        if (sw_field_is(it, "restartPolicy", "Always"))
+            add_ports(a, out, it);
     }
     return out;
 }
@@ -185,9 +184,7 @@ static bool selects(const struct sw_json *selector, const struct sw_json *digest
 {
     const struct sw_json *labels = sw_json_find(digest, "labels");
 
-    for (size_t i = 0; i < sw_json_len(selector); i++) {
-        const struct sw_json_member *m = sw_json_member_at(selector, i);
-
+    SW_JSON_MEMBERS (m, selector) {
         if (!sw_json_equal(m->value, sw_json_get(labels, m->key), SW_JSON_EQ_TEXT))
             return false;
     }

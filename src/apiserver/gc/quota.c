@@ -41,8 +41,8 @@ static struct sw_json *used(struct sw_api *api, struct sw_arena *a, const struct
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    for (size_t i = 0; i < sw_json_len(hard); i++) {
-        struct sw_slice name = sw_json_member_at(hard, i)->key;
+    SW_JSON_MEMBERS (m, hard) {
+        struct sw_slice name = m->key;
         struct sw_slice group;
         struct sw_slice plural = sw_quota_counts(name, &group);
         const char *prefix =

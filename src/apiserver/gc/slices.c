@@ -57,9 +57,7 @@ static int64_t target_port(const struct sw_json *port, const struct sw_json *pod
         return n ? n : sw_field_int(port, "port");
     if (!sw_json_is(target, SW_JSON_STRING))
         return sw_field_int(port, "port");
-    for (size_t i = 0; i < sw_json_len(named); i++) {
-        const struct sw_json *p = sw_json_at(named, i);
-
+    SW_JSON_ITEMS (p, named) {
         if (sw_slice_eq(sw_field_text(p, "name"), sw_json_str(target)) &&
             sw_slice_eq(sw_field_text(p, "protocol"), sw_field_text(port, "protocol")))
             return sw_field_int(p, "port");
@@ -73,8 +71,7 @@ static struct sw_json *ports_of(struct sw_arena *a, const struct sw_json *spec,
     const struct sw_json *ports = sw_json_find(spec, "ports");
     struct sw_json *out = sw_json_new_array(a);
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         int64_t n = target_port(p, pod);
         struct sw_json *one;
 
@@ -191,13 +188,13 @@ static void on_pod(void *arg, struct sw_slice name, const struct sw_json *pod)
     const struct sw_json *ips = sw_json_find(pod, "ips");
     struct sw_json *ports = NULL;
 
-    for (size_t i = 0; i < sw_json_len(ips); i++) {
+    SW_JSON_ITEMS (it, ips) {
         struct endpoint e = {0};
         struct group *g;
         struct sw_ip ip;
         const char *family;
 
-        if (!usable(p->s, sw_json_str(sw_json_at(ips, i)), &ip))
+        if (!usable(p->s, sw_json_str(it), &ip))
             continue;
         family = ip.family == 4 ? "IPv4" : "IPv6";
         if (sw_json_len(families) ? !sw_field_list_has(families, sw_slice_str(family))
@@ -306,9 +303,7 @@ static struct sw_json *shell_of(struct gc_slices *s, const struct sw_json *old)
 {
     struct sw_json *obj = sw_json_new_object(s->arena);
 
-    for (size_t i = 0; i < sw_json_len(old); i++) {
-        const struct sw_json_member *m = sw_json_member_at(old, i);
-
+    SW_JSON_MEMBERS (m, old) {
         if (!sw_slice_eq_str(m->key, "endpoints"))
             sw_json_set(s->arena, obj, m->key, sw_json_copy(s->arena, m->value));
     }
@@ -349,8 +344,8 @@ static struct sw_json *kept(struct gc_slices *s, const struct gc_slice *slice, s
     const struct sw_json *had = sw_json_find(slice->old, "endpoints");
     struct sw_json *list = sw_json_new_array(s->arena);
 
-    for (size_t i = 0; i < sw_json_len(had); i++) {
-        struct endpoint *e = find(g, id_of(s->arena, sw_json_at(had, i)));
+    SW_JSON_ITEMS (it, had) {
+        struct endpoint *e = find(g, id_of(s->arena, it));
 
         if (!e || e->placed || sw_json_len(list) >= GC_SLICE_ENDPOINTS)
             continue;

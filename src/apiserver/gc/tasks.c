@@ -70,11 +70,11 @@ static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct g
     struct sw_json *left = sw_json_new_array(a);
     bool had = false;
 
-    for (size_t i = 0; i < sw_json_len(old); i++) {
-        if (sw_json_str_eq(sw_json_at(old, i), finalizer))
+    SW_JSON_ITEMS (it, old) {
+        if (sw_json_str_eq(it, finalizer))
             had = true;
         else
-            sw_json_push(a, left, sw_json_at(old, i));
+            sw_json_push(a, left, it);
     }
     if (had)
         gc_request(t, API_PATCH, at, NULL, meta_patch(a, obj, "finalizers", left));
@@ -84,8 +84,8 @@ static bool has_finalizer(const struct sw_json *obj, const char *f)
 {
     const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), f))
+    SW_JSON_ITEMS (it, list) {
+        if (sw_json_str_eq(it, f))
             return true;
     }
     return false;
@@ -168,13 +168,13 @@ static void run_dependent(struct gc_task *t)
             gc_queue(t->gc, GC_FOREGROUND, t->key);
         return;
     }
-    for (size_t i = 0; i < sw_json_len(refs); i++) {
-        enum owner_state st = look_up(t->gc, &a, sw_json_at(refs, i), at.ns);
+    SW_JSON_ITEMS (it, refs) {
+        enum owner_state st = look_up(t->gc, &a, it, at.ns);
 
         waits += st == OWNER_WAITS;
         absent += st == OWNER_ABSENT;
         if (st == OWNER_SOLID)
-            sw_json_push(&a, solid, sw_json_at(refs, i));
+            sw_json_push(&a, solid, it);
     }
     if (sw_json_len(solid)) {
         if (waits + absent)
@@ -221,9 +221,9 @@ static void let_go(struct gc_task *t, const struct gc_dep *d, struct sw_slice ui
     const struct sw_json *refs = sw_json_walk(obj, "metadata", "ownerReferences", NULL);
     struct sw_json *left = sw_json_new_array(&a);
 
-    for (size_t i = 0; i < sw_json_len(refs); i++) {
-        if (!sw_slice_eq(api_str(sw_json_at(refs, i), "uid"), uid))
-            sw_json_push(&a, left, sw_json_at(refs, i));
+    SW_JSON_ITEMS (it, refs) {
+        if (!sw_slice_eq(api_str(it, "uid"), uid))
+            sw_json_push(&a, left, it);
     }
     if (obj)
         gc_request(t, API_PATCH, &at, NULL, meta_patch(&a, obj, "ownerReferences", left));
@@ -339,9 +339,9 @@ static struct sw_json *without_our_finalizer(struct sw_arena *a, const struct sw
     const struct sw_json *list = sw_json_walk(obj, "spec", "finalizers", NULL);
     struct sw_json *others = sw_json_new_array(a);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (!sw_json_str_eq(sw_json_at(list, i), "kubernetes"))
-            sw_json_push(a, others, sw_json_at(list, i));
+    SW_JSON_ITEMS (it, list) {
+        if (!sw_json_str_eq(it, "kubernetes"))
+            sw_json_push(a, others, it);
     }
     return sw_json_len(others) < sw_json_len(list) ? others : NULL;
 }
@@ -407,11 +407,11 @@ static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size
     static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     struct sw_map there = {0};
 
-    for (size_t s = 0; s < sw_json_len(selectors); s++) {
+    SW_JSON_ITEMS (it, selectors) {
         struct sw_label_selector sel;
         const char *why;
 
-        if (sw_label_selector_from_json(a, sw_json_at(selectors, s), &sel, &why) != SW_OK)
+        if (sw_label_selector_from_json(a, it, &sel, &why) != SW_OK)
             continue;
         for (size_t i = 0; i < n; i++) {
             const struct sw_json *rules = sw_json_find(roles[i], "rules");

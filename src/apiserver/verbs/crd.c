@@ -51,8 +51,8 @@ static const char *const *make_selectors(struct sw_arena *a, const struct sw_jso
     p[n++] = "metadata.name";
     if (namespaced)
         p[n++] = "metadata.namespace";
-    for (size_t i = 0; i < sw_json_len(fields); i++) {
-        struct sw_slice path = api_str(sw_json_at(fields, i), "jsonPath");
+    SW_JSON_ITEMS (it, fields) {
+        struct sw_slice path = api_str(it, "jsonPath");
 
         if (path.n && path.p[0] == '.')
             path = sw_slice_from(path, 1);
@@ -71,8 +71,7 @@ static const char *deprecation(struct sw_arena *a, const struct sw_json *version
         return NULL;
     if (own.n)
         return sw_arena_dup(a, own);
-    for (size_t i = 0; i < sw_json_len(versions); i++) {
-        const struct sw_json *v = sw_json_at(versions, i);
+    SW_JSON_ITEMS (v, versions) {
         struct sw_slice name = api_str(v, "name");
 
         if (sw_json_true(sw_json_find(v, "served")) &&
@@ -296,8 +295,8 @@ static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
     const char *texts = NULL;
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(want); i++) {
-        struct sw_slice name = sw_json_str(sw_json_at(want, i));
+    SW_JSON_ITEMS (it, want) {
+        struct sw_slice name = sw_json_str(it);
 
         if (sw_field_list_has(have, name) || !in_use(r, crd, name, false))
             continue;
@@ -363,8 +362,7 @@ static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json
         stored = sw_json_new_array(a);
         sw_json_put(a, status, "storedVersions", stored);
     }
-    for (size_t i = 0; i < sw_json_len(versions); i++) {
-        const struct sw_json *v = sw_json_at(versions, i);
+    SW_JSON_ITEMS (v, versions) {
         bool there = false;
 
         if (!sw_json_true(sw_json_find(v, "storage")))

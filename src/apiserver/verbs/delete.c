@@ -117,9 +117,7 @@ static struct sw_json *settle_finalizers(struct api_req *r, const struct options
     struct sw_json *out = sw_json_new_array(a);
     bool settled = o->policy.n > 0;
 
-    for (size_t i = 0; i < sw_json_len(old); i++) {
-        struct sw_json *f = sw_json_at(old, i);
-
+    SW_JSON_ITEMS (f, old) {
         settled = settled || gc_finalizer(sw_json_str(f));
         if (o->policy.n && gc_finalizer(sw_json_str(f)))
             continue;
@@ -135,8 +133,8 @@ static struct sw_json *settle_finalizers(struct api_req *r, const struct options
         const char *cleanup = "customresourcecleanup.apiextensions.k8s.io";
         bool there = false;
 
-        for (size_t i = 0; i < sw_json_len(out); i++)
-            there = there || sw_json_str_eq(sw_json_at(out, i), cleanup);
+        SW_JSON_ITEMS (it, out)
+            there = there || sw_json_str_eq(it, cleanup);
         if (!there && !sw_json_find(meta, "deletionTimestamp"))
             sw_json_push(a, out, sw_json_new_str(a, cleanup));
     }

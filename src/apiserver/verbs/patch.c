@@ -311,9 +311,7 @@ static const char *bad_operation(struct api_req *r, const struct sw_json *doc)
 {
     static const char *const texts[] = {"op", "path", "from"};
 
-    for (size_t i = 0; i < sw_json_len(doc); i++) {
-        const struct sw_json *op = sw_json_at(doc, i);
-
+    SW_JSON_ITEMS (op, doc) {
         if (op->type == SW_JSON_NULL)
             continue;
         if (op->type != SW_JSON_OBJECT)

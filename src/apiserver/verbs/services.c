@@ -113,14 +113,14 @@ static void each_id(const struct sw_json *svc, void (*f)(void *arg, struct sw_sl
     const struct sw_json *ports = sw_json_find(spec, "ports");
     const struct sw_json *v = sw_json_find(spec, "healthCheckNodePort");
 
-    for (size_t i = 0; i < sw_json_len(ips); i++) {
-        if (!sw_json_str_eq(sw_json_at(ips, i), "None") && sw_json_str(sw_json_at(ips, i)).n)
-            f(arg, sw_json_str(sw_json_at(ips, i)));
+    SW_JSON_ITEMS (it, ips) {
+        if (!sw_json_str_eq(it, "None") && sw_json_str(it).n)
+            f(arg, sw_json_str(it));
     }
     if (sw_json_is(v, SW_JSON_NUMBER))
         f(arg, v->text);
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        v = sw_json_find(sw_json_at(ports, i), "nodePort");
+    SW_JSON_ITEMS (it, ports) {
+        v = sw_json_find(it, "nodePort");
         if (sw_json_is(v, SW_JSON_NUMBER))
             f(arg, v->text);
     }

@@ -91,9 +91,7 @@ static bool content_changed(const struct api_res *res, const struct sw_json *obj
     const struct sw_json *pair[2] = {obj, old};
 
     for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < sw_json_len(pair[side]); i++) {
-            const struct sw_json_member *m = sw_json_member_at(pair[side], i);
-
+        SW_JSON_MEMBERS (m, pair[side]) {
             if (sw_slice_eq_str(m->key, "metadata") || sw_slice_eq_str(m->key, "apiVersion") ||
                 sw_slice_eq_str(m->key, "kind") ||
                 (res->has_status && sw_slice_eq_str(m->key, "status")))

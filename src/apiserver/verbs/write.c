@@ -387,8 +387,8 @@ static void warn_finalizers(struct api_req *r, const struct sw_json *obj, const 
     const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
     const struct sw_json *had = sw_json_walk(old, "metadata", "finalizers", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice f = sw_json_str(sw_json_at(list, i));
+    SW_JSON_ITEMS (it, list) {
+        struct sw_slice f = sw_json_str(it);
 
         if (f.n && !memchr(f.p, '/', f.n) && !sw_field_list_has(had, f) &&
             !sw_slice_eq_str(f, "orphan") && !sw_slice_eq_str(f, "foregroundDeletion"))
