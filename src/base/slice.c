@@ -128,6 +128,11 @@ char *sw_slice_dup(struct sw_slice a)
     return sw_strndup(a.p, a.n);
 }
 
+struct sw_slice sw_slice_copy(struct sw_slice a)
+{
+    return sw_slice(sw_slice_dup(a), a.n);
+}
+
 void sw_slice_free(struct sw_slice *a)
 {
     char *p;

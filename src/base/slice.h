@@ -16,6 +16,8 @@ struct sw_slice {
 #define SW_SLICE_LIT(s) ((struct sw_slice){(s), sizeof(s) - 1})
 /* For printf's "%.*s". */
 #define SW_SLICE_ARG(s) (int)(s).n, (s).p
+/* The same, of at most so many bytes. */
+#define SW_SLICE_ARG_MAX(s, max) (int)sw_min((s).n, (size_t)(max)), (s).p
 
 static inline struct sw_slice sw_slice(const void *p, size_t n)
 {
@@ -85,6 +87,8 @@ SW_NODISCARD bool sw_slice_to_u64(struct sw_slice a, uint64_t max, uint64_t *ret
 
 /* Heap copy, NUL-terminated (the content may hold NULs of its own). */
 char *sw_slice_dup(struct sw_slice a);
+/* The same, as a slice that owns it. */
+struct sw_slice sw_slice_copy(struct sw_slice a);
 /* Frees the bytes of a slice that owns them (made from sw_slice_dup and the like); empty
  * afterwards. */
 void sw_slice_free(struct sw_slice *a);

@@ -295,7 +295,7 @@ void sw_xds_client_set_trouble(struct sw_xds_client *c, const char *type, struct
     if (!t || sw_slice_eq(t->trouble, text))
         return;
     sw_slice_free(&t->trouble);
-    t->trouble = text.n ? sw_slice(sw_slice_dup(text), text.n) : (struct sw_slice){0};
+    t->trouble = text.n ? sw_slice_copy(text) : (struct sw_slice){0};
     if (t->nonce.n && !t->hold && c->call)
         answer(c, t);
 }
@@ -305,7 +305,7 @@ static void keep_response(struct sw_xds_client *c, struct xc_type *t, struct sw_
                           const struct sw_err *refusal)
 {
     sw_slice_free(&t->nonce);
-    t->nonce = sw_slice(sw_slice_dup(nonce), nonce.n);
+    t->nonce = sw_slice_copy(nonce);
     t->refusal = *refusal;
     if (!refusal->rc)
         return;
@@ -519,11 +519,6 @@ static void open_stream(struct sw_xds_client *c)
 
 /* --- the whole --- */
 
-static struct sw_slice copy(struct sw_slice s)
-{
-    return sw_slice(sw_slice_dup(s), s.n);
-}
-
 static void set_opts(struct sw_xds_client *c, const struct sw_xds_client_opts *o)
 {
     c->o = *o;
@@ -533,11 +528,11 @@ static void set_opts(struct sw_xds_client *c, const struct sw_xds_client_opts *o
     c->o.backoff_most_ns = o->backoff_most_ns ? o->backoff_most_ns : 30 * SW_NS_PER_S;
     c->o.healthy_ns = o->healthy_ns ? o->healthy_ns : 10 * SW_NS_PER_S;
     c->token_file = o->token_file ? sw_strdup(o->token_file) : NULL;
-    c->node_id = copy(o->node_id);
-    c->node_cluster = copy(o->node_cluster);
-    c->user_agent = copy(o->user_agent.n ? o->user_agent : SW_SLICE_LIT("spanwire"));
-    c->node_metadata = copy(o->node_metadata);
-    c->feature = copy(o->feature);
+    c->node_id = sw_slice_copy(o->node_id);
+    c->node_cluster = sw_slice_copy(o->node_cluster);
+    c->user_agent = sw_slice_copy(o->user_agent.n ? o->user_agent : SW_SLICE_LIT("spanwire"));
+    c->node_metadata = sw_slice_copy(o->node_metadata);
+    c->feature = sw_slice_copy(o->feature);
 }
 
 struct sw_xds_client *sw_xds_client_new(struct sw_loop *l, const struct sw_xds_client_opts *o,

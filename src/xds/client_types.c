@@ -114,22 +114,17 @@ void xc_type_free(struct xc_type *t)
     sw_free(t);
 }
 
-static struct sw_slice copy(struct sw_slice s)
-{
-    return sw_slice(sw_slice_dup(s), s.n);
-}
-
 void xc_type_hold(struct xc_type *t, struct sw_slice name, struct sw_slice version)
 {
     struct xc_held *h = sw_map_get(&t->held, name);
 
     if (!h) {
         h = SW_NEW(struct xc_held);
-        h->name = copy(name);
+        h->name = sw_slice_copy(name);
         (void)sw_map_put(&t->held, h->name, h);
     }
     sw_slice_free(&h->version);
-    h->version = copy(version);
+    h->version = sw_slice_copy(version);
 }
 
 void xc_type_release(struct xc_type *t, struct sw_slice name)
@@ -150,9 +145,9 @@ static void announce(struct sw_xds_client *c, struct xc_type *t, struct sw_slice
     if (add ? t->drop.n : t->add.n)
         xc_flush_type(c, t);
     if (add)
-        sw_vec_push(&t->add, copy(name));
+        sw_vec_push(&t->add, sw_slice_copy(name));
     else
-        sw_vec_push(&t->drop, copy(name));
+        sw_vec_push(&t->drop, sw_slice_copy(name));
     xc_flush_later(c);
 }
 

@@ -59,7 +59,7 @@ void xds_index_add(struct xds_index *x, struct sw_slice key, struct xds_rec *rec
         return;
     } else {
         g = SW_NEW(struct group);
-        g->key = sw_slice(sw_slice_dup(key), key.n);
+        g->key = sw_slice_copy(key);
         sw_vec_push(&g->recs, have);
         (void)sw_map_put(&x->map, g->key, tagged(g));
     }

@@ -208,7 +208,7 @@ static bool has_feature(const Sw__Node *node, const char *name)
 static struct sw_slice copy_text(struct sw_slice text)
 {
     text = sw_slice_head(text, NODE_TEXT_MAX);
-    return sw_slice(sw_slice_dup(text), text.n);
+    return sw_slice_copy(text);
 }
 
 /* A copy of a text in the node's metadata; empty when there is none. */
@@ -365,7 +365,7 @@ static int delta_initial(struct xds_sub *u, const Sw__DeltaDiscoveryRequest *req
         if (k.n > SW_XDS_NAME_MAX)
             return SW_ELIMIT;
         if (!sw_map_get(&u->initial, k))
-            (void)sw_map_put(&u->initial, sw_slice(sw_slice_dup(k), k.n), sw_slice_dup(v));
+            (void)sw_map_put(&u->initial, sw_slice_copy(k), sw_slice_dup(v));
     }
     return SW_OK;
 }

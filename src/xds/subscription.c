@@ -140,7 +140,7 @@ static struct xds_name *name_new(struct sw_slice name)
 {
     struct xds_name *n = SW_NEW(struct xds_name);
 
-    n->name = sw_slice(sw_slice_dup(name), name.n);
+    n->name = sw_slice_copy(name);
     sw_list_init(&n->forced);
     return n;
 }

@@ -143,7 +143,7 @@ bool xds_table_del(struct xds_table *t, struct sw_slice name)
 
     if (!r)
         return false;
-    copy = sw_slice(sw_slice_dup(name), name.n);
+    copy = sw_slice_copy(name);
     (void)sw_map_put(&t->names, copy, r);
     take_content(t, r);
     r->name = copy;

@@ -141,7 +141,7 @@ int sw_xds_txn_del(struct sw_xds_txn *t, const char *type, struct sw_slice name,
 
     if (!c)
         return SW_EINVAL;
-    o.name = sw_slice(sw_slice_dup(name), name.n);
+    o.name = sw_slice_copy(name);
     o.seq = c->ops.n;
     sw_vec_push(&c->ops, o);
     return SW_OK;

@@ -40,7 +40,7 @@ int sw_gw_internal_connect(struct sw_gw_worker *w, const struct sw_gw_host *h,
 
     if (!l || l->kind != SW_GW_LISTEN_INTERNAL)
         return sw_err_set(err, SW_ENOENT, "no internal listener '%.*s'",
-                          (int)sw_min(h->addr.name.n, 60), h->addr.name.p);
+                          SW_SLICE_ARG_MAX(h->addr.name, 60));
     rc = sw_sock_pair(pair, err);
     if (rc != SW_OK)
         return rc;

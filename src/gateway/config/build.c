@@ -78,8 +78,8 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
     int rc = sw_regex_new_bytes(pattern, &re, b->err);
 
     if (rc < 0)
-        return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s': %s", (int)sw_min(pattern.n, 60),
-                          pattern.p, b->err ? b->err->msg : "invalid");
+        return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s': %s", SW_SLICE_ARG_MAX(pattern, 60),
+                          b->err ? b->err->msg : "invalid");
     if (whole) {
         char *text = sw_arena_printf(b->tmp, "\\A(?:%.*s)\\z", SW_SLICE_ARG(pattern));
 
@@ -92,7 +92,7 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
         }
         if (rc < 0)
             return sw_err_set(b->err, SW_ELIMIT, "regex '%.*s' is too large",
-                              (int)sw_min(pattern.n, 60), pattern.p);
+                              SW_SLICE_ARG_MAX(pattern, 60));
     }
     b->regex_size += sw_regex_size(re);
     if (b->regex_size > SW_XDS_REGEX_WORDS_MAX) {
@@ -131,7 +131,7 @@ int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher 
         ret->kind = SW_GW_STR_REGEX;
         return sw_gw_build_regex(b, SW_PB_SLICE(m->safe_regex->regex), true, &ret->re);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "unsupported string matcher pattern");
+        return SW_GW_BAD(b, "unsupported string matcher pattern");
     }
     ret->text = sw_gw_text(b, text);
     return SW_OK;
@@ -148,29 +148,27 @@ int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool na
     if (a && a->address_case == SW__ADDRESS__ADDRESS_PIPE) {
         ret->kind = SW_GW_ADDR_PIPE;
         ret->name = sw_gw_text(b, &a->pipe->path);
-        return ret->name.n ? SW_OK : sw_err_set(b->err, SW_EINVAL, "pipe without a path");
+        return ret->name.n ? SW_OK : SW_GW_BAD(b, "pipe without a path");
     }
     if (a && a->address_case == SW__ADDRESS__ADDRESS_ENVOY_INTERNAL_ADDRESS) {
         ret->kind = SW_GW_ADDR_INTERNAL;
         ret->name = sw_gw_text(b, &a->envoy_internal_address->server_listener_name);
         ret->endpoint_id = sw_gw_text(b, &a->envoy_internal_address->endpoint_id);
-        return ret->name.n ? SW_OK
-                           : sw_err_set(b->err, SW_EINVAL, "internal address without a name");
+        return ret->name.n ? SW_OK : SW_GW_BAD(b, "internal address without a name");
     }
     if (!a || a->address_case != SW__ADDRESS__ADDRESS_SOCKET_ADDRESS)
-        return sw_err_set(b->err, SW_EINVAL, "address missing");
+        return SW_GW_BAD(b, "address missing");
     if (a->socket_address->port_specifier_case != SW__SOCKET_ADDRESS__PORT_SPECIFIER_PORT_VALUE ||
         a->socket_address->port_value > 65535)
-        return sw_err_set(b->err, SW_EINVAL, "port missing or above 65535");
+        return SW_GW_BAD(b, "port missing or above 65535");
     ret->ip.port = (uint16_t)a->socket_address->port_value;
     if (sw_ip_parse(SW_PB_SLICE(a->socket_address->address), &ret->ip.ip, NULL) == SW_OK)
         return SW_OK;
     if (names && sw_host_parse(SW_PB_SLICE(a->socket_address->address), &ip, b->err) != SW_OK)
         return SW_EINVAL;
     if (!names)
-        return sw_err_set(b->err, SW_EINVAL, "'%.*s' is not an IP address",
-                          (int)sw_min(a->socket_address->address.len, 80),
-                          (const char *)a->socket_address->address.data);
+        return SW_GW_BAD(b, "'%.*s' is not an IP address",
+                         SW_SLICE_ARG_MAX(SW_PB_SLICE(a->socket_address->address), 80));
     ret->name = sw_gw_text(b, &a->socket_address->address);
     if (ret_host)
         *ret_host = ret->name;
@@ -202,14 +200,14 @@ int sw_gw_build_source(struct sw_gw_build *b, const struct Sw__DataSource *d, si
     case SW__DATA_SOURCE__SPECIFIER_ENVIRONMENT_VARIABLE:
         env = getenv(sw_gw_text(b, &d->environment_variable).p); /* NOLINT(concurrency-mt-unsafe) */
         if (!env)
-            return sw_err_set(b->err, SW_EINVAL, "environment variable is not set");
+            return SW_GW_BAD(b, "environment variable is not set");
         *ret = sw_arena_slice(b->arena, sw_slice_str(env));
         break;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "data source of an unknown kind");
+        return SW_GW_BAD(b, "data source of an unknown kind");
     }
     if (ret->n > max)
-        return sw_err_set(b->err, SW_EINVAL, "data source of more than %zu bytes", max);
+        return SW_GW_BAD(b, "data source of more than %zu bytes", max);
     return SW_OK;
 }
 
@@ -270,7 +268,7 @@ void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
                      const struct ProtobufCMessageDescriptor *type)
 {
     if (!any) {
-        (void)sw_err_set(b->err, SW_EINVAL, "typed_config missing");
+        (void)SW_GW_BAD(b, "typed_config missing");
         return NULL;
     }
     return check_fields(b, sw_pb_any_unpack(b->tmp, any, type, NULL, b->err));

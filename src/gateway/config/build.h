@@ -77,6 +77,9 @@ struct sw_gw_build {
     bool give_up; /* the wait timed out: missing routes and endpoints count as empty */
 };
 
+/* SW_EINVAL, with the reason in b->err: printf's format and values. */
+#define SW_GW_BAD(b, ...) sw_err_set((b)->err, SW_EINVAL, __VA_ARGS__)
+
 /* Frees what was collected and not taken over. */
 void sw_gw_build_done(struct sw_gw_build *b);
 

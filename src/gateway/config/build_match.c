@@ -29,7 +29,7 @@ int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatch
     m->invert = in->invert_match;
     m->missing_empty = in->treat_missing_header_as_empty;
     if (m->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "header matcher without a name");
+        return SW_GW_BAD(b, "header matcher without a name");
     switch ((int)in->header_match_specifier_case) {
     case SW__HEADER_MATCHER__HEADER_MATCH_SPECIFIER__NOT_SET:
         m->kind = SW_GW_HEADER_PRESENT;
@@ -66,7 +66,7 @@ int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatch
         text = &in->contains_match;
         break;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "header matcher of an unknown kind");
+        return SW_GW_BAD(b, "header matcher of an unknown kind");
     }
     m->str.text = sw_gw_text(b, text);
     return SW_OK;

@@ -4,7 +4,7 @@
 
 void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name)
 {
-    struct sw_gw_dep d = {.type = t, .name = sw_slice(sw_slice_dup(name), name.n)};
+    struct sw_gw_dep d = {.type = t, .name = sw_slice_copy(name)};
 
     sw_vec_push(&b->deps, d);
 }

@@ -18,7 +18,7 @@ enum { KEY_LEN = 80, KEYS_MAX = 16 }; /* as Envoy has them: name, HMAC key, AES 
 static int take_keys(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsSessionTicketKeys *in)
 {
     if (in->n_keys == 0 || in->n_keys > KEYS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "session_ticket_keys: 1 to %d are needed", KEYS_MAX);
+        return SW_GW_BAD(b, "session_ticket_keys: 1 to %d are needed", KEYS_MAX);
     for (size_t i = 0; i < in->n_keys; i++) {
         struct sw_slice key;
         int rc = sw_gw_build_source(b, in->keys[i], 4096, &key);
@@ -26,8 +26,7 @@ static int take_keys(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsSe
         if (rc != SW_OK)
             return rc;
         if (key.n != KEY_LEN)
-            return sw_err_set(b->err, SW_EINVAL, "session_ticket_keys: a key has %d bytes",
-                              KEY_LEN);
+            return SW_GW_BAD(b, "session_ticket_keys: a key has %d bytes", KEY_LEN);
         /* Tickets under the others cost their holder a full handshake. */
         if (i == 0)
             t->ticket_master = key;
@@ -61,8 +60,8 @@ int sw_gw_build_tickets(struct sw_gw_build *b, const Sw__DownstreamTlsContext *i
     if (!s)
         return SW_EINVAL;
     if (s->type_case != SW__SECRET__TYPE_SESSION_TICKET_KEYS)
-        return sw_err_set(b->err, SW_EINVAL, "secret '%.*s' does not hold session ticket keys",
-                          (int)sw_min(ref->name.len, 60), (const char *)ref->name.data);
+        return SW_GW_BAD(b, "secret '%.*s' does not hold session ticket keys",
+                         SW_SLICE_ARG_MAX(SW_PB_SLICE(ref->name), 60));
     return take_keys(b, t, s->session_ticket_keys);
 }
 

@@ -79,13 +79,13 @@ static int add_secret_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
     const Sw__Secret *s;
 
     if (!ref || ref->name.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "secret without a name");
+        return SW_GW_BAD(b, "secret without a name");
     s = open_secret(b, ref);
     if (!s)
         return SW_OK; /* it is missing, which was noted */
     if (s->type_case != SW__SECRET__TYPE_VALIDATION_CONTEXT)
-        return sw_err_set(b->err, SW_EINVAL, "secret '%.*s' is not a validation context",
-                          (int)sw_min(ref->name.len, 60), (const char *)ref->name.data);
+        return SW_GW_BAD(b, "secret '%.*s' is not a validation context",
+                         SW_SLICE_ARG_MAX(SW_PB_SLICE(ref->name), 60));
     return add_validation(b, t, s->validation_context, trust);
 }
 
@@ -144,10 +144,10 @@ static int add_cred(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__TlsCer
         if (rc < 0)
             return rc;
         if (pem.chain.n == 0 || pem.key.n == 0)
-            return sw_err_set(b->err, SW_EINVAL, "certificate without chain or key");
+            return SW_GW_BAD(b, "certificate without chain or key");
     }
     if (t->n_creds == CERTS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d certificates", CERTS_MAX);
+        return SW_GW_BAD(b, "more than %d certificates", CERTS_MAX);
     pem.trust_nobody = pem.roots.n == 0;
     t->creds[t->n_creds] = sw_gw_cred_get(b->source ? b->source->creds : NULL, &pem, b->err);
     if (!t->creds[t->n_creds])
@@ -176,12 +176,12 @@ static int build_certs(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Com
         if (!s)
             continue;
         if (s->type_case != SW__SECRET__TYPE_TLS_CERTIFICATE)
-            return sw_err_set(b->err, SW_EINVAL, "secret '%.*s' is not a certificate",
-                              (int)sw_min(ref->name.len, 60), (const char *)ref->name.data);
+            return SW_GW_BAD(b, "secret '%.*s' is not a certificate",
+                             SW_SLICE_ARG_MAX(SW_PB_SLICE(ref->name), 60));
         rc = add_cred(b, t, s->tls_certificate, trust);
         if (rc < 0)
-            return sw_err_prefix(b->err, "secret '%.*s'", (int)sw_min(ref->name.len, 60),
-                                 (const char *)ref->name.data);
+            return sw_err_prefix(b->err, "secret '%.*s'",
+                                 SW_SLICE_ARG_MAX(SW_PB_SLICE(ref->name), 60));
     }
     return rc;
 }
@@ -201,7 +201,7 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
 
         if (p.n == 0 || sw_slice_find(p, ',') >= 0 ||
             sw_buf_printf(&alpn, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p)) < 0)
-            return sw_err_set(b->err, SW_EINVAL, "alpn_protocols: bad list");
+            return SW_GW_BAD(b, "alpn_protocols: bad list");
     }
     if (sw_buf_len(&alpn))
         t->alpn = sw_arena_dup(b->arena, sw_buf_slice(&alpn));
@@ -238,7 +238,7 @@ static int build_down(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *
     int rc;
 
     if (!in->common_tls_context)
-        return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
+        return SW_GW_BAD(b, "common_tls_context missing");
     t->require_client_cert =
         in->require_client_certificate && in->require_client_certificate->value;
     t->require_sni = in->require_sni && in->require_sni->value;
@@ -247,10 +247,9 @@ static int build_down(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *
     if (rc == SW_OK)
         rc = sw_gw_build_tickets(b, in, t);
     if (rc == SW_OK && t->n_creds == 0 && !b->missing)
-        return sw_err_set(b->err, SW_EINVAL, "a listener's TLS needs a certificate");
+        return SW_GW_BAD(b, "a listener's TLS needs a certificate");
     if (rc == SW_OK && t->require_client_cert && !t->verify)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "require_client_certificate without a validation context");
+        return SW_GW_BAD(b, "require_client_certificate without a validation context");
     return rc;
 }
 
@@ -261,7 +260,7 @@ static int build_up(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *t,
     int rc;
 
     if (!in->common_tls_context)
-        return sw_err_set(b->err, SW_EINVAL, "common_tls_context missing");
+        return SW_GW_BAD(b, "common_tls_context missing");
     if (in->sni.len)
         t->sni = sw_arena_dup(b->arena, SW_PB_SLICE(in->sni));
     t->auto_sni = names->auto_sni;
@@ -293,8 +292,8 @@ static int build_side(struct sw_gw_build *b, const Sw__TransportSocket *s, const
     if (!s || sw_pb_any_is(s->typed_config, &sw__raw_buffer__descriptor))
         return SW_OK;
     if (!sw_pb_any_is(s->typed_config, side->type))
-        return sw_err_set(b->err, SW_EINVAL, "transport_socket '%.*s': type not supported",
-                          (int)sw_min(s->name.len, 60), (const char *)s->name.data);
+        return SW_GW_BAD(b, "transport_socket '%.*s': type not supported",
+                         SW_SLICE_ARG_MAX(SW_PB_SLICE(s->name), 60));
     in = sw_gw_open_any(b, s->typed_config, side->type);
     if (!in)
         return SW_EINVAL;

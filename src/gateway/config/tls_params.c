@@ -69,16 +69,16 @@ static int build_suites(struct sw_gw_build *b, const Sw__TlsParameters *in, stru
         cipher[i % CIPHERS] |= allowed[i / CIPHERS][i % CIPHERS];
     }
     if (!key[0] && !key[1])
-        return sw_err_set(b->err, SW_EINVAL, "cipher_suites: none of them is supported");
+        return SW_GW_BAD(b, "cipher_suites: none of them is supported");
     for (size_t i = 0; i < KEYS * CIPHERS; i++) {
         size_t k = i / CIPHERS;
         size_t c = i % CIPHERS;
 
         if (key[k] && cipher[c] && !allowed[k][c])
-            return sw_err_set(b->err, SW_EINVAL,
-                              "cipher_suites: %s%s is missing: ECDSA and RSA keys need the same "
-                              "ciphers",
-                              keys[k].prefix, ciphers[c].name);
+            return SW_GW_BAD(b,
+                             "cipher_suites: %s%s is missing: ECDSA and RSA keys need the same "
+                             "ciphers",
+                             keys[k].prefix, ciphers[c].name);
     }
     for (size_t k = 0; k < KEYS; k++)
         t->without |= key[k] ? 0 : keys[k].without;
@@ -99,7 +99,7 @@ static int build_groups(struct sw_gw_build *b, const Sw__TlsParameters *in, stru
         left += listed;
         t->without |= listed ? 0 : groups[g].without;
     }
-    return left ? SW_OK : sw_err_set(b->err, SW_EINVAL, "ecdh_curves: none of them is supported");
+    return left ? SW_OK : SW_GW_BAD(b, "ecdh_curves: none of them is supported");
 }
 
 int sw_gw_build_tls_params(struct sw_gw_build *b, const struct Sw__TlsParameters *in,
@@ -110,9 +110,9 @@ int sw_gw_build_tls_params(struct sw_gw_build *b, const struct Sw__TlsParameters
     t->min = (enum sw_gw_tls_version)in->tls_minimum_protocol_version;
     t->max = (enum sw_gw_tls_version)in->tls_maximum_protocol_version;
     if ((unsigned)t->min > SW_GW_TLS_13 || (unsigned)t->max > SW_GW_TLS_13)
-        return sw_err_set(b->err, SW_EINVAL, "unknown version");
+        return SW_GW_BAD(b, "unknown version");
     if (t->max == SW_GW_TLS_10 || t->max == SW_GW_TLS_11)
-        return sw_err_set(b->err, SW_EINVAL, "TLS below 1.2 is not supported");
+        return SW_GW_BAD(b, "TLS below 1.2 is not supported");
     /* The list is about TLS 1.2: the suites of TLS 1.3 cannot be chosen. */
     if (in->n_cipher_suites && t->min != SW_GW_TLS_13)
         rc = build_suites(b, in, t);

@@ -130,7 +130,7 @@ void sw_gw_tls_client_params(const struct sw_gw_tls_want *w, struct sw_tls_param
 static int add_san(struct sw_gw_build *b, struct sw_gw_tls *t, int type, const Sw__StringMatcher *m)
 {
     if (t->n_sans == SANS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d name matchers", SANS_MAX);
+        return SW_GW_BAD(b, "more than %d name matchers", SANS_MAX);
     if (!t->sans)
         t->sans = sw_arena_array(b->arena, SANS_MAX, sizeof(*t->sans));
     t->sans[t->n_sans].type = (uint8_t)type;
@@ -171,13 +171,13 @@ static int add_pins(struct sw_gw_build *b, struct sw_gw_tls *t, const ProtobufCB
         struct sw_gw_pin *p;
 
         if (t->n_pins == SANS_MAX)
-            return sw_err_set(b->err, SW_EINVAL, "more than %d pins", SANS_MAX);
+            return SW_GW_BAD(b, "more than %d pins", SANS_MAX);
         if (!t->pins)
             t->pins = sw_arena_array(b->arena, SANS_MAX, sizeof(*t->pins));
         p = &t->pins[t->n_pins];
         if (spki ? !parse_base64(text, p->sha256) : !parse_hex(text, p->sha256))
-            return sw_err_set(b->err, SW_EINVAL, "verify_certificate_%s[%zu] is not a SHA-256",
-                              spki ? "spki" : "hash", i);
+            return SW_GW_BAD(b, "verify_certificate_%s[%zu] is not a SHA-256",
+                             spki ? "spki" : "hash", i);
         p->spki = spki;
         t->n_pins++;
     }
@@ -193,7 +193,7 @@ int sw_gw_build_peer_rules(struct sw_gw_build *b, struct sw_gw_tls *t,
         const Sw__SubjectAltNameMatcher *m = v->match_typed_subject_alt_names[i];
 
         if ((int)m->san_type < TYPE_EMAIL || (int)m->san_type > TYPE_IP)
-            return sw_err_set(b->err, SW_EINVAL, "san_type %d is not supported", (int)m->san_type);
+            return SW_GW_BAD(b, "san_type %d is not supported", (int)m->san_type);
         rc = add_san(b, t, (int)m->san_type, m->matcher);
     }
     for (size_t i = 0; rc == SW_OK && i < v->n_match_subject_alt_names; i++)

@@ -230,7 +230,7 @@ int sw_gw_page_check(struct sw_slice template, struct sw_err *err)
         offset = (size_t)(rest.p - template.p) - 2;
         if (take_name(&rest) < 0) {
             int rc = sw_err_set(err, SW_EINVAL, "unknown placeholder at byte %zu: '{{%.*s'", offset,
-                                (int)sw_min(rest.n, 20), rest.p);
+                                SW_SLICE_ARG_MAX(rest, 20));
 
             if (err)
                 err->offset = offset;

@@ -158,7 +158,7 @@ static struct sw_slice forwarded_element(struct sw_exchange *x)
     bool v6 = strchr(sw_ip_text(&x->from.peer.ip, ip), ':') != NULL;
 
     (void)snprintf(text, sizeof(text), "for=%s%s%s;proto=%.*s", v6 ? "\"[" : "", ip,
-                   v6 ? "]\"" : "", (int)sw_min(x->req.scheme.n, 8), x->req.scheme.p);
+                   v6 ? "]\"" : "", SW_SLICE_ARG_MAX(x->req.scheme, 8));
     return sw_arena_slice(&x->arena, sw_slice_str(text));
 }
 

@@ -22,7 +22,7 @@ static int build_names(struct sw_gw_build *b, const Sw__ListStringMatcher *in,
     if (!in)
         return SW_OK;
     if (in->n_patterns > NAMES_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "ext_authz: more than %d patterns", NAMES_MAX);
+        return SW_GW_BAD(b, "ext_authz: more than %d patterns", NAMES_MAX);
     list = sw_arena_array(b->arena, in->n_patterns + 1, sizeof(*list));
     for (size_t i = 0; i < in->n_patterns; i++) {
         int rc = sw_gw_build_str_match(b, in->patterns[i], &list[i]);
@@ -44,7 +44,7 @@ static int build_fields(struct sw_gw_build *b, Sw__HeaderValue *const *in, size_
         list[i].value = sw_gw_text(b, &in[i]->value);
         if (!sw_http_token_valid(list[i].name) ||
             (list[i].value.n && !sw_http_value_valid(list[i].value)))
-            return sw_err_set(b->err, SW_EINVAL, "ext_authz: a header that cannot be sent");
+            return SW_GW_BAD(b, "ext_authz: a header that cannot be sent");
     }
     s->add = list;
     s->n_add = n;
@@ -56,7 +56,7 @@ static int build_grpc(struct sw_gw_build *b, const Sw__GrpcService *in,
 {
     if (in->target_specifier_case != SW__GRPC_SERVICE__TARGET_SPECIFIER_ENVOY_GRPC ||
         in->envoy_grpc->cluster_name.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "ext_authz: grpc_service without a cluster");
+        return SW_GW_BAD(b, "ext_authz: grpc_service without a cluster");
     s->grpc = true;
     s->cluster = sw_gw_text(b, &in->envoy_grpc->cluster_name);
     s->authority = sw_gw_text(b, &in->envoy_grpc->authority);
@@ -74,13 +74,13 @@ static int build_http(struct sw_gw_build *b, const Sw__ExtAuthzHttpService *in,
 
     if (!uri || uri->http_upstream_type_case != SW__HTTP_URI__HTTP_UPSTREAM_TYPE_CLUSTER ||
         uri->cluster.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "ext_authz: http_service without a cluster");
+        return SW_GW_BAD(b, "ext_authz: http_service without a cluster");
     s->cluster = sw_gw_text(b, &uri->cluster);
     s->timeout_ns = sw_gw_duration(uri->timeout, 200 * SW_NS_PER_MS);
     s->prefix = sw_gw_text(b, &in->path_prefix);
     if (s->prefix.n && (s->prefix.p[0] != '/' || !sw_http_value_valid(s->prefix) ||
                         sw_slice_find(s->prefix, ' ') >= 0))
-        return sw_err_set(b->err, SW_EINVAL, "ext_authz: path_prefix is no path");
+        return SW_GW_BAD(b, "ext_authz: path_prefix is no path");
     rc = q ? build_fields(b, q->headers_to_add, q->n_headers_to_add, s) : SW_OK;
     if (rc < 0 || !r)
         return rc;
@@ -121,7 +121,7 @@ int sw_gw_build_authz(struct sw_gw_build *b, const struct Sw__Any *any, const vo
     case SW__EXT_AUTHZ__SERVICES__NOT_SET:
     case _SW__EXT_AUTHZ__SERVICES__CASE_IS_INT_SIZE:
     default:
-        rc = sw_err_set(b->err, SW_EINVAL, "ext_authz: no service to ask");
+        rc = SW_GW_BAD(b, "ext_authz: no service to ask");
         break;
     }
     if (rc == SW_OK)
@@ -196,11 +196,11 @@ int sw_gw_build_authz_route(struct sw_gw_build *b, const struct Sw__Any *any,
     if (in->override_case == SW__EXT_AUTHZ_PER_ROUTE__OVERRIDE_DISABLED) {
         p->disabled = in->disabled;
         if (!p->disabled)
-            return sw_err_set(b->err, SW_EINVAL, "ext_authz: a route that sets nothing");
+            return SW_GW_BAD(b, "ext_authz: a route that sets nothing");
         return SW_OK;
     }
     if (in->override_case != SW__EXT_AUTHZ_PER_ROUTE__OVERRIDE_CHECK_SETTINGS)
-        return sw_err_set(b->err, SW_EINVAL, "ext_authz: a route that sets nothing");
+        return SW_GW_BAD(b, "ext_authz: a route that sets nothing");
     c = SW_ARENA_NEW(b->arena, struct sw_gw_authz);
     p->config = c;
     return build_settings(b, in->check_settings, c);

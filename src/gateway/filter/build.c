@@ -57,7 +57,7 @@ static int build_cors(struct sw_gw_build *b, const Sw__Any *any, const void **re
         (c->headers.n && !sw_http_value_valid(c->headers)) ||
         (c->expose.n && !sw_http_value_valid(c->expose)) ||
         (c->max_age.n && !sw_http_value_valid(c->max_age)))
-        return sw_err_set(b->err, SW_EINVAL, "cors: a value holds control characters");
+        return SW_GW_BAD(b, "cors: a value holds control characters");
     *ret = c;
     return SW_OK;
 }
@@ -69,7 +69,7 @@ static int build_cookie(struct sw_gw_build *b, const Sw__CookieBasedSessionState
     SW_BUF_AUTO attrs = {0};
 
     if (!k || !sw_http_token_valid(SW_PB_SLICE(k->name)))
-        return sw_err_set(b->err, SW_EINVAL, "stateful_session: cookie without a proper name");
+        return SW_GW_BAD(b, "stateful_session: cookie without a proper name");
     s->name = sw_gw_text(b, &k->name);
     s->path = sw_gw_text(b, &k->path);
     s->ttl_s = sw_gw_duration(k->ttl, 0) / SW_NS_PER_S;
@@ -81,10 +81,10 @@ static int build_cookie(struct sw_gw_build *b, const Sw__CookieBasedSessionState
         if (!sw_http_token_valid(name) || (value.n && !sw_http_value_valid(value)) ||
             sw_buf_printf(&attrs, "; %.*s%s%.*s", SW_SLICE_ARG(name), value.n ? "=" : "",
                           SW_SLICE_ARG(value)) < 0)
-            return sw_err_set(b->err, SW_EINVAL, "stateful_session: bad cookie attribute");
+            return SW_GW_BAD(b, "stateful_session: bad cookie attribute");
     }
     if (s->path.n && !sw_http_value_valid(s->path))
-        return sw_err_set(b->err, SW_EINVAL, "stateful_session: bad cookie path");
+        return SW_GW_BAD(b, "stateful_session: bad cookie path");
     s->attributes = sw_arena_slice(b->arena, sw_buf_slice(&attrs));
     return SW_OK;
 }
@@ -116,9 +116,9 @@ static int build_session_state(struct sw_gw_build *b, const Sw__StatefulSession 
         s->name = sw_gw_lower(b, SW_PB_SLICE(h->name));
         return sw_http_token_valid(s->name) && !sw_http_is_framing(s->name)
                    ? SW_OK
-                   : sw_err_set(b->err, SW_EINVAL, "stateful_session: bad header name");
+                   : SW_GW_BAD(b, "stateful_session: bad header name");
     }
-    return sw_err_set(b->err, SW_EINVAL, "stateful_session: state of an unknown type");
+    return SW_GW_BAD(b, "stateful_session: state of an unknown type");
 }
 
 static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **ret)
@@ -130,9 +130,9 @@ static int build_alive(struct sw_gw_build *b, const Sw__Any *any, const void **r
     if (!in)
         return SW_EINVAL;
     if (!in->pass_through_mode || in->pass_through_mode->value)
-        return sw_err_set(b->err, SW_EINVAL, "health_check: pass_through_mode has to be false");
+        return SW_GW_BAD(b, "health_check: pass_through_mode has to be false");
     if (in->n_headers > HEADERS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "health_check: more than %d headers", HEADERS_MAX);
+        return SW_GW_BAD(b, "health_check: more than %d headers", HEADERS_MAX);
     headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
     for (size_t i = 0; i < in->n_headers; i++) {
         int rc = sw_gw_build_header_match(b, in->headers[i], &headers[i]);
@@ -251,7 +251,7 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
     f->name = sw_gw_text(b, &in->name);
     f->disabled = in->disabled;
     if (f->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "http filter without a name");
+        return SW_GW_BAD(b, "http filter without a name");
     if (*ret_router)
         return SW_OK;
     if (sw_pb_any_is(any, &sw__cors__descriptor)) {
@@ -290,10 +290,9 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
     f->disabled = in->disabled || waits_for_routes(b, any);
     if (f->disabled)
         return SW_OK;
-    return sw_err_set(b->err, SW_EINVAL, "http filter '%.*s': type '%.*s' is not supported",
-                      (int)sw_min(f->name.n, 60), f->name.p,
-                      any ? (int)sw_min(any->type_url.len, 80) : 0,
-                      any ? (const char *)any->type_url.data : "");
+    return SW_GW_BAD(b, "http filter '%.*s': type '%.*s' is not supported",
+                     SW_SLICE_ARG_MAX(f->name, 60), any ? (int)sw_min(any->type_url.len, 80) : 0,
+                     any ? (const char *)any->type_url.data : "");
 }
 
 int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in, size_t n,
@@ -304,7 +303,7 @@ int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
     bool router = false;
 
     if (n > FILTERS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d http filters", FILTERS_MAX);
+        return SW_GW_BAD(b, "more than %d http filters", FILTERS_MAX);
     out = sw_arena_array(b->arena, n + 1, sizeof(*out));
     for (size_t i = 0; i < n; i++) {
         struct sw_gw_filter f = {0};
@@ -312,7 +311,7 @@ int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
         int rc;
 
         if (router)
-            return sw_err_set(b->err, SW_EINVAL, "the router must be the last http filter");
+            return SW_GW_BAD(b, "the router must be the last http filter");
         rc = build_filter(b, in[i], &f, &router, &skip);
         if (rc < 0)
             return rc;
@@ -320,7 +319,7 @@ int sw_gw_build_filters(struct sw_gw_build *b, struct Sw__HttpFilter *const *in,
             out[kept++] = f;
     }
     if (!router)
-        return sw_err_set(b->err, SW_EINVAL, "http_filters without a router");
+        return SW_GW_BAD(b, "http_filters without a router");
     *ret = out;
     *ret_n = kept;
     return SW_OK;
@@ -348,10 +347,9 @@ static int build_per_typed(struct sw_gw_build *b, const Sw__Any *any, struct sw_
         return sw_gw_build_authz_route(b, any, p);
     if (sw_pb_any_is(any, &sw__compressor_per_route__descriptor))
         return sw_gw_build_gzip_route(b, any, p);
-    return sw_err_set(
-        b->err, SW_EINVAL, "typed_per_filter_config['%.*s']: type '%.*s' is not supported",
-        (int)sw_min(p->name.n, 60), p->name.p, any ? (int)sw_min(any->type_url.len, 80) : 0,
-        any ? (const char *)any->type_url.data : "");
+    return SW_GW_BAD(b, "typed_per_filter_config['%.*s']: type '%.*s' is not supported",
+                     SW_SLICE_ARG_MAX(p->name, 60), any ? (int)sw_min(any->type_url.len, 80) : 0,
+                     any ? (const char *)any->type_url.data : "");
 }
 
 /* A filter's own message, or one wrapped in what switches it on or off. */
@@ -380,7 +378,7 @@ int sw_gw_build_per_filter(struct sw_gw_build *b, struct Sw__FilterConfigEntry *
     struct sw_gw_per_filter *out = NULL;
 
     if (n > FILTERS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "typed_per_filter_config is too long");
+        return SW_GW_BAD(b, "typed_per_filter_config is too long");
     if (n)
         out = sw_arena_array(b->arena, n, sizeof(*out));
     for (size_t i = 0; i < n; i++) {

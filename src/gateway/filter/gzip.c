@@ -66,7 +66,7 @@ static int build_library(struct sw_gw_build *b, const Sw__Any *in, struct sw_gzi
     };
     probe = z->window_bits >= 9 ? sw_gzip_stream_new(z) : NULL;
     if (!probe)
-        return sw_err_set(b->err, SW_EINVAL, "compressor: gzip: a number is out of range");
+        return SW_GW_BAD(b, "compressor: gzip: a number is out of range");
     sw_gzip_stream_free(probe);
     return SW_OK;
 }
@@ -81,7 +81,7 @@ static int build_types(struct sw_gw_build *b, const ProtobufCBinaryData *in, siz
     if (n == 0)
         return SW_OK;
     if (n > TYPES_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "compressor: more than %d content types", TYPES_MAX);
+        return SW_GW_BAD(b, "compressor: more than %d content types", TYPES_MAX);
     types = sw_arena_array(b->arena, n, sizeof(*types));
     for (size_t i = 0; i < n; i++)
         types[i] = sw_gw_lower(b, SW_PB_SLICE(in[i]));
@@ -102,7 +102,7 @@ int sw_gw_build_gzip(struct sw_gw_build *b, const struct Sw__Any *any, const voi
         return SW_EINVAL;
     *ret = NULL;
     if (!in->compressor_library || !in->compressor_library->typed_config)
-        return sw_err_set(b->err, SW_EINVAL, "compressor: compressor_library missing");
+        return SW_GW_BAD(b, "compressor: compressor_library missing");
     if (!sw_pb_any_is(in->compressor_library->typed_config, &sw__gzip_compressor__descriptor))
         return SW_OK;
     /* The form of today, and the older one without directions. */

@@ -195,8 +195,8 @@ static void refuse(struct tcp *t, const char *reason, const char *why)
 {
     char text[400];
 
-    (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", (int)sw_min(t->cluster.n, 255),
-                   (const char *)t->cluster.p, why);
+    (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", SW_SLICE_ARG_MAX(t->cluster, 255),
+                   why);
     sw_gw_lstats_refused(t->life.stats, reason);
     sw_gw_lstats_log_refusal(t->life.stats, reason, &t->peer, text);
     tcp_close(t, true);
@@ -341,8 +341,8 @@ void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
     t->metadata = a->metadata;
     t->cluster = cluster;
-    t->sni = sw_slice(sw_slice_dup(a->sni), a->sni.n);
-    t->pre = sw_slice(sw_slice_dup(a->pre), a->pre.n);
+    t->sni = sw_slice_copy(a->sni);
+    t->pre = sw_slice_copy(a->pre);
     t->peer = a->peer;
     t->local = a->local;
     t->fd = a->fd;

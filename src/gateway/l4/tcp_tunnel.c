@@ -257,8 +257,7 @@ static void begin(struct tun *t)
         return;
     }
     sw_log_warn("tcp", "listener '%.*s': invalid hostname '%.*s' in tunneling_config",
-                SW_SLICE_ARG(t->listener->name), (int)sw_min(x->req.authority.n, 80),
-                x->req.authority.p);
+                SW_SLICE_ARG(t->listener->name), SW_SLICE_ARG_MAX(x->req.authority, 80));
     sw_exchange_refuse(x, 500, "bad_tunnel_hostname");
 }
 
@@ -409,7 +408,7 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
     t->metadata = a->metadata;
     t->cluster = cluster;
-    t->sni = sw_slice(sw_slice_dup(a->sni), a->sni.n);
+    t->sni = sw_slice_copy(a->sni);
     t->peer = a->peer;
     t->local = a->local;
     t->life.drain = on_drain;

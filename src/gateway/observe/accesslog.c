@@ -113,7 +113,7 @@ static int build_subs(struct sw_gw_build *b, struct sw_arena *a, Sw__AccessLogFi
                       size_t n, unsigned depth, struct filter *ret)
 {
     if (n == 0 || n > FIELDS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "filter: a list of filters is expected");
+        return SW_GW_BAD(b, "filter: a list of filters is expected");
     ret->subs = sw_arena_array(a, n, sizeof(*ret->subs));
     ret->n = n;
     for (size_t i = 0; i < n; i++) {
@@ -129,12 +129,12 @@ static int build_filter(struct sw_gw_build *b, struct sw_arena *a, const Sw__Acc
                         unsigned depth, struct filter *ret)
 {
     if (depth > FILTER_DEPTH)
-        return sw_err_set(b->err, SW_EINVAL, "filter: nested too deeply");
+        return SW_GW_BAD(b, "filter: nested too deeply");
     switch ((int)f->filter_specifier_case) {
     case SW__ACCESS_LOG_FILTER__FILTER_SPECIFIER_STATUS_CODE_FILTER:
         ret->kind = FILTER_STATUS;
         if (!f->status_code_filter->comparison || !f->status_code_filter->comparison->value)
-            return sw_err_set(b->err, SW_EINVAL, "filter: status_code_filter without comparison");
+            return SW_GW_BAD(b, "filter: status_code_filter without comparison");
         ret->op = (int)f->status_code_filter->comparison->op;
         ret->value = f->status_code_filter->comparison->value->default_value;
         return SW_OK;
@@ -152,7 +152,7 @@ static int build_filter(struct sw_gw_build *b, struct sw_arena *a, const Sw__Acc
             ret->flags[i] = sw_arena_slice(a, SW_PB_SLICE(f->response_flag_filter->flags[i]));
         return SW_OK;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "filter: kind not supported");
+        return SW_GW_BAD(b, "filter: kind not supported");
     }
 }
 
@@ -160,11 +160,11 @@ static int build_json(struct sw_gw_build *b, struct sw_arena *a, const struct sw
                       unsigned depth, struct json_field *ret)
 {
     if (depth > FILTER_DEPTH)
-        return sw_err_set(b->err, SW_EINVAL, "json_format: nested too deeply");
+        return SW_GW_BAD(b, "json_format: nested too deeply");
     if (v->type == SW_JSON_STRING)
         return sw_gw_format_parse(a, v->text, &ret->format, b->err);
     if (v->type != SW_JSON_OBJECT || v->obj.n > FIELDS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "json_format: strings and objects are expected");
+        return SW_GW_BAD(b, "json_format: strings and objects are expected");
     ret->n = v->obj.n;
     ret->subs = sw_arena_array(a, ret->n ? ret->n : 1, sizeof(*ret->subs));
     for (size_t i = 0; i < ret->n; i++) {
@@ -231,12 +231,12 @@ int sw_gw_build_body(struct sw_gw_build *b, const struct Sw__SubstitutionFormatS
     bool json = in->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT_JSON_FORMAT;
 
     if (in->format_case == SW__SUBSTITUTION_FORMAT_STRING__FORMAT__NOT_SET)
-        return sw_err_set(b->err, SW_EINVAL, "body_format without a format");
+        return SW_GW_BAD(b, "body_format without a format");
     f->content_type = sw_gw_text(b, &in->content_type);
     if (!f->content_type.n)
         f->content_type = json ? SW_SLICE_LIT("application/json") : SW_SLICE_LIT("text/plain");
     if (!sw_http_value_valid(f->content_type))
-        return sw_err_set(b->err, SW_EINVAL, "body_format: content_type is not a header value");
+        return SW_GW_BAD(b, "body_format: content_type is not a header value");
     *ret = f;
     return build_layout(b, b->arena, in, &f->layout);
 }
@@ -257,7 +257,7 @@ static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw
             return SW_EINVAL;
         path = sw_arena_dup(b->tmp, SW_PB_SLICE(file->path));
         if (path[0] == '\0')
-            return sw_err_set(b->err, SW_EINVAL, "file access log without a path");
+            return SW_GW_BAD(b, "file access log without a path");
         l->sink = sw_gw_sink_get(path, b->err);
         return l->sink ? build_format(b, l, file->log_format) : SW_EINVAL;
     }
@@ -275,8 +275,8 @@ static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw
         l->sink = sw_gw_sink_get("/dev/stderr", b->err);
         return l->sink ? build_format(b, l, errs->log_format) : SW_EINVAL;
     }
-    return sw_err_set(b->err, SW_EINVAL, "access log '%.*s': type not supported",
-                      (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+    return SW_GW_BAD(b, "access log '%.*s': type not supported",
+                     SW_SLICE_ARG_MAX(SW_PB_SLICE(in->name), 60));
 }
 
 int sw_gw_build_logs(struct sw_gw_build *b, struct Sw__AccessLog *const *in, size_t n,

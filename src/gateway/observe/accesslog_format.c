@@ -132,8 +132,8 @@ static int parse_operator(struct sw_arena *a, struct sw_slice body, struct piece
         ret->text = sw_arena_slice(a, rest);
         return SW_OK;
     }
-    return sw_err_set(err, SW_EINVAL, "format: unknown operator '%.*s'", (int)sw_min(name.n, 60),
-                      name.p);
+    return sw_err_set(err, SW_EINVAL, "format: unknown operator '%.*s'",
+                      SW_SLICE_ARG_MAX(name, 60));
 }
 
 /* The '%' that ends an operator: START_TIME's argument has some of its own. */

@@ -18,25 +18,23 @@ static int build_header(struct sw_gw_build *b, const struct Sw__HeaderValueOptio
     struct sw_slice value;
 
     if (!h->header || h->header->key.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "header without a name");
+        return SW_GW_BAD(b, "header without a name");
     if (h->header->key.len > SW_XDS_HEADER_MAX || h->header->value.len > SW_XDS_HEADER_MAX ||
         h->header->raw_value.len > SW_XDS_HEADER_MAX)
         return sw_err_set(b->err, SW_ELIMIT, "header of more than %d bytes", SW_XDS_HEADER_MAX);
     ret->name = sw_gw_lower(b, SW_PB_SLICE(h->header->key));
     if (!sw_http_token_valid(ret->name) || sw_slice_eq_str(ret->name, "host"))
-        return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be changed",
-                          (int)sw_min(ret->name.n, 60), ret->name.p);
+        return SW_GW_BAD(b, "header '%.*s' may not be changed", SW_SLICE_ARG_MAX(ret->name, 60));
     value = h->header->raw_value.len ? SW_PB_SLICE(h->header->raw_value)
                                      : SW_PB_SLICE(h->header->value);
     if (value.n && !sw_http_value_valid(value))
-        return sw_err_set(b->err, SW_EINVAL, "header '%.*s': bad value",
-                          (int)sw_min(ret->name.n, 60), ret->name.p);
+        return SW_GW_BAD(b, "header '%.*s': bad value", SW_SLICE_ARG_MAX(ret->name, 60));
     ret->keep_empty = h->keep_empty_value;
     ret->action = (enum sw_gw_append)h->append_action;
     if (h->append && h->append_action == 0 && !h->append->value)
         ret->action = SW_GW_OVERWRITE_OR_ADD;
     if ((int)h->append_action < 0 || (int)h->append_action > SW_GW_OVERWRITE_IF_EXISTS)
-        return sw_err_set(b->err, SW_EINVAL, "unknown append_action %d", (int)h->append_action);
+        return SW_GW_BAD(b, "unknown append_action %d", (int)h->append_action);
     return sw_gw_format_parse(b->arena, value, &ret->value, b->err);
 }
 

@@ -56,7 +56,7 @@ struct sw_gw_lstats *sw_gw_lstats(struct sw_gw_worker *w, struct sw_slice listen
     if (s)
         return s;
     s = SW_NEW(struct sw_gw_lstats);
-    s->name = sw_slice(sw_slice_dup(listener), listener.n);
+    s->name = sw_slice_copy(listener);
     s->shard = w->shard;
     s->loop = w->loop;
     s->seconds = sw_metric_get(w->shard, SW_METRIC_GW_SECONDS, &s->name);

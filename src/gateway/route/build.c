@@ -32,8 +32,7 @@ int sw_gw_build_header_ops(struct sw_gw_build *b, struct Sw__HeaderValueOption *
     for (size_t i = 0; i < n_remove; i++) {
         names[i] = sw_gw_lower(b, SW_PB_SLICE(remove[i]));
         if (!sw_http_token_valid(names[i]) || sw_slice_eq_str(names[i], "host"))
-            return sw_err_set(b->err, SW_EINVAL, "header '%.*s' may not be removed",
-                              (int)sw_min(names[i].n, 60), names[i].p);
+            return SW_GW_BAD(b, "header '%.*s' may not be removed", SW_SLICE_ARG_MAX(names[i], 60));
     }
     ret->remove = names;
     ret->n_remove = n_remove;
@@ -44,7 +43,7 @@ static int build_query_match(struct sw_gw_build *b, const Sw__QueryParameterMatc
 {
     m->name = sw_gw_text(b, &in->name);
     if (m->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "query matcher without a name");
+        return SW_GW_BAD(b, "query matcher without a name");
     m->present = true;
     if (in->query_parameter_match_specifier_case ==
         SW__QUERY_PARAMETER_MATCHER__QUERY_PARAMETER_MATCH_SPECIFIER_STRING_MATCH) {
@@ -75,8 +74,7 @@ static int build_path(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw
         text = &in->path_separated_prefix;
         if (text->len < 2 || text->data[text->len - 1] == '/' ||
             memchr(text->data, '?', text->len) || memchr(text->data, '#', text->len))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "path_separated_prefix may not end in '/' nor hold '?' or '#'");
+            return SW_GW_BAD(b, "path_separated_prefix may not end in '/' nor hold '?' or '#'");
         break;
     case SW__ROUTE_MATCH__PATH_SPECIFIER_SAFE_REGEX:
         m->path_kind = SW_GW_PATH_REGEX;
@@ -85,7 +83,7 @@ static int build_path(struct sw_gw_build *b, const Sw__RouteMatch *in, struct sw
         m->path_kind = SW_GW_PATH_CONNECT;
         return SW_OK;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "unsupported path specifier in match");
+        return SW_GW_BAD(b, "unsupported path specifier in match");
     }
     if (text->len > SW_XDS_PATH_MAX)
         return sw_err_set(b->err, SW_ELIMIT, "path too long");
@@ -102,10 +100,10 @@ static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct s
     int rc;
 
     if (!in)
-        return sw_err_set(b->err, SW_EINVAL, "match missing");
+        return SW_GW_BAD(b, "match missing");
     if (in->n_headers > CONDITIONS_MAX || in->n_query_parameters > CONDITIONS_MAX ||
         in->n_cookies > CONDITIONS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "too many conditions");
+        return SW_GW_BAD(b, "too many conditions");
     rc = build_path(b, in, m);
     headers = sw_arena_array(b->arena, in->n_headers + 1, sizeof(*headers));
     queries = sw_arena_array(b->arena, in->n_query_parameters + 1, sizeof(*queries));
@@ -167,9 +165,9 @@ static int fill_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t b
 
     v->name = sw_gw_text(b, &in->name);
     if (v->name.n == 0 || in->n_domains == 0)
-        return sw_err_set(b->err, SW_EINVAL, "name or domains missing");
+        return SW_GW_BAD(b, "name or domains missing");
     if (in->n_routes > ROUTES_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d routes", ROUTES_MAX);
+        return SW_GW_BAD(b, "more than %d routes", ROUTES_MAX);
     v->n_routes = (uint32_t)in->n_routes;
     v->routes = sw_arena_array(b->arena, in->n_routes + 1, sizeof(*v->routes));
     for (size_t i = 0; rc == SW_OK && i < in->n_routes; i++) {
@@ -195,9 +193,8 @@ static int fill_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t b
     if (rc == SW_OK)
         rc = sw_gw_build_per_filter(b, in->typed_per_filter_config, in->n_typed_per_filter_config,
                                     &v->filters, &v->n_filters);
-    return rc < 0
-               ? sw_err_prefix(b->err, "virtual host '%.*s'", (int)sw_min(v->name.n, 60), v->name.p)
-               : SW_OK;
+    return rc < 0 ? sw_err_prefix(b->err, "virtual host '%.*s'", SW_SLICE_ARG_MAX(v->name, 60))
+                  : SW_OK;
 }
 
 /* The expressions collected since 'first' belong to an object of their own. */
@@ -289,8 +286,7 @@ static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_g
     const void *old;
 
     if (d.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': empty domain",
-                          (int)sw_min(v->name.n, 60), v->name.p);
+        return SW_GW_BAD(b, "virtual host '%.*s': empty domain", SW_SLICE_ARG_MAX(v->name, 60));
     if (sw_slice_eq_str(d, "*")) {
         old = t->any;
         t->any = v;
@@ -302,8 +298,8 @@ static int add_domain(struct sw_gw_build *b, struct sw_gw_routes *t, struct sw_g
         old = sw_map_put(&t->exact, d, v);
     }
     if (old)
-        return sw_err_set(b->err, SW_EINVAL, "virtual host '%.*s': duplicate domain '%.*s'",
-                          (int)sw_min(v->name.n, 60), v->name.p, (int)sw_min(d.n, 60), d.p);
+        return SW_GW_BAD(b, "virtual host '%.*s': duplicate domain '%.*s'",
+                         SW_SLICE_ARG_MAX(v->name, 60), SW_SLICE_ARG_MAX(d, 60));
     return SW_OK;
 }
 

@@ -57,8 +57,7 @@ static int build_retry_on(struct sw_gw_build *b, struct sw_slice list, struct sw
             known = true;
         }
         if (!known)
-            return sw_err_set(b->err, SW_EINVAL, "retry_on: unknown word '%.*s'",
-                              (int)sw_min(word.n, 40), word.p);
+            return SW_GW_BAD(b, "retry_on: unknown word '%.*s'", SW_SLICE_ARG_MAX(word, 40));
     }
     return SW_OK;
 }
@@ -71,7 +70,7 @@ int sw_gw_build_retry(struct sw_gw_build *b, const struct Sw__RetryPolicy *in,
     int rc;
 
     if (in->n_retriable_status_codes > CODES_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "too many retriable_status_codes");
+        return SW_GW_BAD(b, "too many retriable_status_codes");
     codes = sw_arena_array(b->arena, in->n_retriable_status_codes + 1, sizeof(*codes));
     for (size_t i = 0; i < in->n_retriable_status_codes; i++)
         codes[i] = (uint16_t)in->retriable_status_codes[i];
@@ -88,11 +87,11 @@ int sw_gw_build_retry(struct sw_gw_build *b, const struct Sw__RetryPolicy *in,
         r->max_ns =
             sw_max(sw_gw_duration(in->retry_back_off->max_interval, r->max_ns), SW_NS_PER_MS);
     if (r->max_ns < r->base_ns)
-        return sw_err_set(b->err, SW_EINVAL, "retry_back_off: max_interval below base_interval");
+        return SW_GW_BAD(b, "retry_back_off: max_interval below base_interval");
     for (size_t i = 0; i < in->n_retry_host_predicate; i++) {
         if (!sw_slice_eq_str(SW_PB_SLICE(in->retry_host_predicate[i]->name),
                              "envoy.retry_host_predicates.previous_hosts"))
-            return sw_err_set(b->err, SW_EINVAL, "retry_host_predicate not supported");
+            return SW_GW_BAD(b, "retry_host_predicate not supported");
         r->avoid_previous = true;
     }
     rc = build_retry_on(b, SW_PB_SLICE(in->retry_on), r);
@@ -107,12 +106,11 @@ int sw_gw_build_mirrors(struct sw_gw_build *b,
     struct sw_gw_mirror *out = sw_arena_array(b->arena, n + 1, sizeof(*out));
 
     if (n > MIRRORS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "request_mirror_policies: more than %d", MIRRORS_MAX);
+        return SW_GW_BAD(b, "request_mirror_policies: more than %d", MIRRORS_MAX);
     for (size_t i = 0; i < n; i++) {
         out[i].cluster = sw_gw_text(b, &in[i]->cluster);
         if (out[i].cluster.n == 0)
-            return sw_err_set(b->err, SW_EINVAL, "request_mirror_policies[%zu]: cluster missing",
-                              i);
+            return SW_GW_BAD(b, "request_mirror_policies[%zu]: cluster missing", i);
         out[i].millionths = sw_gw_build_fraction(in[i]->runtime_fraction, 1000000);
         out[i].keep_host = in[i]->disable_shadow_host_suffix_append;
         out[i].host_rewrite = sw_gw_text(b, &in[i]->host_rewrite_literal);
@@ -128,10 +126,10 @@ static int build_rewrite(struct sw_gw_build *b, const Sw__RegexMatchAndSubstitut
     struct sw_gw_regex_rewrite *rw = SW_ARENA_NEW(b->arena, struct sw_gw_regex_rewrite);
 
     if (!in->pattern)
-        return sw_err_set(b->err, SW_EINVAL, "regex_rewrite without a pattern");
+        return SW_GW_BAD(b, "regex_rewrite without a pattern");
     rw->substitution = sw_gw_text(b, &in->substitution);
     if (!sw_http_target_valid(rw->substitution))
-        return sw_err_set(b->err, SW_EINVAL, "regex_rewrite: bad substitution");
+        return SW_GW_BAD(b, "regex_rewrite: bad substitution");
     *ret = rw;
     return sw_gw_build_regex(b, SW_PB_SLICE(in->pattern->regex), false, &rw->re);
 }
@@ -147,12 +145,12 @@ static int build_weight(struct sw_gw_build *b, const Sw__WeightedCluster__Cluste
     w->cluster_header = sw_gw_lower(b, SW_PB_SLICE(in->cluster_header));
     w->weight = in->weight ? in->weight->value : 0;
     if (w->cluster.n == 0 && w->cluster_header.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "weighted cluster without a name");
+        return SW_GW_BAD(b, "weighted cluster without a name");
     if (in->host_rewrite_specifier_case ==
         SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
         w->host = sw_gw_text(b, &in->host_rewrite_literal);
     if (w->host.n && !sw_http_host_valid(w->host))
-        return sw_err_set(b->err, SW_EINVAL, "host_rewrite_literal is not a host");
+        return SW_GW_BAD(b, "host_rewrite_literal is not a host");
     rc = sw_gw_build_header_ops(b, in->request_headers_to_add, in->n_request_headers_to_add,
                                 in->request_headers_to_remove, in->n_request_headers_to_remove,
                                 &w->req);
@@ -173,15 +171,14 @@ static int build_weights(struct sw_gw_build *b, const Sw__WeightedCluster *in,
     int rc = SW_OK;
 
     if (in->n_clusters == 0 || in->n_clusters > CLUSTERS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "weighted_clusters is empty or too long");
+        return SW_GW_BAD(b, "weighted_clusters is empty or too long");
     w = sw_arena_array(b->arena, in->n_clusters, sizeof(*w));
     for (size_t i = 0; rc == SW_OK && i < in->n_clusters; i++) {
         rc = build_weight(b, in->clusters[i], &w[i]);
         f->total_weight += w[i].weight;
     }
     if (rc == SW_OK && (f->total_weight == 0 || f->total_weight > UINT32_MAX))
-        return sw_err_set(b->err, SW_EINVAL,
-                          "weighted_clusters: the sum of weights is out of range");
+        return SW_GW_BAD(b, "weighted_clusters: the sum of weights is out of range");
     f->weights = w;
     f->n_weights = in->n_clusters;
     return rc;
@@ -203,7 +200,7 @@ static int build_target(struct sw_gw_build *b, const Sw__RouteAction *in, struct
     else if (in->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER_HEADER)
         w->cluster_header = sw_gw_lower(b, SW_PB_SLICE(in->cluster_header));
     if (w->cluster.n == 0 && w->cluster_header.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "unsupported cluster specifier in route");
+        return SW_GW_BAD(b, "unsupported cluster specifier in route");
     return SW_OK;
 }
 
@@ -228,22 +225,22 @@ static int build_hashes(struct sw_gw_build *b, const Sw__RouteAction *in, struct
             out[i].path = sw_gw_text(b, &h->cookie->path);
             if (!sw_http_token_valid(out[i].name) ||
                 (out[i].path.n && !sw_http_value_valid(out[i].path)))
-                return sw_err_set(b->err, SW_EINVAL, "hash_policy: bad cookie");
+                return SW_GW_BAD(b, "hash_policy: bad cookie");
             break;
         case SW__ROUTE_ACTION__HASH_POLICY__POLICY_SPECIFIER_CONNECTION_PROPERTIES:
             out[i].kind = SW_GW_HASH_SOURCE_IP;
             if (!h->connection_properties->source_ip)
-                return sw_err_set(b->err, SW_EINVAL, "hash_policy: source_ip has to be true");
+                return SW_GW_BAD(b, "hash_policy: source_ip has to be true");
             break;
         case SW__ROUTE_ACTION__HASH_POLICY__POLICY_SPECIFIER_QUERY_PARAMETER:
             out[i].kind = SW_GW_HASH_QUERY;
             out[i].name = sw_gw_text(b, &h->query_parameter->name);
             break;
         default:
-            return sw_err_set(b->err, SW_EINVAL, "hash_policy of a kind that is not supported");
+            return SW_GW_BAD(b, "hash_policy of a kind that is not supported");
         }
         if (out[i].kind != SW_GW_HASH_SOURCE_IP && out[i].name.n == 0)
-            return sw_err_set(b->err, SW_EINVAL, "hash_policy without a name");
+            return SW_GW_BAD(b, "hash_policy without a name");
     }
     f->hashes = out;
     f->n_hashes = in->n_hash_policy;
@@ -260,7 +257,7 @@ static int build_host_rewrite(struct sw_gw_build *b, const Sw__RouteAction *in,
         f->host = sw_gw_text(b, &in->host_rewrite_literal);
         return f->host.n == 0 || sw_http_host_valid(f->host)
                    ? SW_OK
-                   : sw_err_set(b->err, SW_EINVAL, "host_rewrite_literal is not a host");
+                   : SW_GW_BAD(b, "host_rewrite_literal is not a host");
     case SW__ROUTE_ACTION__HOST_REWRITE_SPECIFIER_AUTO_HOST_REWRITE:
         f->auto_host = in->auto_host_rewrite->value;
         return SW_OK;
@@ -270,7 +267,7 @@ static int build_host_rewrite(struct sw_gw_build *b, const Sw__RouteAction *in,
     case SW__ROUTE_ACTION__HOST_REWRITE_SPECIFIER_HOST_REWRITE_PATH_REGEX:
         return build_rewrite(b, in->host_rewrite_path_regex, &f->host_path_regex);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "host rewrite of an unknown kind");
+        return SW_GW_BAD(b, "host rewrite of an unknown kind");
     }
 }
 
@@ -298,7 +295,7 @@ static int build_forward(struct sw_gw_build *b, const Sw__RouteAction *in, struc
     f->not_found_status = not_found[in->cluster_not_found_response_code];
     f->prefix_rewrite = sw_gw_text(b, &in->prefix_rewrite);
     if (!sw_http_target_valid(f->prefix_rewrite))
-        return sw_err_set(b->err, SW_EINVAL, "prefix_rewrite is not a path");
+        return SW_GW_BAD(b, "prefix_rewrite is not a path");
     f->append_host = in->append_x_forwarded_host;
     f->timeout_ns = sw_gw_duration(in->timeout, DEFAULT_TIMEOUT_NS);
     f->idle_set = in->idle_timeout != NULL;
@@ -328,9 +325,9 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
     static const uint16_t codes[] = {301, 302, 303, 307, 308};
 
     if ((unsigned)in->response_code >= SW_ARRAY_LEN(codes))
-        return sw_err_set(b->err, SW_EINVAL, "redirect: unknown response_code");
+        return SW_GW_BAD(b, "redirect: unknown response_code");
     if (in->port_redirect > 65535)
-        return sw_err_set(b->err, SW_EINVAL, "redirect: port above 65535");
+        return SW_GW_BAD(b, "redirect: port above 65535");
     r->status = codes[in->response_code];
     r->host = sw_gw_text(b, &in->host_redirect);
     r->port = (uint16_t)in->port_redirect;
@@ -343,7 +340,7 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
         r->scheme = sw_gw_lower(b, SW_PB_SLICE(in->scheme_redirect));
     if ((r->host.n && !sw_http_value_valid(r->host)) ||
         (r->scheme.n && !sw_http_token_valid(r->scheme)))
-        return sw_err_set(b->err, SW_EINVAL, "redirect: bad host or scheme");
+        return SW_GW_BAD(b, "redirect: bad host or scheme");
     switch ((int)in->path_rewrite_specifier_case) {
     case SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER__NOT_SET:
         return SW_OK;
@@ -358,11 +355,11 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
     case SW__REDIRECT_ACTION__PATH_REWRITE_SPECIFIER_REGEX_REWRITE:
         return build_rewrite(b, in->regex_rewrite, &r->regex);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "redirect: path rewrite of an unknown kind");
+        return SW_GW_BAD(b, "redirect: path rewrite of an unknown kind");
     }
     if ((r->path.n && !sw_http_value_valid(r->path)) ||
         (r->prefix.n && !sw_http_value_valid(r->prefix)))
-        return sw_err_set(b->err, SW_EINVAL, "redirect: bad path");
+        return SW_GW_BAD(b, "redirect: bad path");
     return SW_OK;
 }
 
@@ -379,15 +376,14 @@ static int build_direct(struct sw_gw_build *b, const Sw__DirectResponseAction *i
                         struct sw_gw_direct *d)
 {
     if (in->status < 200 || in->status > 599)
-        return sw_err_set(b->err, SW_EINVAL, "direct_response: status %u is not 200..599",
-                          in->status);
+        return SW_GW_BAD(b, "direct_response: status %u is not 200..599", in->status);
     d->status = (uint16_t)in->status;
     if (in->body_format) {
         const Sw__SubstitutionFormatString *f = in->body_format;
 
         d->content_type = sw_gw_text(b, &f->content_type);
         if (f->format_case != SW__SUBSTITUTION_FORMAT_STRING__FORMAT_TEXT_FORMAT)
-            return sw_err_set(b->err, SW_EINVAL, "direct_response: only text_format is supported");
+            return SW_GW_BAD(b, "direct_response: only text_format is supported");
         return sw_gw_format_parse(b->arena, SW_PB_SLICE(f->text_format), &d->format, b->err);
     }
     return sw_gw_build_source(b, in->body, body_max, &d->body);
@@ -408,6 +404,6 @@ int sw_gw_build_action(struct sw_gw_build *b, const struct Sw__Route *in, size_t
         build_reason(b, in->metadata, &r->direct);
         return build_direct(b, in->direct_response, body_max, &r->direct);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "unsupported route action");
+        return SW_GW_BAD(b, "unsupported route action");
     }
 }

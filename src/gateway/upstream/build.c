@@ -86,7 +86,7 @@ static int build_payload(struct sw_gw_build *b, const Sw__HealthCheck__Payload *
     n = in->text.len / 2;
     out = sw_arena_alloc(b->arena, n + 1);
     if (!sw_hex_read(SW_PB_SLICE(in->text), out, n))
-        return sw_err_set(b->err, SW_EINVAL, "health check: payload text is not hex");
+        return SW_GW_BAD(b, "health check: payload text is not hex");
     *ret = sw_slice(out, n);
     return SW_OK;
 }
@@ -102,13 +102,13 @@ static int build_http_check(struct sw_gw_build *b, const Sw__HealthCheck__HttpHe
     c->path = sw_gw_text(b, &in->path);
     c->h2 = in->codec_client_type == 1;
     if ((unsigned)in->method >= SW_ARRAY_LEN(methods) || in->codec_client_type > 1)
-        return sw_err_set(b->err, SW_EINVAL, "http_health_check: method or codec not supported");
+        return SW_GW_BAD(b, "http_health_check: method or codec not supported");
     c->method = sw_slice_str(methods[in->method]);
     if (c->path.n == 0 || c->path.p[0] != '/' || !sw_http_value_valid(c->path) ||
         sw_slice_find(c->path, ' ') >= 0)
-        return sw_err_set(b->err, SW_EINVAL, "http_health_check: bad path");
+        return SW_GW_BAD(b, "http_health_check: bad path");
     if (c->host.n && !sw_http_host_valid(c->host))
-        return sw_err_set(b->err, SW_EINVAL, "http_health_check: bad host");
+        return SW_GW_BAD(b, "http_health_check: bad host");
     c->expected = sw_arena_array(b->arena, in->n_expected_statuses + 1, sizeof(*c->expected));
     for (size_t i = 0; i < in->n_expected_statuses; i++) {
         c->expected[i].from = in->expected_statuses[i]->start;
@@ -124,7 +124,7 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     int rc;
 
     if (!in->timeout || !in->interval || !in->unhealthy_threshold || !in->healthy_threshold)
-        return sw_err_set(b->err, SW_EINVAL, "timeout, interval and both thresholds are required");
+        return SW_GW_BAD(b, "timeout, interval and both thresholds are required");
     c->timeout_ns = sw_gw_duration(in->timeout, 0);
     c->interval_ns = sw_gw_duration(in->interval, 0);
     c->jitter_ns = sw_gw_duration(in->interval_jitter, 0);
@@ -137,7 +137,7 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     c->healthy_threshold = in->healthy_threshold->value;
     c->alt_port = (uint16_t)sw_gw_u32(in->alt_port, 0);
     if (c->interval_ns < SW_NS_PER_MS)
-        return sw_err_set(b->err, SW_EINVAL, "interval must be at least 1 ms");
+        return SW_GW_BAD(b, "interval must be at least 1 ms");
     switch ((int)in->health_checker_case) {
     case SW__HEALTH_CHECK__HEALTH_CHECKER_HTTP_HEALTH_CHECK:
         return build_http_check(b, in->http_health_check, c);
@@ -147,7 +147,7 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
         c->service = sw_gw_text(b, &in->grpc_health_check->service_name);
         c->host = sw_gw_text(b, &in->grpc_health_check->authority);
         if (c->service.n > 127 || (c->host.n && !sw_http_host_valid(c->host)))
-            return sw_err_set(b->err, SW_EINVAL, "grpc_health_check: bad service or authority");
+            return SW_GW_BAD(b, "grpc_health_check: bad service or authority");
         return SW_OK;
     case SW__HEALTH_CHECK__HEALTH_CHECKER_TCP_HEALTH_CHECK:
         c->kind = SW_GW_CHECK_TCP;
@@ -159,7 +159,7 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
         c->n_receive = in->tcp_health_check->n_receive;
         return rc;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "health checker of an unknown kind");
+        return SW_GW_BAD(b, "health checker of an unknown kind");
     }
 }
 
@@ -173,8 +173,7 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
         const Sw__Any *any = in->typed_extension_protocol_options[i]->value;
 
         if (!sw_pb_any_is(any, &sw__upstream_protocol_options__descriptor))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "typed_extension_protocol_options: type not supported");
+            return SW_GW_BAD(b, "typed_extension_protocol_options: type not supported");
         o = sw_gw_open_any(b, any, &sw__upstream_protocol_options__descriptor);
         if (!o)
             return SW_EINVAL;
@@ -188,9 +187,8 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
         s->max_requests_per_connection = sw_gw_u32(c->max_requests_per_connection, 0);
         s->max_stream_ns = sw_gw_duration(c->max_stream_duration, 0);
         if (c->max_headers_count) /* of a listener it is read */
-            return sw_err_set(b->err, SW_EINVAL,
-                              "common_http_protocol_options.max_headers_count: the bound of a "
-                              "response's head is fixed");
+            return SW_GW_BAD(b, "common_http_protocol_options.max_headers_count: the bound of a "
+                                "response's head is fixed");
     }
     if (o && o->upstream_http_protocol_options) {
         s->auto_sni = o->upstream_http_protocol_options->auto_sni;
@@ -215,7 +213,7 @@ static int build_protocol(struct sw_gw_build *b, const Sw__Cluster *in,
         h2 = o->auto_config->http2_protocol_options;
         break;
     default:
-        return sw_err_set(b->err, SW_EINVAL, "upstream protocol options of an unknown kind");
+        return SW_GW_BAD(b, "upstream protocol options of an unknown kind");
     }
     sw_gw_build_h2(h2, &s->h2);
     return SW_OK;
@@ -228,14 +226,13 @@ static int build_dns_cluster(struct sw_gw_build *b, const Sw__Cluster__CustomClu
     const Sw__DnsCluster *d;
 
     if (!sw_pb_any_is(in->typed_config, &sw__dns_cluster__descriptor))
-        return sw_err_set(b->err, SW_EINVAL, "cluster_type '%.*s' is not supported",
-                          (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+        return SW_GW_BAD(b, "cluster_type '%.*s' is not supported",
+                         SW_SLICE_ARG_MAX(SW_PB_SLICE(in->name), 60));
     d = sw_gw_open_any(b, in->typed_config, &sw__dns_cluster__descriptor);
     if (!d)
         return SW_EINVAL;
     if (d->dns_lookup_family > SW__CLUSTER__DNS_LOOKUP_FAMILY__ALL + 1)
-        return sw_err_set(b->err, SW_EINVAL, "dns_lookup_family %u is unknown",
-                          d->dns_lookup_family);
+        return SW_GW_BAD(b, "dns_lookup_family %u is unknown", d->dns_lookup_family);
     s->discovery = d->all_addresses_in_single_endpoint ? SW_GW_LOGICAL_DNS : SW_GW_STRICT_DNS;
     s->dns_family = (uint8_t)(d->dns_lookup_family ? d->dns_lookup_family - 1 : 0);
     s->dns_refresh_ns = sw_gw_duration(d->dns_refresh_rate, s->dns_refresh_ns);
@@ -302,11 +299,11 @@ static int check_resolver(struct sw_gw_build *b, const Sw__TypedExtensionConfig 
         if (f.number != 1)
             return SW_OK;
     }
-    return sw_err_set(
-        b->err, SW_EINVAL,
+    return SW_GW_BAD(
+        b,
         "typed_dns_resolver_config '%.*s' is not supported: names are looked up by the "
         "system's resolver",
-        (int)sw_min(in->name.len, 60), (const char *)in->name.data);
+        SW_SLICE_ARG_MAX(SW_PB_SLICE(in->name), 60));
 }
 
 static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
@@ -320,7 +317,7 @@ static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
         if (rc < 0)
             return rc;
     } else if ((unsigned)in->type > SW_GW_ORIGINAL_DST) {
-        return sw_err_set(b->err, SW_EINVAL, "unknown discovery type %d", (int)in->type);
+        return SW_GW_BAD(b, "unknown discovery type %d", (int)in->type);
     } else {
         s->discovery = (enum sw_gw_discovery)in->type;
         s->dns_family = (uint8_t)in->dns_lookup_family;
@@ -332,7 +329,7 @@ static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
         if (name.n)
             return build_named(b, name, s, ret_members);
         if (!in->eds_cluster_config)
-            return sw_err_set(b->err, SW_EINVAL, "EDS without eds_cluster_config");
+            return SW_GW_BAD(b, "EDS without eds_cluster_config");
         s->eds_name = in->eds_cluster_config->service_name.len
                           ? sw_gw_text(b, &in->eds_cluster_config->service_name)
                           : s->name;
@@ -342,7 +339,7 @@ static int build_discovery(struct sw_gw_build *b, const Sw__Cluster *in,
     if (in->load_assignment)
         *ret_members = sw_pb_pack(b->arena, &in->load_assignment->base);
     else if (s->discovery != SW_GW_ORIGINAL_DST)
-        return sw_err_set(b->err, SW_EINVAL, "load_assignment missing");
+        return SW_GW_BAD(b, "load_assignment missing");
     return SW_OK;
 }
 
@@ -354,7 +351,7 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
 
     s->name = sw_gw_text(b, &in->name);
     if (s->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "cluster without a name");
+        return SW_GW_BAD(b, "cluster without a name");
     s->connect_timeout_ns = sw_gw_duration(in->connect_timeout, 5 * SW_NS_PER_S);
     s->metadata = sw_gw_build_metadata(b, in->metadata);
     if (in->upstream_connection_options && in->upstream_connection_options->tcp_keepalive) {
@@ -366,7 +363,7 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
         s->keepalive_probes = sw_gw_u32(k->keepalive_probes, 0);
     }
     if (in->n_health_checks > CHECKS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "too many health checks");
+        return SW_GW_BAD(b, "too many health checks");
     build_limits(in->circuit_breakers, s);
     build_outlier(in->outlier_detection, &s->outlier);
     rc = check_resolver(b, in->typed_dns_resolver_config);
@@ -457,7 +454,7 @@ static int build_member(struct sw_gw_build *b, const Sw__LbEndpoint *in, bool na
                 return rc;
         }
         if (h->port_value > UINT16_MAX)
-            return sw_err_set(b->err, SW_EINVAL, "health_check_config.port_value is above 65535");
+            return SW_GW_BAD(b, "health_check_config.port_value is above 65535");
         if (h->port_value)
             m->check_addr.ip.port = (uint16_t)h->port_value;
     }
@@ -493,7 +490,7 @@ static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpo
 
     atomic_init(&m->refs, 1);
     if (in->host_identifier_case != SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT || !in->endpoint) {
-        (void)sw_err_set(b->err, SW_EINVAL, "lb_endpoint without an endpoint");
+        (void)SW_GW_BAD(b, "lb_endpoint without an endpoint");
         return sw_gw_member_unref(m);
     }
     b->arena = &m->arena;
@@ -545,7 +542,7 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
         struct sw_gw_endpoint *ep = &l->endpoints[i];
 
         if (ms->n >= ENDPOINTS_MAX)
-            return sw_err_set(b->err, SW_EINVAL, "more than %d endpoints", ENDPOINTS_MAX);
+            return SW_GW_BAD(b, "more than %d endpoints", ENDPOINTS_MAX);
         ep->weight = sw_gw_u32(e->load_balancing_weight, 1);
         ep->unhealthy = e->health_status == SW__HEALTH_STATUS__UNHEALTHY ||
                         e->health_status == SW__HEALTH_STATUS__DRAINING ||

@@ -29,16 +29,16 @@ static int set_ring(struct sw_gw_build *b, const Sw__UInt64Value *least,
     if (most)
         s->ring_max = most->value;
     if (s->ring_max > RING_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "%s.maximum_ring_size is above %d", where, RING_MAX);
+        return SW_GW_BAD(b, "%s.maximum_ring_size is above %d", where, RING_MAX);
     if (s->ring_min > s->ring_max)
-        return sw_err_set(b->err, SW_EINVAL, "%s.minimum_ring_size is above the maximum", where);
+        return SW_GW_BAD(b, "%s.minimum_ring_size is above the maximum", where);
     return SW_OK;
 }
 
 static int cluster_provided(struct sw_gw_build *b, const struct sw_gw_cluster_spec *s)
 {
     if (s->discovery != SW_GW_ORIGINAL_DST)
-        return sw_err_set(b->err, SW_EINVAL, "CLUSTER_PROVIDED is for ORIGINAL_DST only");
+        return SW_GW_BAD(b, "CLUSTER_PROVIDED is for ORIGINAL_DST only");
     return SW_OK;
 }
 
@@ -65,7 +65,7 @@ static int build_enum(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     case SW__CLUSTER__LB_POLICY__CLUSTER_PROVIDED:
         return cluster_provided(b, s);
     default:
-        return sw_err_set(b->err, SW_EINVAL, "lb_policy %d is not supported", (int)in->lb_policy);
+        return SW_GW_BAD(b, "lb_policy %d is not supported", (int)in->lb_policy);
     }
 }
 
@@ -188,16 +188,15 @@ static int build_policies(struct sw_gw_build *b, const Sw__LoadBalancingPolicy *
             if (!w)
                 return SW_EINVAL;
             if (!w->endpoint_picking_policy)
-                return sw_err_set(b->err, SW_EINVAL,
-                                  "wrr_locality: endpoint_picking_policy missing");
+                return SW_GW_BAD(b, "wrr_locality: endpoint_picking_policy missing");
             s->locality_weighted = true;
             return build_policies(b, w->endpoint_picking_policy, depth - 1, s);
         }
         if (any)
             last = sw_pb_type_name(SW_PB_SLICE(any->type_url));
     }
-    return sw_err_set(b->err, SW_EINVAL, "load_balancing_policy: '%.*s' is not supported",
-                      (int)sw_min(last.n, 100), last.p);
+    return SW_GW_BAD(b, "load_balancing_policy: '%.*s' is not supported",
+                     SW_SLICE_ARG_MAX(last, 100));
 }
 
 int sw_gw_build_lb(struct sw_gw_build *b, const struct Sw__Cluster *in,

@@ -25,7 +25,7 @@ static int build_internal(struct sw_gw_build *b, const Sw__Any *any,
     if (!in)
         return SW_EINVAL;
     if (!in->transport_socket)
-        return sw_err_set(b->err, SW_EINVAL, "internal_upstream: transport_socket missing");
+        return SW_GW_BAD(b, "internal_upstream: transport_socket missing");
     spec->internal_upstream = true;
     spec->passthrough =
         sw_arena_array(b->arena, in->n_passthrough_metadata + 1, sizeof(*spec->passthrough));
@@ -34,8 +34,7 @@ static int build_internal(struct sw_gw_build *b, const Sw__Any *any,
 
         if (!k || (k->kind_case != SW__METADATA_KIND__KIND_HOST &&
                    k->kind_case != SW__METADATA_KIND__KIND_CLUSTER))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "internal_upstream: only host and cluster metadata can be passed");
+            return SW_GW_BAD(b, "internal_upstream: only host and cluster metadata can be passed");
         spec->passthrough[i].host = k->kind_case == SW__METADATA_KIND__KIND_HOST;
         spec->passthrough[i].name = sw_gw_text(b, &in->passthrough_metadata[i]->name);
         spec->n_passthrough++;
@@ -64,10 +63,10 @@ static int build_choice(struct sw_gw_build *b, const Sw__Cluster__TransportSocke
                         struct sw_gw_cluster_spec *spec, struct sw_gw_tls_choice *c)
 {
     if (!in->transport_socket)
-        return sw_err_set(b->err, SW_EINVAL, "transport_socket missing");
+        return SW_GW_BAD(b, "transport_socket missing");
     if (sw_pb_any_is(in->transport_socket->typed_config,
                      &sw__internal_upstream_transport__descriptor))
-        return sw_err_set(b->err, SW_EINVAL, "internal_upstream is not supported in a match");
+        return SW_GW_BAD(b, "internal_upstream is not supported in a match");
     c->match = sw_gw_build_struct(b, in->match);
     return sw_gw_build_up_socket(b, in->transport_socket, spec, &c->tls);
 }
@@ -80,7 +79,7 @@ int sw_gw_build_tls_matches(struct sw_gw_build *b, const struct Sw__Cluster *in,
     int rc = SW_OK;
 
     if (in->n_transport_socket_matches > MATCHES_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "more than %d transport_socket_matches", MATCHES_MAX);
+        return SW_GW_BAD(b, "more than %d transport_socket_matches", MATCHES_MAX);
     t = SW_NEW(struct sw_gw_tls);
     atomic_init(&t->refs, 1);
     t->rest = *tls;

@@ -127,7 +127,7 @@ struct sw_gw_wcluster *sw_gw_wcluster_get(struct sw_gw_hosts *hs, const struct s
     wc->refs = 1;
     wc->index = hs->index;
     wc->worker = hs->worker;
-    wc->name = sw_slice(sw_slice_dup(name), name.n);
+    wc->name = sw_slice_copy(name);
     wc->cluster = sw_gw_cluster_ref(cluster);
     (void)sw_map_put(&hs->clusters, wc->name, wc);
     return wc;

@@ -204,8 +204,8 @@ static void build_ring(struct sw_gw_lb_view *v, uint64_t min, uint64_t max)
         for (uint64_t k = 0; k < (points ? points : 1); k++) {
             char key[320];
             int len =
-                snprintf(key, sizeof(key), "%.*s_%llu", (int)sw_min(v->all[i].member->text.n, 280),
-                         v->all[i].member->text.p, (unsigned long long)k);
+                snprintf(key, sizeof(key), "%.*s_%llu",
+                         SW_SLICE_ARG_MAX(v->all[i].member->text, 280), (unsigned long long)k);
 
             v->ring[n].hash = sw_siphash13(11, 13, key, (size_t)len);
             v->ring[n++].slot = i;

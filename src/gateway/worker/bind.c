@@ -167,11 +167,10 @@ static struct problem *note(struct sw_gw_bind *b, const struct sw_gw_unbound *u,
 
     if (!p) {
         p = SW_NEW(struct problem);
-        p->name = sw_slice(sw_slice_dup(l->name), l->name.n);
+        p->name = sw_slice_copy(l->name);
         p->at = u->at;
         p->udp = u->udp;
-        (void)snprintf(p->task, sizeof(p->task), "listener %.*s", (int)sw_min(l->name.n, 50),
-                       l->name.p);
+        (void)snprintf(p->task, sizeof(p->task), "listener %.*s", SW_SLICE_ARG_MAX(l->name, 50));
         sw_vec_push(&b->problems, p);
         sw_ready_add(b->gw->process.ready, p->task);
         *ret_changed = true;

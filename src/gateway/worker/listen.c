@@ -77,7 +77,7 @@ static void refuse_unknown(struct sw_gw_worker *w, struct sw_gw_accepted *a, boo
 
     if (a->sni.n)
         (void)snprintf(why, sizeof(why), "nothing is served for the name '%.*s'",
-                       (int)sw_min(a->sni.n, 255), (const char *)a->sni.p);
+                       SW_SLICE_ARG_MAX(a->sni, 255));
     else
         (void)snprintf(why, sizeof(why), "nothing is served for %s",
                        tls ? "TLS without a name" : "what is no TLS");

@@ -53,7 +53,7 @@ static int add_resource(struct batch *b, const struct sw_json *v, struct sw_err 
                               : url,
                           &t))
         return sw_err_set(err, SW_EINVAL, "'%.*s' is not a type of resource",
-                          (int)sw_min(url.n, 80), url.p);
+                          SW_SLICE_ARG_MAX(url, 80));
     body = sw_json_copy(&b->arena, v);
     (void)sw_json_remove(body, SW_SLICE_LIT("@type"));
     r.name = sw_json_str(sw_json_find(body, t == SW_GW_TYPE_ENDPOINTS ? "cluster_name" : "name"));
@@ -63,7 +63,7 @@ static int add_resource(struct batch *b, const struct sw_json *v, struct sw_err 
         return sw_err_set(err, SW_EINVAL, "a resource without a name");
     rc = sw_pb_from_json(&b->arena, sw_pb_type_find(url), body, &r.bytes, err);
     if (rc < 0)
-        return sw_err_prefix(err, "'%.*s'", (int)sw_min(r.name.n, 60), r.name.p);
+        return sw_err_prefix(err, "'%.*s'", SW_SLICE_ARG_MAX(r.name, 60));
     if (!r.bytes.p)
         r.bytes = sw_slice("", 0);
     sw_vec_push(&b->res[t], r);

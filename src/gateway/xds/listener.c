@@ -29,8 +29,8 @@ static int build_cidrs(struct sw_gw_build *b, Sw__CidrRange *const *in, size_t n
     struct sw_cidr *out = sw_arena_array(b->arena, n + 1, sizeof(*out));
 
     for (size_t i = 0; i < n; i++) {
-        char *text = sw_arena_printf(b->tmp, "%.*s/%u", (int)sw_min(in[i]->address_prefix.len, 64),
-                                     (const char *)in[i]->address_prefix.data,
+        char *text = sw_arena_printf(b->tmp, "%.*s/%u",
+                                     SW_SLICE_ARG_MAX(SW_PB_SLICE(in[i]->address_prefix), 64),
                                      sw_gw_u32(in[i]->prefix_len, 0));
 
         if (sw_cidr_parse(sw_slice_str(text), &out[i], b->err) < 0)
@@ -50,8 +50,8 @@ static int build_names(struct sw_gw_build *b, const Sw__FilterChainMatch *in,
         struct sw_slice n = sw_gw_lower(b, SW_PB_SLICE(in->server_names[i]));
 
         if (n.n == 0 || sw_slice_eq_str(n, "*") || (n.p[0] == '*' && n.n > 1 && n.p[1] != '.'))
-            return sw_err_set(b->err, SW_EINVAL, "server_names: '%.*s' is not a name or '*.suffix'",
-                              (int)sw_min(n.n, 60), n.p);
+            return SW_GW_BAD(b, "server_names: '%.*s' is not a name or '*.suffix'",
+                             SW_SLICE_ARG_MAX(n, 60));
         names[i] = n.p[0] == '*' ? sw_slice_from(n, 1) : n;
     }
     m->names = names;
@@ -79,8 +79,7 @@ static int build_match(struct sw_gw_build *b, const Sw__FilterChainMatch *in,
     ports = sw_arena_array(b->arena, in->n_source_ports + 1, sizeof(*ports));
     for (size_t i = 0; i < in->n_source_ports; i++) {
         if (in->source_ports[i] == 0 || in->source_ports[i] > UINT16_MAX)
-            return sw_err_set(b->err, SW_EINVAL, "filter_chain_match.source_ports[%zu]: not a port",
-                              i);
+            return SW_GW_BAD(b, "filter_chain_match.source_ports[%zu]: not a port", i);
         ports[i] = (uint16_t)in->source_ports[i];
     }
     m->src_ports = ports;
@@ -110,9 +109,8 @@ static int build_chain(struct sw_gw_build *b, const Sw__FilterChain *in, struct 
         return rc;
     if (in->n_filters != 1 ||
         in->filters[0]->config_type_case != SW__FILTER__CONFIG_TYPE_TYPED_CONFIG)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "exactly one network filter is supported: the connection manager or "
-                          "tcp_proxy");
+        return SW_GW_BAD(b, "exactly one network filter is supported: the connection manager or "
+                            "tcp_proxy");
     any = in->filters[0]->typed_config;
     if (sw_pb_any_is(any, &sw__http_connection_manager__descriptor)) {
         c->kind = SW_GW_CHAIN_HTTP;
@@ -122,10 +120,9 @@ static int build_chain(struct sw_gw_build *b, const Sw__FilterChain *in, struct 
         c->kind = SW_GW_CHAIN_TCP;
         return sw_gw_build_tcp(b, any, &c->tcp);
     }
-    return sw_err_set(b->err, SW_EINVAL, "network filter '%.*s': type '%.*s' is not supported",
-                      (int)sw_min(in->filters[0]->name.len, 60),
-                      (const char *)in->filters[0]->name.data, (int)sw_min(any->type_url.len, 80),
-                      (const char *)any->type_url.data);
+    return SW_GW_BAD(b, "network filter '%.*s': type '%.*s' is not supported",
+                     SW_SLICE_ARG_MAX(SW_PB_SLICE(in->filters[0]->name), 60),
+                     SW_SLICE_ARG_MAX(SW_PB_SLICE(any->type_url), 80));
 }
 
 /* ---- listener ---- */
@@ -138,7 +135,7 @@ static int build_listener_filters(struct sw_gw_build *b, const Sw__Listener *in,
         const Sw__Any *any = f->typed_config;
 
         if (f->config_type_case != SW__LISTENER_FILTER__CONFIG_TYPE_TYPED_CONFIG)
-            return sw_err_set(b->err, SW_EINVAL, "listener filter without typed_config");
+            return SW_GW_BAD(b, "listener filter without typed_config");
         if (sw_pb_any_is(any, &sw__tls_inspector__descriptor)) {
             l->tls_inspector = true;
         } else if (sw_pb_any_is(any, &sw__proxy_protocol__descriptor)) {
@@ -153,8 +150,8 @@ static int build_listener_filters(struct sw_gw_build *b, const Sw__Listener *in,
                        "envoy.extensions.filters.listener.original_dst.v3.OriginalDst")) {
             l->original_dst = true;
         } else if (!sw_pb_any_is(any, &sw__udp_proxy_config__descriptor)) {
-            return sw_err_set(b->err, SW_EINVAL, "listener filter '%.*s' is not supported",
-                              (int)sw_min(f->name.len, 60), (const char *)f->name.data);
+            return SW_GW_BAD(b, "listener filter '%.*s' is not supported",
+                             SW_SLICE_ARG_MAX(SW_PB_SLICE(f->name), 60));
         }
     }
     return SW_OK;
@@ -168,11 +165,10 @@ static int build_addrs(struct sw_gw_build *b, const Sw__Listener *in, struct sw_
 
     if (in->listener_specifier_case == SW__LISTENER__LISTENER_SPECIFIER_INTERNAL_LISTENER) {
         l->kind = SW_GW_LISTEN_INTERNAL;
-        return in->address ? sw_err_set(b->err, SW_EINVAL, "internal_listener excludes address")
-                           : SW_OK;
+        return in->address ? SW_GW_BAD(b, "internal_listener excludes address") : SW_OK;
     }
     if (in->n_additional_addresses >= ADDRS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "too many addresses");
+        return SW_GW_BAD(b, "too many addresses");
     a = sw_arena_array(b->arena, in->n_additional_addresses + 1, sizeof(*a));
     rc = sw_gw_build_addr(b, in->address, false, &a[0], NULL);
     for (size_t i = 0; rc == SW_OK && i < in->n_additional_addresses; i++)
@@ -184,7 +180,7 @@ static int build_addrs(struct sw_gw_build *b, const Sw__Listener *in, struct sw_
     if (in->address->address_case == SW__ADDRESS__ADDRESS_SOCKET_ADDRESS)
         protocol = (uint8_t)in->address->socket_address->protocol;
     else
-        return sw_err_set(b->err, SW_EINVAL, "a listener needs an IP address");
+        return SW_GW_BAD(b, "a listener needs an IP address");
     l->kind = protocol == SW__SOCKET_ADDRESS__PROTOCOL__UDP ? SW_GW_LISTEN_UDP : SW_GW_LISTEN_TCP;
     return SW_OK;
 }
@@ -200,8 +196,7 @@ static int check_unique(struct sw_gw_build *b, const Sw__Listener *in)
         struct sw_slice key = m ? sw_pb_pack(b->tmp, &m->base) : sw_slice("", 0);
 
         if (sw_map_put(&seen, key, in->filter_chains[i]))
-            rc =
-                sw_err_set(b->err, SW_EINVAL, "filter_chains[%zu]: same match as another chain", i);
+            rc = SW_GW_BAD(b, "filter_chains[%zu]: same match as another chain", i);
     }
     sw_map_done(&seen);
     return rc;
@@ -212,7 +207,7 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
     int rc = check_unique(b, in);
 
     if (in->n_filter_chains > SW_XDS_CHAINS_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "too many filter chains");
+        return SW_GW_BAD(b, "too many filter chains");
     l->chains = sw_arena_array(b->arena, in->n_filter_chains + 1, sizeof(*l->chains));
     for (size_t i = 0; rc == SW_OK && i < in->n_filter_chains; i++) {
         l->n_chains++; /* first: a half-built one is released too */
@@ -220,8 +215,7 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
         if (rc < 0)
             return sw_err_prefix(b->err, "filter_chains[%zu]", i);
         if (l->chains[i].match.n_names && !l->tls_inspector)
-            return sw_err_set(b->err, SW_EINVAL,
-                              "filter_chains[%zu]: server_names needs the TLS inspector", i);
+            return SW_GW_BAD(b, "filter_chains[%zu]: server_names needs the TLS inspector", i);
     }
     if (rc == SW_OK && in->default_filter_chain) {
         l->default_chain = SW_ARENA_NEW(b->arena, struct sw_gw_chain);
@@ -230,7 +224,7 @@ static int build_all_chains(struct sw_gw_build *b, const Sw__Listener *in, struc
             return sw_err_prefix(b->err, "default_filter_chain");
     }
     if (rc == SW_OK && l->n_chains == 0 && !l->default_chain)
-        return sw_err_set(b->err, SW_EINVAL, "a listener needs a filter chain");
+        return SW_GW_BAD(b, "a listener needs a filter chain");
     return rc;
 }
 
@@ -265,15 +259,14 @@ static int build_options(struct sw_gw_build *b, const Sw__Listener *in, struct s
         if (number && o->level == LEVEL_SOCKET && o->name == NAME_KEEPALIVE)
             l->keepalive.on = v != 0;
         else if (!value)
-            return sw_err_set(b->err, SW_EINVAL,
-                              "socket_options[%zu] is not supported: only TCP keep-alive is", i);
+            return SW_GW_BAD(b, "socket_options[%zu] is not supported: only TCP keep-alive is", i);
         else if (v < 1 || v > (value == &l->keepalive.probes ? PROBES_MAX : KEEPALIVE_MAX))
-            return sw_err_set(b->err, SW_EINVAL, "socket_options[%zu]: value is out of range", i);
+            return SW_GW_BAD(b, "socket_options[%zu]: value is out of range", i);
         else
             *value = (uint32_t)v;
     }
     if (l->freebind && l->kind != SW_GW_LISTEN_TCP)
-        return sw_err_set(b->err, SW_EINVAL, "freebind is supported by TCP listeners only");
+        return SW_GW_BAD(b, "freebind is supported by TCP listeners only");
     return SW_OK;
 }
 
@@ -293,7 +286,7 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
 
     l->name = sw_gw_text(b, &in->name);
     if (l->name.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "listener without a name");
+        return SW_GW_BAD(b, "listener without a name");
     l->bind = sw_gw_bool(in->bind_to_port, true);
     l->transparent = sw_gw_bool(in->transparent, false);
     l->freebind = sw_gw_bool(in->freebind, false);

@@ -36,7 +36,7 @@ static int build_routes_of(struct sw_gw_build *b, const Sw__HttpConnectionManage
     if (in->route_specifier_case == SW__HTTP_CONNECTION_MANAGER__ROUTE_SPECIFIER_RDS) {
         h->rds = sw_gw_text(b, &in->rds->route_config_name);
         if (h->rds.n == 0)
-            return sw_err_set(b->err, SW_EINVAL, "rds without route_config_name");
+            return SW_GW_BAD(b, "rds without route_config_name");
         (void)sw_gw_need_present(b, SW_GW_TYPE_ROUTES, h->rds);
         return SW_OK;
     }
@@ -44,7 +44,7 @@ static int build_routes_of(struct sw_gw_build *b, const Sw__HttpConnectionManage
         h->inline_routes = sw_gw_build_route_config(b, in->route_config);
         return h->inline_routes ? SW_OK : SW_EINVAL;
     }
-    return sw_err_set(b->err, SW_EINVAL, "neither rds nor route_config");
+    return SW_GW_BAD(b, "neither rds nor route_config");
 }
 
 static void build_timeouts(const Sw__HttpConnectionManager *in, struct sw_gw_hcm *h)
@@ -107,19 +107,19 @@ static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *i
     const Sw__HttpProtocolOptions *o = in->common_http_protocol_options;
 
     if ((unsigned)in->codec_type > 2)
-        return sw_err_set(b->err, SW_EINVAL, "codec_type %d is not supported", (int)in->codec_type);
+        return SW_GW_BAD(b, "codec_type %d is not supported", (int)in->codec_type);
     if ((unsigned)in->server_header_transformation > 2 ||
         (unsigned)in->forward_client_cert_details > 4 ||
         (unsigned)in->path_with_escaped_slashes_action > 4 ||
         (o && (unsigned)o->headers_with_underscores_action > 2))
-        return sw_err_set(b->err, SW_EINVAL, "unknown enum value");
+        return SW_GW_BAD(b, "unknown enum value");
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
-        return sw_err_set(b->err, SW_EINVAL, "server_name is not a header value");
+        return SW_GW_BAD(b, "server_name is not a header value");
     if (in->via.len && !sw_http_value_valid(SW_PB_SLICE(in->via)))
-        return sw_err_set(b->err, SW_EINVAL, "via is not a header value");
+        return SW_GW_BAD(b, "via is not a header value");
     if (in->http_protocol_options && in->http_protocol_options->default_host_for_http_10.len &&
         !sw_http_host_valid(SW_PB_SLICE(in->http_protocol_options->default_host_for_http_10)))
-        return sw_err_set(b->err, SW_EINVAL, "default_host_for_http_10 is not a host");
+        return SW_GW_BAD(b, "default_host_for_http_10 is not a host");
     return SW_OK;
 }
 
@@ -151,7 +151,7 @@ int sw_gw_build_hcm(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
         return SW_EINVAL;
     h->stat_prefix = sw_gw_text(b, &in->stat_prefix);
     if (h->stat_prefix.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "stat_prefix missing");
+        return SW_GW_BAD(b, "stat_prefix missing");
     h->codec = (enum sw_gw_codec)in->codec_type;
     rc = check_enums(b, in);
     if (rc < 0)

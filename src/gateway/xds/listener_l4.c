@@ -27,9 +27,9 @@ static int build_tunnel(struct sw_gw_build *b, const Sw__TcpProxy__TunnelingConf
     int rc;
 
     if (in->hostname.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "tunneling_config without a hostname");
+        return SW_GW_BAD(b, "tunneling_config without a hostname");
     if (in->post_path.len)
-        return sw_err_set(b->err, SW_EINVAL, "tunneling_config: post_path without use_post");
+        return SW_GW_BAD(b, "tunneling_config: post_path without use_post");
     rc = sw_gw_format_parse(b->arena, SW_PB_SLICE(in->hostname), &tu->hostname, b->err);
     if (rc == SW_OK)
         rc = sw_gw_build_headers(b, in->headers_to_add, in->n_headers_to_add, &tu->headers,
@@ -50,22 +50,22 @@ static int build_tcp_clusters(struct sw_gw_build *b, const Sw__TcpProxy *in,
         t->clusters = w;
         t->n_clusters = 1;
         t->total_weight = 1;
-        return w->cluster.n ? SW_OK : sw_err_set(b->err, SW_EINVAL, "cluster missing");
+        return w->cluster.n ? SW_OK : SW_GW_BAD(b, "cluster missing");
     }
     if (in->cluster_specifier_case != SW__TCP_PROXY__CLUSTER_SPECIFIER_WEIGHTED_CLUSTERS ||
         in->weighted_clusters->n_clusters == 0)
-        return sw_err_set(b->err, SW_EINVAL, "neither cluster nor weighted_clusters");
+        return SW_GW_BAD(b, "neither cluster nor weighted_clusters");
     w = sw_arena_array(b->arena, in->weighted_clusters->n_clusters, sizeof(*w));
     for (size_t i = 0; i < in->weighted_clusters->n_clusters; i++) {
         w[i].cluster = sw_gw_text(b, &in->weighted_clusters->clusters[i]->name);
         w[i].weight = in->weighted_clusters->clusters[i]->weight;
         t->total_weight += w[i].weight;
         if (w[i].cluster.n == 0)
-            return sw_err_set(b->err, SW_EINVAL, "weighted cluster without a name");
+            return SW_GW_BAD(b, "weighted cluster without a name");
     }
     t->clusters = w;
     t->n_clusters = in->weighted_clusters->n_clusters;
-    return t->total_weight ? SW_OK : sw_err_set(b->err, SW_EINVAL, "the sum of weights is 0");
+    return t->total_weight ? SW_OK : SW_GW_BAD(b, "the sum of weights is 0");
 }
 
 int sw_gw_build_tcp(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_gw_tcp_proxy *t)
@@ -77,7 +77,7 @@ int sw_gw_build_tcp(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
         return SW_EINVAL;
     t->stat_prefix = sw_gw_text(b, &in->stat_prefix);
     if (t->stat_prefix.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "stat_prefix missing");
+        return SW_GW_BAD(b, "stat_prefix missing");
     t->idle_timeout_ns = sw_gw_duration(in->idle_timeout, 3600 * SW_NS_PER_S);
     t->max_duration_ns = sw_gw_duration(in->max_downstream_connection_duration, 0);
     t->max_connect_attempts =
@@ -102,15 +102,13 @@ static int check_session_filters(struct sw_gw_build *b, const Sw__UdpProxyConfig
 
         if (f->config_type_case != SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE_TYPED_CONFIG ||
             !sw_pb_any_is(f->typed_config, &sw__http_capsule__descriptor))
-            return sw_err_set(b->err, SW_EINVAL,
-                              "udp_proxy: session filter '%.*s' is not supported",
-                              (int)sw_min(f->name.len, 60), (const char *)f->name.data);
+            return SW_GW_BAD(b, "udp_proxy: session filter '%.*s' is not supported",
+                             SW_SLICE_ARG_MAX(SW_PB_SLICE(f->name), 60));
         capsules = true;
     }
     if (capsules != (in->tunneling_config != NULL))
-        return sw_err_set(b->err, SW_EINVAL,
-                          "udp_proxy: tunneling_config and the session filter http_capsule need "
-                          "each other");
+        return SW_GW_BAD(b, "udp_proxy: tunneling_config and the session filter http_capsule need "
+                            "each other");
     return SW_OK;
 }
 
@@ -125,13 +123,12 @@ static int build_udp_tunnel(struct sw_gw_build *b, const Sw__UdpProxyConfig *p,
     int rc;
 
     if (p->use_per_packet_load_balancing)
-        return sw_err_set(b->err, SW_EINVAL,
-                          "udp_proxy: tunneling_config excludes use_per_packet_load_balancing");
+        return SW_GW_BAD(b, "udp_proxy: tunneling_config excludes use_per_packet_load_balancing");
     if (in->proxy_host.len == 0 || in->target_host.len == 0)
-        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: proxy_host or target_host missing");
+        return SW_GW_BAD(b, "udp_proxy: proxy_host or target_host missing");
     if (in->default_target_port == 0 || in->default_target_port > UINT16_MAX ||
         proxy_port > UINT16_MAX)
-        return sw_err_set(b->err, SW_EINVAL, "udp_proxy: not a port");
+        return SW_GW_BAD(b, "udp_proxy: not a port");
     t->proxy_port = (uint16_t)proxy_port;
     t->target_port = (uint16_t)in->default_target_port;
     if (in->buffer_options) {
@@ -165,7 +162,7 @@ int sw_gw_build_udp(struct sw_gw_build *b, const struct Sw__Listener *in, struct
         }
     }
     if (!p)
-        return sw_err_set(b->err, SW_EINVAL, "a UDP listener needs udp_proxy");
+        return SW_GW_BAD(b, "a UDP listener needs udp_proxy");
     rc = check_session_filters(b, p);
     if (rc == SW_OK && p->tunneling_config)
         rc = build_udp_tunnel(b, p, u);
@@ -190,6 +187,6 @@ int sw_gw_build_udp(struct sw_gw_build *b, const struct Sw__Listener *in, struct
         u->cluster = sw_gw_text(b, &r->cluster);
     }
     if (u->stat_prefix.n == 0 || u->cluster.n == 0)
-        return sw_err_set(b->err, SW_EINVAL, "udp_proxy without stat_prefix or cluster");
+        return SW_GW_BAD(b, "udp_proxy without stat_prefix or cluster");
     return sw_gw_build_logs(b, p->access_log, p->n_access_log, &u->logs, &u->n_logs);
 }

@@ -356,7 +356,7 @@ static int check(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice bytes
 
 static void replace_slice(struct sw_slice *old, struct sw_slice now)
 {
-    struct sw_slice copy = sw_slice(sw_slice_dup(now), now.n);
+    struct sw_slice copy = sw_slice_copy(now);
 
     sw_slice_free(old);
     *old = copy;
@@ -388,7 +388,7 @@ static int put(struct sw_gw_store *s, enum sw_gw_type t, const struct sw_gw_reso
         r = SW_NEW(struct sw_gw_res);
         r->store = s;
         r->type = t;
-        r->name = sw_slice(sw_slice_dup(in->name), in->name.n);
+        r->name = sw_slice_copy(in->name);
         sw_list_init(&r->unwanted);
     }
     if (t == SW_GW_TYPE_SECRET || t == SW_GW_TYPE_ENDPOINTS)
@@ -500,11 +500,11 @@ int sw_gw_store_update(struct sw_gw_store *s, const struct sw_gw_delta *d, struc
 
         if (put(s, t, &d->changed[i], &one) == SW_OK)
             continue;
-        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t], (int)sw_min(name.n, 100),
-                    name.p, one.msg);
+        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t], SW_SLICE_ARG_MAX(name, 100),
+                    one.msg);
         s->refused[t]++;
         if (rc == SW_OK)
-            rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", (int)sw_min(name.n, 60), name.p, one.msg);
+            rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", SW_SLICE_ARG_MAX(name, 60), one.msg);
     }
     touch_users(s, t);
     for (size_t i = 0; i < d->n_removed; i++)

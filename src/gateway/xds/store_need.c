@@ -11,7 +11,7 @@ static void need_add(struct sw_gw_store *s, enum sw_gw_type t, struct sw_slice n
 
     if (!n) {
         n = SW_NEW(struct sw_gw_need);
-        n->name = sw_slice(sw_slice_dup(name), name.n);
+        n->name = sw_slice_copy(name);
         (void)sw_map_put(&s->needs[t], n->name, n);
     }
     sw_vec_push(&n->users, user);

@@ -218,7 +218,7 @@ void sw_gw_stats_leave(struct sw_gw_store *s, struct sw_gw_res *r)
         g.cstats->shared = s->n_cstats >= CLUSTERS_MAX;
     }
     r->cstats = NULL;
-    g.name = sw_slice(sw_slice_dup(r->name), r->name.n);
+    g.name = sw_slice_copy(r->name);
     g.state = sw_gw_cluster_state_ref(r->state);
     if (s->gone.n < GONE_MAX) {
         sw_vec_push(&s->gone, g);

@@ -40,7 +40,7 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
 
         if (!sw_slice_eq_str(u->added[i].type, f->url))
             rc = sw_err_set(err, SW_EINVAL, "%.*s: a resource of another type",
-                            (int)sw_min(r.name.n, 60), r.name.p);
+                            SW_SLICE_ARG_MAX(r.name, 60));
         if (!r.bytes.p)
             r.bytes = sw_slice("", 0);
         sw_vec_push(&res, r);
@@ -78,7 +78,7 @@ static void on_wanted(enum sw_gw_type t, struct sw_slice name, bool wanted, void
     if (!wanted)
         sw_xds_client_unsubscribe(x->client, x->feeds[t].url, name);
     else if (sw_xds_client_subscribe(x->client, x->feeds[t].url, name) != SW_OK)
-        sw_log_warn("xds", "cannot subscribe to '%.*s'", (int)sw_min(name.n, 100), name.p);
+        sw_log_warn("xds", "cannot subscribe to '%.*s'", SW_SLICE_ARG_MAX(name, 100));
 }
 
 struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
