@@ -11,7 +11,6 @@
 #include "base/time.h"
 #include "http/bearer.h"
 #include "proto/pb.h"
-#include "tls/cert/cred.h"
 #include "xds/cache.h"
 #include "xds/client_int.h"
 

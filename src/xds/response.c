@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "proto/pb.h"
 #include "xds/server_int.h"

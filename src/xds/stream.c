@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "proto/pb.h"
 #include "xds/limits.h"
 #include "xds/server_int.h"

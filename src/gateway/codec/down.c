@@ -15,7 +15,6 @@
 #include "gateway/exchange/clients.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/observe/stats.h"
-#include "gateway/upstream/cluster.h"
 #include "gateway/upstream/hosts.h"
 #include "io/sock.h"
 #include "tls/connfilter.h"

@@ -18,7 +18,6 @@
 #include "gateway/exchange/exchange.h"
 #include "gateway/upstream/aside.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/upstream/lb.h"
 #include "io/sock.h"
 #include "tls/connfilter.h"
 #include "tls/tls.h"

@@ -7,11 +7,8 @@
 #include <proto/node.pb-c.h>
 
 #include "base/file.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/build.h"
-#include "http/h1.h"
 #include "proto/json.h"
 #include "proto/pb.h"
 #include "proto/types.h"

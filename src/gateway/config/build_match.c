@@ -5,7 +5,6 @@
 
 #include "gateway/config/build.h"
 #include "proto/pb.h"
-#include "proto/types.h"
 
 uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
 {

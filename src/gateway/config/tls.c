@@ -16,7 +16,6 @@
 #include "gateway/config/tls.h"
 #include "proto/pb.h"
 #include "proto/types.h"
-#include "regex/regex.h"
 #include "tls/cert/pemfile.h"
 #include "tls/cert/x509.h"
 

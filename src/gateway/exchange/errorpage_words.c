@@ -9,7 +9,6 @@
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
 #include "gateway/message/fields.h"
-#include "gateway/upstream/host.h"
 #include "http/h1.h"
 
 #define LATER  "Try again in a few seconds."

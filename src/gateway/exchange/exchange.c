@@ -16,11 +16,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/time.h"
 #include "gateway/config/config.h"
 #include "gateway/conn/worker.h"
 #include "gateway/exchange/exchange_int.h"
-#include "gateway/upstream/cluster.h"
 #include "gateway/upstream/host.h"
 #include "http/gzip.h"
 #include "tls/verify.h"

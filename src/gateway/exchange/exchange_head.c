@@ -11,7 +11,6 @@
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/message/fields.h"
 #include "tls/tls.h"
-#include "tls/verify.h"
 
 /* ---- requests ---- */
 

@@ -5,7 +5,6 @@
 #include "gateway/exchange/retry.h"
 #include "gateway/exchange/state.h"
 #include "gateway/message/fields.h"
-#include "gateway/upstream/host.h"
 #include "gateway/upstream/pick.h"
 
 int gw_pick_host(struct sw_exchange *x, int *ret_status)

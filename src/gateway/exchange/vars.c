@@ -3,7 +3,6 @@
 
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/state.h"
-#include "gateway/upstream/host.h"
 
 void sw_gw_vars_fill(struct sw_exchange *x, struct sw_gw_vars *v)
 {

@@ -14,7 +14,6 @@
 #include "gateway/config/build.h"
 #include "gateway/filter/authz.h"
 #include "gateway/filter/build.h"
-#include "gateway/filter/filter.h"
 #include "gateway/filter/gzip.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -14,7 +14,6 @@
 #include "gateway/filter/gzip.h"
 #include "gateway/message/fields.h"
 #include "gateway/message/match.h"
-#include "gateway/upstream/host.h"
 
 enum { SESSION_MAX = 256 };
 

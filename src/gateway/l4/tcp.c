@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
@@ -21,7 +20,6 @@
 #include "gateway/upstream/aside.h"
 #include "gateway/upstream/host.h"
 #include "gateway/upstream/hosts.h"
-#include "gateway/upstream/lb.h"
 #include "gateway/upstream/pick.h"
 #include "tunnel/dial.h"
 #include "tunnel/pump.h"

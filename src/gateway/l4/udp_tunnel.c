@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "gateway/config/config.h"
 #include "gateway/exchange/exchange.h"
@@ -17,7 +16,6 @@
 #include "gateway/l4/udp.h"
 #include "gateway/message/fields.h"
 #include "gateway/observe/accesslog.h"
-#include "gateway/upstream/cluster.h"
 #include "http/capsule.h"
 #include "io/dgram.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gateway/message/match.h"
-#include "gateway/config/config.h"
 
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "gateway/observe/accesslog.h"
 #include "http/h1.h"
 #include "proto/pb.h"
-#include "proto/types.h"
 #include "xds/limits.h"
 
 static int build_header(struct sw_gw_build *b, const struct Sw__HeaderValueOption *h,

@@ -7,17 +7,14 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "gateway/config/build.h"
 #include "gateway/config/routes.h"
 #include "gateway/filter/build.h"
-#include "gateway/filter/filter.h"
 #include "gateway/observe/header_add.h"
 #include "gateway/route/build.h"
 #include "gateway/route/match.h"
 #include "http/h1.h"
 #include "proto/pb.h"
-#include "proto/types.h"
 #include "regex/regex.h"
 #include "xds/limits.h"
 

@@ -7,12 +7,10 @@
 #include "base/time.h"
 #include "gateway/config/build.h"
 #include "gateway/filter/build.h"
-#include "gateway/filter/filter.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"
 #include "http/h1.h"
 #include "proto/pb.h"
-#include "proto/types.h"
 
 #define DEFAULT_TIMEOUT_NS (15 * SW_NS_PER_S)
 #define DEFAULT_BASE_NS    (25 * SW_NS_PER_MS)

@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 
-#include "base/hex.h"
 #include "gateway/config/config.h"
 #include "gateway/message/match.h"
 #include "gateway/route/match.h"

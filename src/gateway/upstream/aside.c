@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "gateway/upstream/cluster.h"
-#include "gateway/upstream/lb.h"
 
 enum {
     FAILURES = 3, /* in a row, of all workers */

@@ -8,10 +8,8 @@
 
 #include "base/mem.h"
 #include "gateway/config/build.h"
-#include "gateway/config/config.h"
 #include "gateway/config/tls.h"
 #include "gateway/upstream/build.h"
-#include "proto/pb.h"
 #include "proto/types.h"
 
 enum { MATCHES_MAX = 1000 };

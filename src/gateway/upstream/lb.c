@@ -12,7 +12,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "base/time.h"
 #include "gateway/conn/worker.h"
 #include "gateway/upstream/cluster.h"
 

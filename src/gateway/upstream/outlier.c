@@ -2,7 +2,6 @@
 /* Passive health: a member that fails several times in a row is left out for a while. */
 #include "gateway/upstream/outlier.h"
 #include "base/log.h"
-#include "gateway/upstream/lb.h"
 
 static void reset(struct sw_gw_member *m, bool local_only)
 {

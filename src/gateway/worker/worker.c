@@ -2,7 +2,6 @@
 #include "gateway/worker/worker.h"
 
 #include "base/mem.h"
-#include "base/time.h"
 #include "gateway/codec/up_pool.h"
 #include "gateway/config/config.h"
 #include "gateway/config/options.h"
@@ -15,7 +14,6 @@
 #include "gateway/l4/udp.h"
 #include "gateway/observe/stats.h"
 #include "gateway/route/route.h"
-#include "gateway/upstream/cluster.h"
 #include "gateway/upstream/hosts.h"
 #include "gateway/worker/bind.h"
 #include "gateway/worker/listen.h"

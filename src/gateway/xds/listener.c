@@ -10,7 +10,6 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/build.h"
-#include "gateway/config/config.h"
 #include "gateway/config/ticket.h"
 #include "gateway/config/tls.h"
 #include "gateway/observe/accesslog.h"

@@ -9,13 +9,11 @@
 #include "base/time.h"
 #include "gateway/config/build.h"
 #include "gateway/filter/build.h"
-#include "gateway/filter/filter.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"
 #include "gateway/xds/listener.h"
 #include "http/h1.h"
 #include "proto/pb.h"
-#include "proto/types.h"
 
 static int build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
                           struct sw_gw_hcm *h)

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
@@ -18,7 +17,6 @@
 #include "gateway/config/routes.h"
 #include "gateway/config/tls.h"
 #include "gateway/health/health.h"
-#include "gateway/observe/stats.h"
 #include "gateway/route/build.h"
 #include "gateway/upstream/build.h"
 #include "gateway/upstream/cluster.h"

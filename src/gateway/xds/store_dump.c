@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/search.h"
-#include "base/time.h"
 #include "gateway/config/routes.h"
 #include "gateway/upstream/cluster.h"
 #include "gateway/xds/store.h"
