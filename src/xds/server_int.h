@@ -142,7 +142,7 @@ struct sw_xds_server {
 enum sw_grpc_status xds_refusal_status(int rc);
 void xds_count_refusal(const struct sw_xds_server *s, enum sw_grpc_status status);
 
-/* --- stream.c --- */
+/* --- server_stream.c --- */
 extern const struct sw_grpc_ops xds_stream_ops;
 struct xds_stream *xds_stream_new(struct sw_xds_server *s, struct sw_grpc_call *call,
                                   const char *fixed, bool delta);
@@ -162,7 +162,7 @@ bool xds_stream_blind(const struct xds_stream *st);
 /* Finds out which view the client has now; ends the stream, and returns false, when it has none. */
 bool xds_stream_look(struct xds_stream *st);
 
-/* --- subscription.c --- */
+/* --- server_subscription.c --- */
 /* Finds or makes; NULL beyond the limit. */
 struct xds_sub *xds_sub_get(struct xds_stream *st, struct sw_slice url, bool *ret_new);
 /* The stream has a large type whose resources those of this one refer to. */
@@ -196,7 +196,7 @@ const char *xds_sub_label(const struct xds_sub *u);
  */
 void xds_sub_answered(struct xds_sub *u, const struct sw_slice *text, bool retries);
 
-/* --- follow.c --- */
+/* --- server_follow.c --- */
 /* The table is borrowed, as long as the stream has its cache. */
 struct xds_follow *xds_follow_new(const struct xds_table *table);
 void xds_follow_free(struct xds_sub *u);
@@ -211,13 +211,13 @@ int xds_follow_holds(struct xds_sub *u, struct sw_slice name, struct sw_slice ve
  * which appeared while it was disconnected. SW_ELIMIT as xds_sub_add.
  */
 int xds_follow_resume(struct xds_sub *u);
-/* As push_sub in response.c. */
+/* As push_sub in server_response.c. */
 bool xds_follow_push(struct xds_sub *u, bool held, bool removals);
 bool xds_follow_settled(const struct xds_sub *u);
 /* A response was answered, or the stream ends: others may have their first answer. */
 void xds_follow_release(struct xds_sub *u);
 
-/* --- request.c --- */
+/* --- server_request.c --- */
 /* True when the message is a delta request for a large type. */
 bool xds_request_is_large(struct sw_slice msg);
 /* Copies a delta request without its initial_resource_versions. SW_ELIMIT, SW_EPROTO. */
@@ -229,7 +229,7 @@ int xds_request_strip(struct sw_slice msg, struct sw_buf *out);
 int xds_request_follow(struct xds_sub *u, const struct Sw__DeltaDiscoveryRequest *req,
                        struct sw_slice msg, bool fresh);
 
-/* --- message.c --- */
+/* --- server_message.c --- */
 struct xds_msg {
     const char *version; /* borrowed */
     struct sw_buf buf;
@@ -250,7 +250,7 @@ size_t xds_msg_size(const struct xds_msg *r);
 /* False: it is too large, and the stream ended. */
 bool xds_msg_send(struct xds_sub *u, struct xds_msg *r);
 
-/* --- response.c --- */
+/* --- server_response.c --- */
 /* Sends what is due and allowed on a stream. */
 void xds_stream_push(struct xds_stream *st);
 /* Sends what may go without an answer that did not come. */
@@ -260,7 +260,7 @@ bool xds_sub_settled(const struct xds_sub *u);
 /* The same, and accepted. */
 bool xds_sub_synced(const struct xds_sub *u);
 
-/* --- planes.c --- */
+/* --- server_planes.c --- */
 /* Remembers which Listeners the client has answered for, if nothing is under way. */
 void xds_stream_settle(struct xds_stream *st);
 /* Streams or answers changed: calls on_change. */
