@@ -49,3 +49,9 @@ static inline void *sw_vec_grow(void *p, size_t n, size_t *cap, size_t size)
 #define sw_vec_swap_remove(v, i) ((v)->p[(i)] = (v)->p[--(v)->n])
 
 #define SW_VEC_FOREACH(type, it, v) for (type *it = (v)->p; it && it < (v)->p + (v)->n; it++)
+
+/* The elements of an array of pointers, none of them NULL; 'it' has the type of an element. */
+#define SW_VEC_EACH(type, it, v)                                                                   \
+    for (type * it, *const *sw_at_##it = (type *const *)(v)->p;                                    \
+         sw_at_##it && sw_at_##it < (type *const *)(v)->p + (v)->n && (it = *sw_at_##it, true);    \
+         sw_at_##it++)
