@@ -45,3 +45,5 @@ struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *
 void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text);
 /* printf as a slice in the arena. */
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
+/* The same as a C string. */
+#define cn_text(a, ...) (cn_printf((a), __VA_ARGS__).p)

@@ -58,6 +58,13 @@ struct sw_control_kind {
 /* Objects of a kind (by its index), ordered by namespace and name. */
 size_t sw_view_count(const struct sw_view *v, size_t kind);
 const struct sw_kube_obj *sw_view_at(const struct sw_view *v, size_t kind, size_t i);
+/* All of them; NULL when there are none. For SW_VIEW_EACH, which visits each in turn. */
+const struct sw_kube_obj *const *sw_view_all(const struct sw_view *v, size_t kind);
+#define SW_VIEW_EACH(it, v, kind)                                                                  \
+    for (const struct sw_kube_obj *it, *const *sw_at_##it = sw_view_all((v), (kind));              \
+         sw_at_##it && sw_at_##it < sw_view_all((v), (kind)) + sw_view_count((v), (kind)) &&       \
+         (it = *sw_at_##it, true);                                                                 \
+         sw_at_##it++)
 /* NULL when there is none. ns is empty for kinds without namespaces. */
 const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, struct sw_slice ns,
                                        struct sw_slice name);

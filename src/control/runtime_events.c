@@ -252,9 +252,7 @@ static void look_at_part(const struct part *p, const struct sw_json *have,
     const struct sw_json *list = sw_json_find(want, "conditions");
     const struct sw_json *old = sw_json_find(have, "conditions");
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         look_at_condition(p, sw_json_find_item(old, "type", sw_field_text(c, "type")), c);
     }
 }
@@ -285,9 +283,7 @@ static const char *name_of(struct sw_arena *a, const struct sw_json *element, si
 static const struct sw_json *same_element(const struct sw_json *list, const struct sw_json *like,
                                           size_t which)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (e, list) {
         if (sw_json_equal(sw_json_find(e, lists[which].by), sw_json_find(like, lists[which].by),
                           SW_JSON_EQ_VALUE) &&
             sw_slice_eq(sw_field_text(e, "controllerName"), sw_field_text(like, "controllerName")))
@@ -308,9 +304,8 @@ void control_events_status(struct sw_control *c, const struct out_write *w,
     for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
         const struct sw_json *list = sw_json_find(w->json, lists[k].list);
 
-        for (size_t i = 0; i < sw_json_len(list); i++) {
+        SW_JSON_ITEMS (e, list) {
             SW_ARENA_AUTO a = {0};
-            const struct sw_json *e = sw_json_at(list, i);
 
             p.where = name_of(&a, e, k);
             look_at_part(&p, same_element(sw_json_find(have, lists[k].list), e, k), e);

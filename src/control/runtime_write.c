@@ -254,9 +254,7 @@ static struct sw_kube_call *patch_finalizers(struct sw_control *c, const struct 
                                     .body = patch,
                                     .field_manager = c->o.name};
 
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *f = sw_json_at(have, i);
-
+    SW_JSON_ITEMS (f, have) {
         if (f && !sw_json_equal(f, w->json, SW_JSON_EQ_VALUE))
             sw_json_push(&a, list, sw_json_copy(&a, f));
     }
@@ -385,9 +383,7 @@ void control_writes_renew(struct sw_control *c)
 {
     if (!c->leading)
         return;
-    for (size_t i = 0; i < c->last->writes.n; i++) {
-        const struct out_write *w = c->last->writes.p[i];
-
+    SW_VEC_EACH (const struct out_write, w, &c->last->writes) {
         if (!satisfied(w, object_of(c, w)))
             sw_workqueue_add(c->queue, w->id);
     }

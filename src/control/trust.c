@@ -91,9 +91,7 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 
     if (!pem.n)
         return; /* an empty bundle would cut all clients off: publish nothing instead */
-    for (size_t i = 0; i < sw_view_count(v, NAMESPACES); i++) {
-        const struct sw_kube_obj *ns = sw_view_at(v, NAMESPACES, i);
-
+    SW_VIEW_EACH (ns, v, NAMESPACES) {
         if (!terminating(ns) && !(t->form->istio && is_left_out(ns->name)))
             sw_out_apply(out, CONFIGMAPS, configmap(sw_out_arena(out), t->form, ns->name, pem));
     }

@@ -87,6 +87,11 @@ const struct sw_kube_obj *sw_view_at(const struct sw_view *v, size_t kind, size_
     return i < sw_view_count(v, kind) ? v->kinds[kind]->objs[i] : NULL;
 }
 
+const struct sw_kube_obj *const *sw_view_all(const struct sw_view *v, size_t kind)
+{
+    return kind < v->n ? (const struct sw_kube_obj *const *)v->kinds[kind]->objs : NULL;
+}
+
 const struct sw_kube_obj *sw_view_find(const struct sw_view *v, size_t kind, struct sw_slice ns,
                                        struct sw_slice name)
 {

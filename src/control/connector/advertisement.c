@@ -35,7 +35,7 @@ static void build_one(const struct sw_view *v, struct sw_output *out, const stru
         c = (struct cond){"Accepted", false, "Pending", "connectorRef.name is required"};
     else if (!to || cn_deleting(to))
         c = (struct cond){"Accepted", false, "ConnectorNotFound",
-                          cn_printf(a, "There is no Connector '%.*s'.", SW_SLICE_ARG(name)).p};
+                          cn_text(a, "There is no Connector '%.*s'.", SW_SLICE_ARG(name))};
     else
         tie(out, o, to);
     sw_json_put(a, status, "conditions",
@@ -46,9 +46,7 @@ static void build_one(const struct sw_view *v, struct sw_output *out, const stru
 
 void cn_advertisements(const struct sw_view *v, struct sw_output *out)
 {
-    for (size_t i = 0; i < sw_view_count(v, SW_HP_ADVERTISEMENT); i++) {
-        const struct sw_kube_obj *o = sw_view_at(v, SW_HP_ADVERTISEMENT, i);
-
+    SW_VIEW_EACH (o, v, SW_HP_ADVERTISEMENT) {
         if (!cn_deleting(o))
             build_one(v, out, o);
     }
@@ -90,9 +88,7 @@ bool cn_address_matches(struct sw_slice pattern, struct sw_slice host)
 
 static bool has_port(const struct sw_json *ports, uint16_t port)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP") &&
             js_int(p, "port", UINT16_MAX, 0) == port)
             return true;
@@ -105,9 +101,7 @@ static bool has_service(const struct sw_json *layer4, struct sw_slice host, uint
     for (size_t i = 0; i < sw_json_len(layer4); i++) {
         const struct sw_json *services = sw_json_find(sw_json_at(layer4, i), "services");
 
-        for (size_t k = 0; k < sw_json_len(services); k++) {
-            const struct sw_json *s = sw_json_at(services, k);
-
+        SW_JSON_ITEMS (s, services) {
             if (has_port(sw_json_find(s, "ports"), port) &&
                 cn_address_matches(js_or(s, "address", ""), host))
                 return true;

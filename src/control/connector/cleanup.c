@@ -11,9 +11,7 @@ static size_t sweep(struct hp *h, size_t kind)
 {
     size_t left = 0;
 
-    for (size_t i = 0; i < sw_view_count(h->v, kind); i++) {
-        const struct sw_kube_obj *o = sw_view_at(h->v, kind, i);
-
+    SW_VIEW_EACH (o, h->v, kind) {
         /* Others' finalizers on a child are their business, not a reason to wait for ever. */
         if (!sw_slice_eq(o->ns, h->obj->ns) || !cn_owned_by(o, h->obj->uid) || cn_deleting(o))
             continue;

@@ -57,16 +57,14 @@ static const char *check_details(const struct state *s, const struct sw_kube_obj
     if (!id.n)
         return NULL;
     if (id.n != SW_NODEID_HEX - 1 || !is_hex(id) || sw_nodeid_parse(id, &parsed, &err) != SW_OK)
-        return cn_printf(s->a,
-                         "connectionDetails.publicKey.id '%.*s' is not the public key of a device: "
-                         "64 lower-case hexadecimal digits are expected.",
-                         (int)sw_min(id.n, 80), id.p)
-            .p;
+        return cn_text(s->a,
+                       "connectionDetails.publicKey.id '%.*s' is not the public key of a device: "
+                       "64 lower-case hexadecimal digits are expected.",
+                       (int)sw_min(id.n, 80), id.p);
     if (l->live && held_by_other(l->holder, id))
-        return cn_printf(s->a,
-                         "connectionDetails name the key %.*s, but the Lease is held by '%.*s'.",
-                         HOLDER_HEX, id.p, SW_SLICE_ARG(l->holder))
-            .p;
+        return cn_text(s->a,
+                       "connectionDetails name the key %.*s, but the Lease is held by '%.*s'.",
+                       HOLDER_HEX, id.p, SW_SLICE_ARG(l->holder));
     *ret_id = id;
     return NULL;
 }
@@ -96,9 +94,8 @@ static struct key_verdict judge_proved(const struct state *s, const struct sw_ku
 
     r.proved =
         (struct cond){"KeyProved", true, "Proved",
-                      cn_printf(s->a, "The device signed for this Connector with the key %.*s.",
-                                SW_SLICE_ARG(key))
-                          .p};
+                      cn_text(s->a, "The device signed for this Connector with the key %.*s.",
+                              SW_SLICE_ARG(key))};
     if (!r.usable) {
         /* Names of objects in other namespaces are not for this one to read. */
         struct sw_slice where = owner && sw_slice_eq(owner->ns, o->ns)
@@ -107,11 +104,10 @@ static struct key_verdict judge_proved(const struct state *s, const struct sw_ku
 
         r.proved = (struct cond){
             "KeyProved", false, "ProvedElsewhere",
-            cn_printf(s->a,
-                      "The device with the key %.*s signed for %.*s later. Start it for this one "
-                      "again to use it here.",
-                      SW_SLICE_ARG(key), SW_SLICE_ARG(where))
-                .p};
+            cn_text(s->a,
+                    "The device with the key %.*s signed for %.*s later. Start it for this one "
+                    "again to use it here.",
+                    SW_SLICE_ARG(key), SW_SLICE_ARG(where))};
     }
     return r;
 }
@@ -130,22 +126,20 @@ static struct key_verdict judge_unproved(const struct state *s, const struct sw_
     if (!sw_connector_class_unproved(class)) {
         r.proved = (struct cond){
             "KeyProved", false, "NotProved",
-            cn_printf(s->a,
-                      "The device has not proved its key: %s. Devices of this version do when they "
-                      "start; for others an administrator can set the annotation " SW_KEYPROOF
-                      ": " SW_KEYPROOF_OFF " on ConnectorClass '%.*s'.",
-                      sw_keyproof_text(p), SW_SLICE_ARG(class->name))
-                .p};
+            cn_text(s->a,
+                    "The device has not proved its key: %s. Devices of this version do when they "
+                    "start; for others an administrator can set the annotation " SW_KEYPROOF
+                    ": " SW_KEYPROOF_OFF " on ConnectorClass '%.*s'.",
+                    sw_keyproof_text(p), SW_SLICE_ARG(class->name))};
         return r;
     }
     r.usable = p == SW_KEYPROOF_NO_KEY || sw_connector_key_owner(&s->keys, o) == o;
     if (!r.usable)
         r.proved = (struct cond){"KeyProved", false, "OwnedElsewhere",
-                                 cn_printf(s->a,
-                                           "The device has not proved its key: %s. Another "
-                                           "Connector has the key.",
-                                           sw_keyproof_text(p))
-                                     .p};
+                                 cn_text(s->a,
+                                         "The device has not proved its key: %s. Another "
+                                         "Connector has the key.",
+                                         sw_keyproof_text(p))};
     return r;
 }
 
@@ -268,9 +262,9 @@ static void build_one(const struct state *s, const struct sw_kube_obj *o,
         return;
     of = class.n ? sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class) : NULL;
     if (!of) {
-        want[n++] = (struct cond){
-            "Accepted", false, "ConnectorClassNotFound",
-            cn_printf(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class)).p};
+        want[n++] =
+            (struct cond){"Accepted", false, "ConnectorClassNotFound",
+                          cn_text(s->a, "There is no ConnectorClass '%.*s'.", SW_SLICE_ARG(class))};
         want[n++] = (struct cond){"Ready", false, "ConnectorNotReady",
                                   "Waiting for ConnectorClass to be resolved."};
         cn_note(s->out, want[0].reason, "connector", o, want[0].msg);

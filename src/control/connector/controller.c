@@ -333,7 +333,6 @@ bool sw_connector_resolve(void *controller, const struct sw_json *object, struct
 
 static void publish_main(void *arg, const struct sw_change *changes, size_t n, uint64_t version)
 {
-    (void)version;
     for (size_t i = 0; i < n; i++)
         tell(arg, &changes[i]);
 }
@@ -342,7 +341,6 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
 {
     struct sw_connector_controller *c = arg;
 
-    (void)version;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(changes[i].kind, SW_CONNECTOR_CERT) == 0)
             set_due(c, changes[i].name, changes[i].bytes);

@@ -40,9 +40,7 @@ static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *
 
     if (!cn_time(sw_json_str(sw_json_walk(lease, "spec", "renewTime", NULL)), ret))
         return false;
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (e, list) {
         if (sw_json_walk(e, "fieldsV1", "f:spec", "f:renewTime", NULL) &&
             cn_time(js(e, "time"), &t))
             written = sw_max(written, t);

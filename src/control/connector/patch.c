@@ -143,8 +143,7 @@ static void patch_offline(struct hp *h, struct sw_json *list)
 {
     const struct sw_json *all = sw_json_walk(h->gateway->json, "status", "listeners", NULL);
 
-    for (size_t i = 0; i < sw_json_len(all); i++) {
-        const struct sw_json *l = sw_json_at(all, i);
+    SW_JSON_ITEMS (l, all) {
         struct sw_slice name = js_or(l, "name", "");
 
         if (is_programmed(l) && (sw_slice_has_prefix(name, SW_SLICE_LIT("https-")) ||

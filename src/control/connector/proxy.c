@@ -38,11 +38,10 @@ static void note_capability(struct hp *h, const struct hp_backend *b)
 
     if (!reason || h->incapable.reason)
         return;
-    h->incapable = (struct verdict){reason, cn_printf(h->a,
-                                                      "The endpoint needs ConnectTCP, and "
-                                                      "Connector '%.*s' %s.",
-                                                      SW_SLICE_ARG(b->cn->name), why)
-                                                .p};
+    h->incapable = (struct verdict){reason, cn_text(h->a,
+                                                    "The endpoint needs ConnectTCP, and "
+                                                    "Connector '%.*s' %s.",
+                                                    SW_SLICE_ARG(b->cn->name), why)};
     cn_note(h->out, reason, "httpproxy", h->obj, h->incapable.msg);
 }
 
@@ -53,12 +52,11 @@ static void note_advertised(struct hp *h, const struct hp_backend *b)
     if (found == CN_ADVERTISED || h->unadvertised)
         return;
     h->unadvertised =
-        cn_printf(h->a, "%s of Connector '%.*s' has %.*s, port %u.%s",
-                  found == CN_NOT_ADVERTISED ? "None of the ConnectorAdvertisements"
-                                             : "No ConnectorAdvertisement",
-                  SW_SLICE_ARG(b->cn ? b->cn->name : b->connector), SW_SLICE_ARG(b->ep.host),
-                  b->ep.port, b->cn && is_strict(h, b->cn) ? " Its class asks for one." : "")
-            .p;
+        cn_text(h->a, "%s of Connector '%.*s' has %.*s, port %u.%s",
+                found == CN_NOT_ADVERTISED ? "None of the ConnectorAdvertisements"
+                                           : "No ConnectorAdvertisement",
+                SW_SLICE_ARG(b->cn ? b->cn->name : b->connector), SW_SLICE_ARG(b->ep.host),
+                b->ep.port, b->cn && is_strict(h, b->cn) ? " Its class asks for one." : "");
 }
 
 static void read_connector(struct hp *h, struct hp_backend *b)
@@ -82,7 +80,7 @@ static void read_instance(struct hp *h, const struct sw_json *instance, struct h
     slice = sw_view_find(h->v, SW_HP_SLICE, h->obj->ns, b->instance);
     if (!slice && !h->missing_instance)
         h->missing_instance =
-            cn_printf(h->a, "There is no EndpointSlice '%.*s'.", SW_SLICE_ARG(b->instance)).p;
+            cn_text(h->a, "There is no EndpointSlice '%.*s'.", SW_SLICE_ARG(b->instance));
 }
 
 static void read_backends(struct hp *h)
@@ -141,11 +139,10 @@ struct sw_slice hp_online(const struct hp *h, const struct hp_backend *b)
 static void check_child(struct hp *h, const struct sw_kube_obj *child, const char *kind)
 {
     if (child && !cn_owned_by(child, h->obj->uid) && !h->conflict.reason)
-        h->conflict = (struct verdict){"Conflict", cn_printf(h->a,
-                                                             "%s '%.*s' exists and has another "
-                                                             "owner.",
-                                                             kind, SW_SLICE_ARG(child->name))
-                                                       .p};
+        h->conflict = (struct verdict){"Conflict", cn_text(h->a,
+                                                           "%s '%.*s' exists and has another "
+                                                           "owner.",
+                                                           kind, SW_SLICE_ARG(child->name))};
 }
 
 static void find_children(struct hp *h)
@@ -227,8 +224,7 @@ static void build_one(struct hp *h)
 
 static void index_secrets(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret)
 {
-    for (size_t i = 0; i < sw_view_count(v, SW_HP_SECRET); i++) {
-        const struct sw_kube_obj *o = sw_view_at(v, SW_HP_SECRET, i);
+    SW_VIEW_EACH (o, v, SW_HP_SECRET) {
         struct sw_slice of = cn_meta_of(o, "labels", PROXY);
         struct hp_secret *s = SW_ARENA_NEW(a, struct hp_secret);
         struct sw_slice key = cn_printf(a, "%.*s/%.*s", SW_SLICE_ARG(o->ns), SW_SLICE_ARG(of));

@@ -173,7 +173,7 @@ static const char *check_host(const struct hp_endpoint *e, bool connector)
 
 /* ---- backends ---- */
 
-#define BAD(...) cn_printf(a, __VA_ARGS__).p
+#define BAD(...) cn_text(a, __VA_ARGS__)
 
 static const char *check_backend(struct sw_arena *a, const struct sw_json *b, const char *path)
 {

@@ -60,11 +60,10 @@ static const char *check_ports(struct sw_arena *a, const struct sw_connector_con
         return "metadata.annotations: " SW_CONNECTOR_LAYER4
                ": this control plane has no ports for devices (--device-ports)";
     if (l4->wanted && !in_range(conf, l4->wanted))
-        return cn_printf(a,
-                         "metadata.annotations: " SW_CONNECTOR_LAYER4
-                         ": port %u is none of those for devices, %u to %u",
-                         l4->wanted, conf->port_first, conf->port_last)
-            .p;
+        return cn_text(a,
+                       "metadata.annotations: " SW_CONNECTOR_LAYER4
+                       ": port %u is none of those for devices, %u to %u",
+                       l4->wanted, conf->port_first, conf->port_last);
     return NULL;
 }
 
@@ -113,9 +112,7 @@ static void read_others(const struct sw_view *v, struct sw_arena *a, struct sw_m
     static const size_t kinds[] = {SW_HP_GATEWAY, SW_HP_LISTENERSET};
 
     for (size_t k = 0; k < SW_ARRAY_LEN(kinds); k++) {
-        for (size_t i = 0; i < sw_view_count(v, kinds[k]); i++) {
-            const struct sw_kube_obj *o = sw_view_at(v, kinds[k], i);
-
+        SW_VIEW_EACH (o, v, kinds[k]) {
             if (!hp_is_child(v, o))
                 read_gateway(a, o, ret);
         }

@@ -133,7 +133,7 @@ const char *hp_holder_text(const struct hp *h, struct sw_slice ns, struct sw_sli
 {
     if (!sw_slice_eq(ns, h->obj->ns))
         return "an HTTPProxy of another namespace";
-    return cn_printf(h->a, "HTTPProxy '%.*s/%.*s'", SW_SLICE_ARG(ns), SW_SLICE_ARG(name)).p;
+    return cn_text(h->a, "HTTPProxy '%.*s/%.*s'", SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
 }
 
 static void add_host(struct hp *h, struct sw_slice name, bool canonical, size_t index)

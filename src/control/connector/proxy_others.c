@@ -63,8 +63,7 @@ static bool has_parent(const struct reading *r, const struct sw_kube_obj *o)
     const struct sw_json *refs = sw_json_walk(o->json, "spec", "parentRefs", NULL);
 
     /* Without refs it may be on Gateways that take every route. */
-    for (size_t i = 0; i < sw_json_len(refs); i++) {
-        const struct sw_json *ref = sw_json_at(refs, i);
+    SW_JSON_ITEMS (ref, refs) {
         bool set = ref_is(ref, GW_GROUP, "Gateway", GW_GROUP, "ListenerSet");
         struct sw_slice ns = js_or(ref, "namespace", "");
 
@@ -114,9 +113,7 @@ void hp_read_others(const struct sw_view *v, struct sw_arena *a, struct sw_map *
     struct reading r = {v, a, ret};
 
     for (size_t k = 0; k < SW_ARRAY_LEN(from); k++) {
-        for (size_t i = 0; i < sw_view_count(v, from[k].kind); i++) {
-            const struct sw_kube_obj *o = sw_view_at(v, from[k].kind, i);
-
+        SW_VIEW_EACH (o, v, from[k].kind) {
             if (!hp_is_child(v, o))
                 from[k].read(&r, o);
         }

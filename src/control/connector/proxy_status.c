@@ -53,7 +53,7 @@ static const char *pending(const struct hp *h, const char *what, const struct sw
 {
     struct sw_slice m = js_or(cn_condition(conditions, type), "message", "");
 
-    return cn_printf(h->a, "%s%s%.*s", what, m.n ? ": " : ".", SW_SLICE_ARG(m)).p;
+    return cn_text(h->a, "%s%s%.*s", what, m.n ? ": " : ".", SW_SLICE_ARG(m));
 }
 
 /* The name is free, and the claim is not written yet. */
@@ -78,7 +78,7 @@ static const struct hp_host *first_unrecorded(const struct hp *h)
 static const char *port_text(const struct hp *h)
 {
     if (h->l4.state == HP_NAME_IN_USE)
-        return cn_printf(h->a, "Port %u is claimed by %s.", h->l4.wanted, h->l4.holder).p;
+        return cn_text(h->a, "Port %u is claimed by %s.", h->l4.wanted, h->l4.holder);
     return sw_view_served(h->v, SW_HP_CLAIM)
                ? "No port is recorded for it yet: the claim is being written, or no port is free."
                : "The claim on a port cannot be recorded: the API does not serve "
@@ -111,7 +111,7 @@ static void programmed(const struct hp *h, struct conds *c)
         say(c, "Programmed", false, h->incapable.reason, h->incapable.msg);
     } else if (unrecorded) {
         say(c, "Programmed", false, "Pending",
-            cn_printf(h->a, "'%.*s': %s", SW_SLICE_ARG(unrecorded->name), unrecorded_text(h)).p);
+            cn_text(h->a, "'%.*s': %s", SW_SLICE_ARG(unrecorded->name), unrecorded_text(h)));
     } else if (h->l4.kind == HP_L4_TCP && h->l4.state != HP_NAME_OURS) {
         say(c, "Programmed", false, "Pending", port_text(h));
     } else if (!h->gateway || !true_now(h->gateway, gw, "Programmed")) {
@@ -136,9 +136,8 @@ static void programmed(const struct hp *h, struct conds *c)
 static void note_foreign(const struct hp *h, struct conds *c, const struct hp_host *host)
 {
     const char *msg =
-        cn_printf(h->a, "'%.*s' is under no domain that the fabric's CA signs for: HTTP only.",
-                  SW_SLICE_ARG(host->name))
-            .p;
+        cn_text(h->a, "'%.*s' is under no domain that the fabric's CA signs for: HTTP only.",
+                SW_SLICE_ARG(host->name));
 
     cn_note(h->out, FOREIGN, "httpproxy", h->obj, msg);
     say(c, "CertificatesReady", false, FOREIGN, msg);
@@ -162,9 +161,8 @@ static void host_conditions(const struct hp *h, struct conds *c)
     say(c, "HostnamesVerified", true, "HostnamesVerified",
         "This control plane takes names as they are given.");
     if (lost) {
-        const char *msg = cn_printf(h->a, "'%.*s' is claimed by %s, which had it first.",
-                                    SW_SLICE_ARG(lost->name), lost->holder)
-                              .p;
+        const char *msg = cn_text(h->a, "'%.*s' is claimed by %s, which had it first.",
+                                  SW_SLICE_ARG(lost->name), lost->holder);
 
         cn_note(h->out, "HostnameInUse", "httpproxy", h->obj, msg);
         say(c, "HostnamesInUse", true, "HostnameInUse", msg);
@@ -175,12 +173,12 @@ static void host_conditions(const struct hp *h, struct conds *c)
         return;
     if (failed)
         say(c, "CertificatesReady", false, "CertificatesFailed",
-            cn_printf(h->a, "%zu certificates could not be issued.", failed).p);
+            cn_text(h->a, "%zu certificates could not be issued.", failed));
     else if (foreign)
         note_foreign(h, c, foreign);
     else if (pending)
         say(c, "CertificatesReady", false, "CertificatesPending",
-            cn_printf(h->a, "%zu certificates are being issued.", pending).p);
+            cn_text(h->a, "%zu certificates are being issued.", pending));
     else
         say(c, "CertificatesReady", true, "AllCertificatesReady", "All certificates are there.");
 }
@@ -239,7 +237,7 @@ static void available(const struct hp *h, const struct hp_host *host, struct con
         break;
     case HP_NAME_IN_USE:
         say(c, "Available", false, "InUse",
-            cn_printf(h->a, "The name is claimed by %s.", host->holder).p);
+            cn_text(h->a, "The name is claimed by %s.", host->holder));
         break;
     }
 }
@@ -253,9 +251,8 @@ static struct sw_json *host_status(const struct hp *h, const struct hp_host *hos
     say(&c, "Verified", true, "Verified", "This control plane takes names as they are given.");
     if (host->failed)
         say(&c, "CertificateReady", false, "ProvisioningFailed",
-            cn_printf(h->a, "Secret '%.*s' could not be written; the log says why.",
-                      SW_SLICE_ARG(host->secret))
-                .p);
+            cn_text(h->a, "Secret '%.*s' could not be written; the log says why.",
+                    SW_SLICE_ARG(host->secret)));
     else if (host->no_cert)
         say(&c, "CertificateReady", false, FOREIGN,
             "The fabric's CA signs no such name (--certificate-domain of control).");
@@ -305,7 +302,7 @@ static void connector_conditions(const struct hp *h, struct conds *c)
         return;
     if (h->n_offline)
         say(c, "ConnectorMetadataProgrammed", false, "Pending",
-            cn_printf(h->a, "%zu backends wait for their Connector.", h->n_offline).p);
+            cn_text(h->a, "%zu backends wait for their Connector.", h->n_offline));
     else
         say(c, "ConnectorMetadataProgrammed", true, "ConnectorMetadataApplied",
             "The EnvoyPatchPolicy has every connector.");

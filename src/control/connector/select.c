@@ -40,9 +40,7 @@ static struct sw_slice names_of(struct hp *h, const struct sw_kube_obj *const *p
 static void candidates(struct hp *h, const struct hp_backend *b, const struct sw_label_selector *s,
                        connectors *ret)
 {
-    for (size_t i = 0; i < sw_view_count(h->v, SW_HP_CONNECTOR); i++) {
-        const struct sw_kube_obj *o = sw_view_at(h->v, SW_HP_CONNECTOR, i);
-
+    SW_VIEW_EACH (o, h->v, SW_HP_CONNECTOR) {
         if (sw_slice_eq(o->ns, h->obj->ns) && !cn_deleting(o) &&
             (sw_slice_eq(o->name, b->connector) ||
              sw_label_selector_match(s, sw_json_walk(o->json, "metadata", "labels", NULL))))
@@ -71,9 +69,8 @@ static void share(struct hp *h, struct hp_backend *b, const connectors *all)
     if (names.n)
         b->connector = names;
     conclude(h, true, "RoundRobin",
-             cn_printf(h->a, "Connectors %.*s match; those that are ready get requests in turn.",
-                       SW_SLICE_ARG(names_of(h, all->p, all->n)))
-                 .p);
+             cn_text(h->a, "Connectors %.*s match; those that are ready get requests in turn.",
+                     SW_SLICE_ARG(names_of(h, all->p, all->n))));
 }
 
 static void choose(struct hp *h, struct hp_backend *b, const connectors *all)
@@ -90,17 +87,15 @@ static void choose(struct hp *h, struct hp_backend *b, const connectors *all)
     b->connector = b->cn->name;
     if (all->n == 1)
         conclude(h, true, "Selected",
-                 cn_printf(h->a, "Connector '%.*s' is the only one that matches.",
-                           SW_SLICE_ARG(b->cn->name))
-                     .p);
+                 cn_text(h->a, "Connector '%.*s' is the only one that matches.",
+                         SW_SLICE_ARG(b->cn->name)));
     else if (sw_slice_eq_str(cn_meta_of(h->obj, "annotations", SW_CONNECTOR_POLICY), "RoundRobin"))
         share(h, b, all);
     else
         conclude(h, false, "Ambiguous",
-                 cn_printf(h->a, "Connectors %.*s match; '%.*s', %s, is used.",
-                           SW_SLICE_ARG(names_of(h, all->p, all->n)), SW_SLICE_ARG(b->cn->name),
-                           at < all->n ? "the oldest that is ready" : "the oldest")
-                     .p);
+                 cn_text(h->a, "Connectors %.*s match; '%.*s', %s, is used.",
+                         SW_SLICE_ARG(names_of(h, all->p, all->n)), SW_SLICE_ARG(b->cn->name),
+                         at < all->n ? "the oldest that is ready" : "the oldest"));
 }
 
 void hp_select(struct hp *h, struct hp_backend *b)
@@ -113,7 +108,7 @@ void hp_select(struct hp *h, struct hp_backend *b)
     b->cn = sw_view_find(h->v, SW_HP_CONNECTOR, h->obj->ns, b->connector);
     if (text.n && sw_label_selector_parse(h->a, text, &s, &why) != SW_OK) {
         conclude(h, false, "InvalidSelector",
-                 cn_printf(h->a, "Annotation " SW_CONNECTOR_SELECTOR ": %s", why).p);
+                 cn_text(h->a, "Annotation " SW_CONNECTOR_SELECTOR ": %s", why));
     } else if (text.n) {
         candidates(h, b, &s, &all);
         choose(h, b, &all);

@@ -73,8 +73,7 @@ void sw_connector_keys_init(struct sw_connector_keys *k, const struct sw_view *v
                             const struct sw_connector_kinds *kinds, struct sw_arena *a)
 {
     *k = (struct sw_connector_keys){.v = v, .kinds = *kinds};
-    for (size_t i = 0; i < sw_view_count(v, kinds->connectors); i++) {
-        const struct sw_kube_obj *o = sw_view_at(v, kinds->connectors, i);
+    SW_VIEW_EACH (o, v, kinds->connectors) {
         struct sw_slice key = key_of(o->json);
         struct key_owner mine = {0};
         struct key_owner *have;

@@ -197,7 +197,6 @@ static void on_publish(void *arg, const struct sw_change *changes, size_t n, uin
     struct sw_dns_publisher *p = arg;
     bool changed = false;
 
-    (void)version;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(changes[i].kind, UNREADY) == 0) {
             sw_slice_free(&p->unready);

@@ -135,7 +135,6 @@ static void build_endpoints(const struct sw_view *v, struct sw_output *out, void
     struct sw_model_resources res;
     struct sw_model plan;
 
-    (void)arg;
     sw_gateway_plan_read(a, text, &plan);
     sw_gateway_endpoints(v, plan.endpoints, plan.n_endpoints, a, &sets);
     sw_model_xds_encode_endpoints(&plan, &sets, a, &res);
@@ -337,7 +336,6 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     struct sw_xds_txn *wait;
     struct sw_xds_txn *t;
 
-    (void)version;
     if (gateways && g->on_gateways)
         g->on_gateways(g->arg, gateways->bytes);
     if (plan)
@@ -389,7 +387,6 @@ static void publish_endpoints(void *arg, const struct sw_change *changes, size_t
     const struct sw_change *seen = find_change(changes, n, seen_type);
     uint64_t plan;
 
-    (void)version;
     if (!g->late)
         g->late = sw_xds_txn_new();
     put_resources(g, g->late, changes, n);

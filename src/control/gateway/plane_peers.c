@@ -177,7 +177,6 @@ static void drop_peer(struct sw_plane_peers *p, struct sw_slice key)
 
 static void on_deleted(void *arg, struct sw_kube_reply *r)
 {
-    (void)arg;
     if (r->rc != SW_OK && r->rc != SW_ENOENT && r->code != 409) /* another replica was faster */
         sw_log_warn("gateway", "cannot delete the expired Lease of a replica: %.*s",
                     SW_SLICE_ARG(r->message));
@@ -239,7 +238,6 @@ static void on_add(void *arg, struct sw_kube_obj *o)
 
 static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_add(arg, now);
 }
 

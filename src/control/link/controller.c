@@ -104,7 +104,6 @@ static void publish(void *arg, const struct sw_change *changes, size_t n, uint64
     struct sw_link_controller *c = arg;
     struct sw_xds_txn *t = sw_xds_txn_new();
 
-    (void)version;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(changes[i].kind, SW_OUT_NOTE) == 0)
             log_note(c, &changes[i]);

@@ -93,9 +93,7 @@ static struct target judge(struct lk *l, const struct sw_kube_obj *o)
 
 static const struct sw_json *service_port(const struct sw_json *ports, uint16_t number)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (js_int(p, "port", UINT16_MAX, 0) == number &&
             sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP"))
             return p;
@@ -108,9 +106,7 @@ static uint16_t slice_port(const struct sw_json *slice, struct sw_slice name)
 {
     const struct sw_json *ports = sw_json_find(slice, "ports");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (sw_slice_eq(js_or(p, "name", ""), name) &&
             sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP"))
             return (uint16_t)js_int(p, "port", UINT16_MAX, 0);
@@ -180,8 +176,7 @@ static void publish(struct lk *l, const struct sw_kube_obj *o, const struct targ
 void lk_exports(struct lk *l)
 {
     index_backends(l);
-    for (size_t i = 0; i < sw_view_count(l->v, SW_LK_EXPORT); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_EXPORT, i);
+    SW_VIEW_EACH (o, l->v, SW_LK_EXPORT) {
         struct target t;
         struct cond want;
 

@@ -75,8 +75,7 @@ static void judge_reach(struct lk *l, const struct sw_kube_obj *o)
 
 void lk_peers(struct lk *l)
 {
-    for (size_t i = 0; i < sw_view_count(l->v, SW_LK_PEER); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_PEER, i);
+    SW_VIEW_EACH (o, l->v, SW_LK_PEER) {
         struct lk_endpoint gateways[SW_LINK_GATEWAYS_MAX];
         size_t n;
 
@@ -100,8 +99,7 @@ void lk_peers(struct lk *l)
  */
 static void add_policies(struct lk *l, size_t kind)
 {
-    for (size_t i = 0; i < sw_view_count(l->v, kind); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, kind, i);
+    SW_VIEW_EACH (o, l->v, kind) {
         struct sw_err err = {0};
 
         if (cn_deleting(o) || sw_link_facts_add_policy(l->facts, o->json, &err) == SW_OK)

@@ -161,16 +161,12 @@ static bool is_stale_slice(struct lk *l, const struct sw_kube_obj *o)
 
 void lk_sweep(struct lk *l)
 {
-    for (size_t i = 0; i < sw_view_count(l->v, SW_LK_SERVICE); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_SERVICE, i);
-
+    SW_VIEW_EACH (o, l->v, SW_LK_SERVICE) {
         if (!sw_map_get(&l->services, o->key) && !sw_map_get(&l->pending, o->key) &&
             !cn_deleting(o) && is_ours(l, o))
             sw_out_delete(l->out, SW_LK_SERVICE, o);
     }
-    for (size_t i = 0; i < sw_view_count(l->v, SW_LK_SLICE); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_SLICE, i);
-
+    SW_VIEW_EACH (o, l->v, SW_LK_SLICE) {
         if (is_stale_slice(l, o))
             sw_out_delete(l->out, SW_LK_SLICE, o);
     }

@@ -49,9 +49,7 @@ void lk_read_planes(struct lk *l)
     const struct sw_json *seen = sw_json_find(l->input, "addresses");
 
     l->planes.p = sw_arena_array(l->a, LK_ADDRESSES_MAX, sizeof(struct sw_slice));
-    for (size_t i = 0; i < sw_view_count(l->v, SW_LK_POD); i++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_POD, i);
-
+    SW_VIEW_EACH (o, l->v, SW_LK_POD) {
         if (sw_slice_eq(o->ns, l->conf->ns) && !cn_deleting(o))
             add_pod(l, o);
     }
@@ -202,9 +200,7 @@ void lk_want_merged(struct lk *l, const struct sw_link_lease *i)
     struct slice s = {.ns = i->import->ns, .service = i->import->name, .port = i->target};
     bool any = false;
 
-    for (size_t k = 0; k < sw_view_count(l->v, SW_LK_SLICE); k++) {
-        const struct sw_kube_obj *o = sw_view_at(l->v, SW_LK_SLICE, k);
-
+    SW_VIEW_EACH (o, l->v, SW_LK_SLICE) {
         if (!of_planes(l, o))
             continue;
         any = true;

@@ -55,7 +55,6 @@ static int on_update(void *arg, const struct sw_xds_update *u, struct sw_err *er
     struct fetch *f = arg;
     const char *type = known_type(u->type);
 
-    (void)err;
     if (!type)
         return SW_OK;
     f->last_ns = sw_now_ns();

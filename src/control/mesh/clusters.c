@@ -78,7 +78,6 @@ static void on_object(void *arg, struct sw_kube_obj *o)
 
 static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_object(arg, now);
 }
 
@@ -274,14 +273,11 @@ static void look(struct sw_mesh_clusters *m)
 
 static void on_secret(void *arg, struct sw_kube_obj *o)
 {
-    (void)o;
     look(arg);
 }
 
 static void on_secret_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
-    (void)now;
     look(arg);
 }
 

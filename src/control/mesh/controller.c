@@ -311,7 +311,6 @@ static void on_object(void *arg, struct sw_kube_obj *o)
 
 static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_object(arg, now);
 }
 

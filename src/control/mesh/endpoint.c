@@ -152,7 +152,6 @@ static uint16_t slice_target(const struct mesh_svc *s, const struct mesh_port *p
 {
     const struct mesh_slice *slice = arg;
 
-    (void)s;
     return mesh_ports_find(slice->ports, p->name);
 }
 

@@ -321,9 +321,7 @@ static bool flush_parts(struct sw_mesh_networks *n, size_t most)
 {
     if (!flush_leaving(n, most))
         return false;
-    for (size_t i = 0; i < n->parts.n; i++) {
-        struct sw_mesh_part *p = n->parts.p[i];
-
+    SW_VEC_EACH (struct sw_mesh_part, p, &n->parts) {
         if (p->ready && !sw_mesh_index_flush(p->ix, most, on_part, p))
             return false;
     }

@@ -43,9 +43,7 @@ static bool wins(const struct sw_mesh_index *ix, const struct mesh_host *h,
 {
     if (!is_seen(ix, o) || mesh_is_hidden(o->of))
         return false;
-    for (size_t i = 0; i < h->offers.n; i++) {
-        const struct mesh_offer *other = h->offers.p[i];
-
+    SW_VEC_EACH (const struct mesh_offer, other, &h->offers) {
         if (other != o && other->of->ns == o->of->ns && beats(other, o))
             return false;
     }
@@ -58,9 +56,7 @@ static const struct mesh_offer *canonical_of(const struct sw_mesh_index *ix,
 {
     const struct mesh_offer *best = NULL;
 
-    for (size_t i = 0; i < h->offers.n; i++) {
-        const struct mesh_offer *o = h->offers.p[i];
-
+    SW_VEC_EACH (const struct mesh_offer, o, &h->offers) {
         if ((o->of->entry && o->of->ns->visibility == SW_MESH_VISIBILITY_NAMESPACE) ||
             mesh_is_hidden(o->of) || !is_seen(ix, o))
             continue;
@@ -301,8 +297,7 @@ void mesh_host_renew(struct sw_mesh_index *ix, struct mesh_host *h,
         }
     }
     canonical = canonical_of(ix, h);
-    for (size_t i = 0; i < h->offers.n; i++) {
-        struct mesh_offer *o = h->offers.p[i];
+    SW_VEC_EACH (struct mesh_offer, o, &h->offers) {
         bool won = wins(ix, h, o);
 
         o->canonical = o == canonical;
@@ -316,8 +311,7 @@ void mesh_host_renew(struct sw_mesh_index *ix, struct mesh_host *h,
         }
     }
     /* After the losers, whose names the winners take over. */
-    for (size_t i = 0; i < h->offers.n; i++) {
-        struct mesh_offer *o = h->offers.p[i];
+    SW_VEC_EACH (struct mesh_offer, o, &h->offers) {
         uint64_t bound;
 
         if (!o->won)

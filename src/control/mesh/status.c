@@ -271,8 +271,7 @@ static void workload_entries(const struct sw_view *v, const struct sw_mesh_index
 {
     struct sw_arena *a = sw_out_arena(out);
 
-    for (size_t i = 0; i < sw_view_count(v, SW_MESH_ST_WORKLOAD_ENTRY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(v, SW_MESH_ST_WORKLOAD_ENTRY, i);
+    SW_VIEW_EACH (o, v, SW_MESH_ST_WORKLOAD_ENTRY) {
         const struct mesh_workload *w = sw_map_get(&ix->workload_entries, o->key);
         struct set s = {.a = a};
 

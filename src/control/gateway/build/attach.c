@@ -360,8 +360,7 @@ void build_routes(struct builder *b)
     for (unsigned i = 0; i < RK_COUNT; i++) {
         enum route_kind kind = (enum route_kind)i;
 
-        for (size_t n = 0; n < sw_view_count(b->v, route_view_kinds[i]); n++) {
-            const struct sw_kube_obj *o = sw_view_at(b->v, route_view_kinds[i], n);
+        SW_VIEW_EACH (o, b->v, route_view_kinds[i]) {
             struct kept *k = b->cache ? cache_route(b, kind, o) : SW_ARENA_NEW(b->a, struct kept);
 
             if (!b->cache)

@@ -97,8 +97,7 @@ struct port_ref {
 static const struct sw_json *find_port(const struct sw_json *ports, const struct port_ref *want,
                                        bool *ret_other)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         bool hit = want->number ? js_int(p, "port", UINT16_MAX, 0) == want->number
                                 : sw_slice_eq(js_or(p, "name", ""), want->name);
 
@@ -120,22 +119,17 @@ static struct verdict find_service_port(struct builder *b, struct sw_slice ns, s
     bool other = false;
 
     if (!o)
-        return (struct verdict){"BackendNotFound", gw_printf(b, "there is no Service '%.*s/%.*s'",
-                                                             SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
-                                                       .p};
+        return VERDICT(b, "BackendNotFound", "there is no Service '%.*s/%.*s'", SW_SLICE_ARG(ns),
+                       SW_SLICE_ARG(name));
     if (sw_slice_eq_str(js_or(spec, "type", ""), "ExternalName"))
-        return (struct verdict){
-            "BackendNotFound",
-            gw_printf(b, "Service '%.*s/%.*s' is an ExternalName, which is not served",
-                      SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
-                .p};
+        return VERDICT(b, "BackendNotFound",
+                       "Service '%.*s/%.*s' is an ExternalName, which is not served",
+                       SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
     p = find_port(sw_json_find(spec, "ports"), want, &other);
     if (!p)
-        return (struct verdict){other ? "UnsupportedProtocol" : "BackendNotFound",
-                                gw_printf(b, "Service '%.*s/%.*s' has no %s port %u%.*s",
-                                          SW_SLICE_ARG(ns), SW_SLICE_ARG(name), want->transport,
-                                          want->number, SW_SLICE_ARG(want->name))
-                                    .p};
+        return VERDICT(b, other ? "UnsupportedProtocol" : "BackendNotFound",
+                       "Service '%.*s/%.*s' has no %s port %u%.*s", SW_SLICE_ARG(ns),
+                       SW_SLICE_ARG(name), want->transport, want->number, SW_SLICE_ARG(want->name));
     *ret = (struct svc_port){.name = js_or(p, "name", ""),
                              .app_protocol = js_or(p, "appProtocol", ""),
                              .number = (uint16_t)js_int(p, "port", UINT16_MAX, 0)};
@@ -210,12 +204,10 @@ static struct sw_model_cluster *service_backend(struct builder *b, const struct 
     if (ctx->use_policies)
         p = policy_for(b, ns, name, port.name);
     if (!app_proto(port.app_protocol, kind, &proto, &wants_tls) || (wants_tls && !p)) {
-        *ret = (struct verdict){
-            "UnsupportedProtocol",
-            gw_printf(b, "Service '%.*s/%.*s' port %u speaks '%.*s'%s", SW_SLICE_ARG(ns),
-                      SW_SLICE_ARG(name), port.number, SW_SLICE_ARG(port.app_protocol),
-                      wants_tls ? ", which needs a BackendTLSPolicy" : ", which is not supported")
-                .p};
+        *ret = VERDICT(b, "UnsupportedProtocol", "Service '%.*s/%.*s' port %u speaks '%.*s'%s",
+                       SW_SLICE_ARG(ns), SW_SLICE_ARG(name), port.number,
+                       SW_SLICE_ARG(port.app_protocol),
+                       wants_tls ? ", which needs a BackendTLSPolicy" : ", which is not supported");
         return NULL;
     }
     if (ctx->http2)
@@ -298,18 +290,13 @@ struct sw_model_cluster *resolve_backend(struct builder *b, const struct backend
         r.ns = o->ns;
     ctx->route->crossing |= !sw_slice_eq(r.ns, o->ns);
     if (!service && !foreign)
-        *ret =
-            (struct verdict){"InvalidKind", gw_printf(b,
-                                                      "'%.*s' in group '%.*s' cannot be a "
-                                                      "backend",
-                                                      SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
-                                                .p};
+        *ret = VERDICT(b, "InvalidKind",
+                       "'%.*s' in group '%.*s' cannot be a "
+                       "backend",
+                       SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group));
     else if (!ref_granted(b, &(struct ref_from){route_kind_names[ctx->route->kind], o->ns}, &r))
-        *ret = (struct verdict){"RefNotPermitted",
-                                gw_printf(b, "no ReferenceGrant in '%.*s' permits %.*s '%.*s'",
-                                          SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.kind),
-                                          SW_SLICE_ARG(r.name))
-                                    .p};
+        *ret = VERDICT(b, "RefNotPermitted", "no ReferenceGrant in '%.*s' permits %.*s '%.*s'",
+                       SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.name));
     else if (service && !r.port)
         *ret = (struct verdict){"BackendNotFound", "a Service needs a port"};
     if (ret->reason)

@@ -398,9 +398,7 @@ static void fit_sockets(struct builder *b)
     struct shared all = {0};
     struct shared t = {0};
 
-    for (size_t i = 0; i < b->socket_list.n; i++) {
-        struct socket *s = b->socket_list.p[i];
-
+    SW_VEC_EACH (struct socket, s, &b->socket_list) {
         if (s->proto != PROTO_HTTP && s->proto != PROTO_HTTPS)
             continue;
         for (size_t k = 0; k < s->listeners.n; k++) {
@@ -452,8 +450,7 @@ void fit_tables(struct builder *b)
     for (size_t i = 0; i < b->l7.n; i++)
         judge_route(b, b->l7.p[i]);
     fit_sockets(b);
-    for (size_t i = 0; i < b->l7.n; i++) {
-        const struct kept *k = b->l7.p[i];
+    SW_VEC_EACH (const struct kept, k, &b->l7) {
         const struct sw_json *status = final_status(b, k);
 
         if (status)

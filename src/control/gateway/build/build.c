@@ -189,9 +189,7 @@ static void builder_done(struct builder *b)
                              &b->refused,   &b->ingress_claims, &b->ingress_new, &b->ingress_tally,
                              &b->held};
 
-    for (size_t i = 0; i < b->socket_list.n; i++) {
-        struct socket *s = b->socket_list.p[i];
-
+    SW_VEC_EACH (struct socket, s, &b->socket_list) {
         sw_map_done(&s->hosts);
         sw_map_done(&s->ingress_tls);
         sw_vec_done(&s->listeners);

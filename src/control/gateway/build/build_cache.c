@@ -247,9 +247,7 @@ static uint64_t parents_outcome(const struct builder *b)
 {
     uint64_t h = b->parent_list.n;
 
-    for (size_t i = 0; i < b->parent_list.n; i++) {
-        const struct parent *p = b->parent_list.p[i];
-
+    SW_VEC_EACH (const struct parent, p, &b->parent_list) {
         h = mix(h, p->obj->key);
         h = mix_str(h, p->refused.reason);
         h = mix(h, p->gw->client_cert);

@@ -35,6 +35,8 @@ struct verdict {
     const char *reason;
     const char *msg;
 };
+/* One whose message is printed into the build's arena. */
+#define VERDICT(b, reason, ...) ((struct verdict){(reason), sw_arena_printf((b)->a, __VA_ARGS__)})
 
 struct gateway;
 struct listener;

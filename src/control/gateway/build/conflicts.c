@@ -118,7 +118,8 @@ const char *listener_place(struct builder *b, const struct listener *l)
         [PROTO_HTTP] = "HTTP", [PROTO_HTTPS] = "TLS", [PROTO_TLS] = "TLS",
         [PROTO_TCP] = "TCP",   [PROTO_UDP] = "UDP",   [PROTO_UNKNOWN] = "unknown"};
 
-    return gw_printf(b, "%u/%s %.*s", l->port, names[l->proto], SW_SLICE_ARG(listener_host(l))).p;
+    return sw_arena_printf(b->a, "%u/%s %.*s", l->port, names[l->proto],
+                           SW_SLICE_ARG(listener_host(l)));
 }
 
 bool listener_recorded(struct builder *b, const struct listener *l)
@@ -130,9 +131,7 @@ bool listener_recorded(struct builder *b, const struct listener *l)
 
         if (!sw_slice_eq(js(sw_json_at(all, i), "name"), l->name))
             continue;
-        for (size_t k = 0; k < sw_json_len(list); k++) {
-            const struct sw_json *c = sw_json_at(list, k);
-
+        SW_JSON_ITEMS (c, list) {
             if (sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED))
                 return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
                        sw_json_str_eq(sw_json_find(c, "message"), listener_place(b, l));
@@ -150,8 +149,7 @@ static bool name_recorded(const struct listener *l)
     for (size_t i = 0; i < sw_json_len(all); i++) {
         const struct sw_json *list = sw_json_find(sw_json_at(all, i), "conditions");
 
-        for (size_t k = 0; k < sw_json_len(list); k++) {
-            const struct sw_json *c = sw_json_at(list, k);
+        SW_JSON_ITEMS (c, list) {
             struct sw_slice host = js_or(c, "message", "");
 
             if (!sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED) ||
@@ -297,7 +295,7 @@ static const char *winner_text(struct builder *b, const struct listener *l,
         return "a listener with precedence on this Gateway has it";
     if (!sw_slice_eq(gw->ns, l->parent->gw->parent.obj->ns))
         return "a Gateway of another namespace had it first";
-    return gw_printf(b, "Gateway '%.*s' had it first", SW_SLICE_ARG(gw->key)).p;
+    return sw_arena_printf(b->a, "Gateway '%.*s' had it first", SW_SLICE_ARG(gw->key));
 }
 
 /* Judges a listener against the places that other Gateways have. */
@@ -369,10 +367,9 @@ static void judge_port(struct builder *b, struct listener *l)
     const struct gateway *g = l->parent->gw;
 
     if (l->proto != PROTO_UDP && port_reserved(b, bind_port_of(b, l->port))) {
-        l->accepted = (struct verdict){
-            "PortUnavailable", gw_printf(b, "port %u would be served on %u, a port of the fabric",
-                                         l->port, bind_port_of(b, l->port))
-                                   .p};
+        l->accepted =
+            VERDICT(b, "PortUnavailable", "port %u would be served on %u, a port of the fabric",
+                    l->port, bind_port_of(b, l->port));
         l->refuse = false;
         return;
     }
@@ -382,10 +379,9 @@ static void judge_port(struct builder *b, struct listener *l)
         uint16_t has = s ? s->port : p ? p->port : l->port;
 
         if (has != l->port && !l->accepted.reason)
-            l->accepted = (struct verdict){
-                "PortUnavailable", gw_printf(b, "port %u would be served on %u, which port %u has",
-                                             l->port, bind_port_of(b, l->port), has)
-                                       .p};
+            l->accepted =
+                VERDICT(b, "PortUnavailable", "port %u would be served on %u, which port %u has",
+                        l->port, bind_port_of(b, l->port), has);
     }
 }
 
@@ -410,9 +406,8 @@ static bool has_room(struct builder *b, struct listener *l)
 
     if (g->n_claimed >= listeners) {
         if (!l->accepted.reason)
-            l->accepted = (struct verdict){
-                "TooManyListeners",
-                gw_printf(b, "the Gateway has %zu listeners already", g->n_claimed).p};
+            l->accepted = VERDICT(b, "TooManyListeners", "the Gateway has %zu listeners already",
+                                  g->n_claimed);
         return no_room(b, g, "it has as many listeners as it may");
     }
     for (size_t i = 0; i < g->n_addrs; i++)
@@ -447,7 +442,7 @@ static void claim(struct builder *b, struct listener *l)
         }
     }
     if (l->bind_port != l->port && g->n_addrs && !l->broken) {
-        l->note = gw_printf(b, "port %u is served on port %u", l->port, l->bind_port).p;
+        l->note = sw_arena_printf(b->a, "port %u is served on port %u", l->port, l->bind_port);
         add_note(b,
                  gw_printf(b, "%s/%.*s/%.*s",
                            l->parent->kind == SW_MODEL_GATEWAY ? "gateway" : "listenerset",
@@ -484,9 +479,7 @@ static void judge_all(struct builder *b, struct parent *p)
 void claim_sockets(struct builder *b)
 {
     read_recorded(b);
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         reject_twins(&g->parent);
         judge_all(b, &g->parent);
         claim_all(b, &g->parent);

@@ -25,10 +25,8 @@ static struct sw_slice note_of(const struct sw_kube_obj *o, const char *key)
 
 static struct verdict missing(struct builder *b, const struct sw_gateway_ref *r, const char *why)
 {
-    return (struct verdict){"BackendNotFound",
-                            gw_printf(b, "%.*s '%.*s/%.*s' %s", SW_SLICE_ARG(r->kind),
-                                      SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name), why)
-                                .p};
+    return VERDICT(b, "BackendNotFound", "%.*s '%.*s/%.*s' %s", SW_SLICE_ARG(r->kind),
+                   SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name), why);
 }
 
 /* ---- tunnels ---- */
@@ -101,8 +99,7 @@ static void look_at_ports(const struct sw_json *service, uint16_t port, const ch
     const struct sw_json *ports = sw_json_find(service, "ports");
     struct sw_slice host = js_or(service, "address", "");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         uint16_t number = (uint16_t)js_int(p, "port", UINT16_MAX, 0);
 
         if (!sw_slice_eq_str(js_or(p, "protocol", "TCP"), transport) || !number ||
@@ -120,8 +117,7 @@ static struct found advertised(const struct builder *b, const struct sw_gateway_
 {
     struct found f = {0};
 
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_ADVERTISEMENT); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_ADVERTISEMENT, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_ADVERTISEMENT) {
         const struct sw_json *spec = sw_json_find(o->json, "spec");
         const struct sw_json *layer4 = sw_json_find(spec, "layer4");
 
@@ -146,10 +142,8 @@ static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const st
     const char *why = NULL;
 
     if (sw_connector_lacks(o->json, capability, &why))
-        *ret = (struct verdict){"UnsupportedProtocol",
-                                gw_printf(b, "the route needs %s, and Connector '%.*s' %s",
-                                          capability, SW_SLICE_ARG(o->key), why)
-                                    .p};
+        *ret = VERDICT(b, "UnsupportedProtocol", "the route needs %s, and Connector '%.*s' %s",
+                       capability, SW_SLICE_ARG(o->key), why);
     return !ret->reason;
 }
 
@@ -199,9 +193,7 @@ struct sw_model_cluster *connector_backend(struct builder *b, const struct backe
 
 static const struct sw_json *slice_port(const struct sw_json *ports, uint16_t port)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP") &&
             (!port || js_int(p, "port", UINT16_MAX, 0) == port))
             return p;
@@ -305,10 +297,8 @@ static bool slice_host_ok(struct builder *b, const struct sw_kube_obj *o, struct
         !sw_slice_eq_str(js_or(o->json, "addressType", ""), "FQDN") ||
         (sw_host_parse(host, &ip, &err) == SW_OK && !ip.family))
         return true;
-    *ret = (struct verdict){"RefNotPermitted",
-                            gw_printf(b, "EndpointSlice '%.*s': %s", SW_SLICE_ARG(o->key),
-                                      err.msg[0] ? err.msg : "an address is not a name")
-                                .p};
+    *ret = VERDICT(b, "RefNotPermitted", "EndpointSlice '%.*s': %s", SW_SLICE_ARG(o->key),
+                   err.msg[0] ? err.msg : "an address is not a name");
     return false;
 }
 
@@ -337,11 +327,9 @@ struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_c
         return NULL;
     if (!app_proto(js_or(p, "appProtocol", ""), ctx->route->kind, &proto, &wants_tls) ||
         (wants_tls && !tls.sni.n)) {
-        *ret =
-            (struct verdict){"UnsupportedProtocol",
-                             gw_printf(b, "EndpointSlice '%.*s' port %u has no supported protocol",
-                                       SW_SLICE_ARG(o->key), port)
-                                 .p};
+        *ret = VERDICT(b, "UnsupportedProtocol",
+                       "EndpointSlice '%.*s' port %u has no supported protocol",
+                       SW_SLICE_ARG(o->key), port);
         return NULL;
     }
     if (!slice_host_ok(b, o, ret))

@@ -33,8 +33,7 @@ typedef SW_VEC(struct sw_model_endpoint) ep_list;
 
 static void index_slices(struct ep_builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_EP_SLICE); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_EP_SLICE, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_EP_SLICE) {
         struct sw_slice svc = sw_json_str(
             sw_json_walk(o->json, "metadata", "labels", "kubernetes.io/service-name", NULL));
         struct slices *s;
@@ -100,9 +99,7 @@ static void add_address(struct ep_builder *b, ep_list *out, const struct sw_mode
 
 static uint16_t port_named(const struct sw_json *ports, struct sw_slice name, struct sw_slice proto)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (sw_slice_eq(js_or(p, "name", ""), name) &&
             sw_slice_eq(js_or(p, "protocol", "TCP"), proto))
             return (uint16_t)js_int(p, "port", UINT16_MAX, 0);
@@ -119,8 +116,7 @@ static void add_slice(struct ep_builder *b, ep_list *out, const struct sw_kube_o
     if (sw_slice_eq_str(js_or(o->json, "addressType", "IPv4"), "FQDN"))
         return;
     b->of = o;
-    for (size_t i = 0; i < sw_json_len(eps); i++) {
-        const struct sw_json *e = sw_json_at(eps, i);
+    SW_JSON_ITEMS (e, eps) {
         const struct sw_json *c = sw_json_find(e, "conditions");
         const struct sw_json *ready = sw_json_find(c, "ready");
         const struct sw_json *serving = sw_json_find(c, "serving");
@@ -145,8 +141,7 @@ static void add_legacy(struct ep_builder *b, ep_list *out, const struct sw_kube_
     const struct sw_json *subsets = sw_json_find(o->json, "subsets");
 
     b->of = o;
-    for (size_t i = 0; i < sw_json_len(subsets); i++) {
-        const struct sw_json *s = sw_json_at(subsets, i);
+    SW_JSON_ITEMS (s, subsets) {
         const struct sw_json *list = sw_json_find(s, "addresses");
         uint16_t port = port_named(sw_json_find(s, "ports"), name, proto);
 
@@ -191,8 +186,7 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
     const struct sw_kube_obj *legacy =
         s ? NULL : sw_view_find(b->v, SW_MODEL_EP_ENDPOINTS, svc->ns, svc->name);
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         struct sw_slice name = js_or(p, "name", "");
         struct sw_slice proto = js_or(p, "protocol", "TCP");
 
@@ -233,9 +227,7 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
 
     if (!o || !sw_slice_to_u64(rest, UINT16_MAX, &port))
         return;
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (js_int(p, "port", UINT16_MAX, 0) == (int64_t)port &&
             sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP")) {
             add_slice(b, out, o, js_or(p, "name", ""), SW_SLICE_LIT("TCP"));

@@ -23,18 +23,15 @@ static bool known_bundle(struct sw_slice version)
 /* The definitions an API serves say which bundle they are from; without any there is no doubt. */
 static struct verdict judge_version(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CRD); i++) {
-        const struct sw_kube_obj *crd = sw_view_at(b->v, SW_MODEL_CRD, i);
+    SW_VIEW_EACH (crd, b->v, SW_MODEL_CRD) {
         struct sw_slice v =
             sw_json_str(sw_json_walk(crd->json, "metadata", "annotations",
                                      "gateway.networking.k8s.io/bundle-version", NULL));
 
         if (!known_bundle(v))
-            return (struct verdict){
-                "UnsupportedVersion",
-                gw_printf(b, "%.*s is of bundle version '%.*s'; v1.2 to v1.6 are known",
-                          SW_SLICE_ARG(crd->name), SW_SLICE_ARG(v))
-                    .p};
+            return VERDICT(b, "UnsupportedVersion",
+                           "%.*s is of bundle version '%.*s'; v1.2 to v1.6 are known",
+                           SW_SLICE_ARG(crd->name), SW_SLICE_ARG(v));
     }
     return (struct verdict){0};
 }
@@ -43,8 +40,7 @@ void build_classes(struct builder *b)
 {
     struct verdict version = judge_version(b);
 
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_CLASS, i);
+    SW_VIEW_EACH (c, b->v, SW_MODEL_CLASS) {
         const struct sw_json *spec = sw_json_find(c->json, "spec");
         const struct sw_json *params = sw_json_find(spec, "parametersRef");
         struct verdict accepted = {0};
@@ -52,10 +48,8 @@ void build_classes(struct builder *b)
         if (!sw_slice_eq(js(spec, "controllerName"), b->conf->controller))
             continue;
         if (params)
-            accepted = (struct verdict){"InvalidParameters",
-                                        gw_printf(b, "parameters of kind '%.*s' are not known",
-                                                  SW_SLICE_ARG(js_or(params, "kind", "")))
-                                            .p};
+            accepted = VERDICT(b, "InvalidParameters", "parameters of kind '%.*s' are not known",
+                               SW_SLICE_ARG(js_or(params, "kind", "")));
         (void)sw_map_put(&b->classes, c->name, (void *)(uintptr_t)c);
         status_class(b, c, accepted, version);
     }
@@ -108,9 +102,8 @@ static void read_addresses(struct builder *b, struct gateway *g)
         size_t at;
 
         if (!hostname && !sw_slice_eq_str(type, "IPAddress")) {
-            g->accepted = (struct verdict){
-                "UnsupportedAddress",
-                gw_printf(b, "addresses of type '%.*s' are not supported", SW_SLICE_ARG(type)).p};
+            g->accepted = VERDICT(b, "UnsupportedAddress",
+                                  "addresses of type '%.*s' are not supported", SW_SLICE_ARG(type));
             continue;
         }
         if (!value.n)
@@ -118,9 +111,9 @@ static void read_addresses(struct builder *b, struct gateway *g)
         if (addr_index(b->conf, hostname, value, &at))
             add_address(g, at);
         else if (!g->programmed.reason)
-            g->programmed = (struct verdict){
-                "AddressNotUsable",
-                gw_printf(b, "'%.*s' is none of the addresses served here", SW_SLICE_ARG(value)).p};
+            g->programmed =
+                VERDICT(b, "AddressNotUsable", "'%.*s' is none of the addresses served here",
+                        SW_SLICE_ARG(value));
     }
 }
 
@@ -158,23 +151,17 @@ static void assign_addresses(struct builder *b)
 
     if (!b->conf->n_addrs)
         return;
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         for (size_t k = 0; k < g->n_addrs; k++)
             users[g->addrs[k]]++;
     }
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         if (g->n_addrs || g->programmed.reason || !former_address(b, g, users, &at))
             continue;
         add_address(g, at);
         users[at]++;
     }
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         if (g->n_addrs || g->programmed.reason)
             continue;
         at = least_used(b, users);
@@ -218,12 +205,10 @@ static void read_gateway(struct builder *b, const struct sw_kube_obj *o,
     read_addresses(b, g);
     params = sw_json_walk(g->spec, "infrastructure", "parametersRef", NULL);
     if (params)
-        g->accepted =
-            (struct verdict){"InvalidParameters", gw_printf(b,
-                                                            "parameters of kind '%.*s' are not "
-                                                            "known",
-                                                            SW_SLICE_ARG(js_or(params, "kind", "")))
-                                                      .p};
+        g->accepted = VERDICT(b, "InvalidParameters",
+                              "parameters of kind '%.*s' are not "
+                              "known",
+                              SW_SLICE_ARG(js_or(params, "kind", "")));
     /* Its status must say so: it may have been served until its class was spoilt. */
     if (!g->accepted.reason && sw_json_walk(class->json, "spec", "parametersRef", NULL))
         g->accepted = (struct verdict){"InvalidParameters", "its GatewayClass is not accepted"};
@@ -295,9 +280,7 @@ static void read_sets(struct builder *b)
         if (g)
             g->n_sets++;
     }
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         g->sets = sw_arena_array(b->a, g->n_sets + 1, sizeof(*g->sets));
         g->n_sets = 0;
     }
@@ -308,9 +291,7 @@ static void read_sets(struct builder *b)
         if (g)
             read_set(b, o, g);
     }
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         if (g->n_sets > 1)
             qsort(g->sets, g->n_sets, sizeof(*g->sets), set_by_age);
     }
@@ -318,8 +299,7 @@ static void read_sets(struct builder *b)
 
 void build_gateways(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_GATEWAY) {
         const struct sw_kube_obj *class = sw_map_get(
             &b->classes, sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)));
 
@@ -330,9 +310,7 @@ void build_gateways(struct builder *b)
         qsort(b->gateways.p, b->gateways.n, sizeof(*b->gateways.p), gateway_by_age);
     assign_addresses(b);
     read_sets(b);
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
-
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         read_listeners(b, &g->parent);
         for (size_t k = 0; k < g->n_sets; k++)
             read_listeners(b, g->sets[k]);

@@ -57,8 +57,7 @@ static void read_route(struct builder *b, const struct sw_kube_obj *o)
 {
     const struct sw_json *parents = sw_json_walk(o->json, "status", "parents", NULL);
 
-    for (size_t i = 0; i < sw_json_len(parents); i++) {
-        const struct sw_json *e = sw_json_at(parents, i);
+    SW_JSON_ITEMS (e, parents) {
         const struct sw_json *ref = sw_json_find(e, "parentRef");
         const struct parent *p;
 

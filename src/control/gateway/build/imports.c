@@ -37,9 +37,8 @@ static const struct sw_link_lease *lease_of(struct builder *b, const struct sw_g
 static struct verdict refuse(struct builder *b, const struct sw_gateway_ref *r, const char *reason,
                              const char *why)
 {
-    return (struct verdict){
-        reason,
-        gw_printf(b, "Import '%.*s/%.*s' %s", SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name), why).p};
+    return VERDICT(b, reason, "Import '%.*s/%.*s' %s", SW_SLICE_ARG(r->ns), SW_SLICE_ARG(r->name),
+                   why);
 }
 
 struct sw_model_cluster *import_backend(struct builder *b, const struct backend_ctx *ctx,
@@ -61,12 +60,12 @@ struct sw_model_cluster *import_backend(struct builder *b, const struct backend_
     else if (ctx->route->kind == RK_UDP)
         *ret = refuse(b, r, "UnsupportedProtocol", "carries TCP only");
     else if (!port || (r->port && r->port != port))
-        *ret =
-            refuse(b, r, "BackendNotFound", gw_printf(b, "has port %lld only", (long long)port).p);
+        *ret = refuse(b, r, "BackendNotFound",
+                      sw_arena_printf(b->a, "has port %lld only", (long long)port));
     else if (!l->target || l->unwritten)
-        *ret = refuse(
-            b, r, "BackendNotFound",
-            gw_printf(b, "has no target port: %s", l->why ? l->why : "it is about to be leased").p);
+        *ret = refuse(b, r, "BackendNotFound",
+                      sw_arena_printf(b->a, "has no target port: %s",
+                                      l->why ? l->why : "it is about to be leased"));
     if (ret->reason)
         return NULL;
     return intern_cluster(b,

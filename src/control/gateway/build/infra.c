@@ -26,9 +26,7 @@ static void want(struct builder *b, struct sw_model_want w)
 
 static bool in_use(const struct builder *b, struct sw_slice class)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
-
+    SW_VIEW_EACH (o, b->v, SW_MODEL_GATEWAY) {
         if (sw_slice_eq(sw_json_str(sw_json_walk(o->json, "spec", "gatewayClassName", NULL)),
                         class))
             return true;
@@ -160,9 +158,7 @@ static void account(struct builder *b, const struct gateway *g)
 
 void build_infrastructure(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_CLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_CLASS, i);
-
+    SW_VIEW_EACH (c, b->v, SW_MODEL_CLASS) {
         if (sw_slice_eq(sw_json_str(sw_json_walk(c->json, "spec", "controllerName", NULL)),
                         b->conf->controller))
             hold_class(b, c);

@@ -34,9 +34,7 @@ static bool is_ours(const struct builder *b, const struct sw_kube_obj *o)
             sw_json_walk(o->json, "metadata", "annotations", "kubernetes.io/ingress.class", NULL));
     if (name.p)
         return class_is_ours(b, sw_view_find(b->v, SW_MODEL_INGRESSCLASS, sw_slice(NULL, 0), name));
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_INGRESSCLASS); i++) {
-        const struct sw_kube_obj *c = sw_view_at(b->v, SW_MODEL_INGRESSCLASS, i);
-
+    SW_VIEW_EACH (c, b->v, SW_MODEL_INGRESSCLASS) {
         if (default_class(c))
             return class_is_ours(b, c);
     }

@@ -101,8 +101,7 @@ void ingress_claims_init(struct builder *b)
     for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_INGRESS); i++)
         ask_all(b, sw_view_at(b->v, SW_MODEL_INGRESS, i));
     /* In the view's order, for equal output. */
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_HOSTCLAIM); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_HOSTCLAIM, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_HOSTCLAIM) {
         struct ingress_claim *c = sw_map_get(
             &b->ingress_claims, sw_json_str(sw_json_walk(o->json, "spec", "value", NULL)));
 

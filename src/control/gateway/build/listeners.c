@@ -52,9 +52,9 @@ static void wanted_kind(struct builder *b, struct listener *l, const struct sw_j
             return;
         }
     }
-    set_verdict(
-        &l->resolved, "InvalidRouteKinds",
-        gw_printf(b, "routes of kind '%.*s' cannot attach to this listener", SW_SLICE_ARG(kind)).p);
+    set_verdict(&l->resolved, "InvalidRouteKinds",
+                sw_arena_printf(b->a, "routes of kind '%.*s' cannot attach to this listener",
+                                SW_SLICE_ARG(kind)));
 }
 
 static void read_kinds(struct builder *b, struct listener *l, unsigned possible)
@@ -104,9 +104,7 @@ static const struct sw_json *find_validation(const struct listener *l)
     const struct sw_json *frontend = sw_json_walk(l->parent->gw->spec, "tls", "frontend", NULL);
     const struct sw_json *ports = sw_json_find(frontend, "perPort");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (js_int(p, "port", UINT16_MAX, 0) == l->port)
             return sw_json_walk(p, "tls", "validation", NULL);
     }
@@ -152,8 +150,9 @@ static void read_tls(struct builder *b, struct listener *l)
     }
     l->tls = SW_MODEL_TLS_TERMINATE;
     if (!sw_slice_eq_str(mode, "Terminate"))
-        set_verdict(&l->accepted, "UnsupportedValue",
-                    gw_printf(b, "TLS mode '%.*s' is not supported here", SW_SLICE_ARG(mode)).p);
+        set_verdict(
+            &l->accepted, "UnsupportedValue",
+            sw_arena_printf(b->a, "TLS mode '%.*s' is not supported here", SW_SLICE_ARG(mode)));
     read_certs(b, l, tls);
     if (l->proto == PROTO_HTTPS)
         read_validation(b, l);
@@ -170,10 +169,9 @@ static bool read_host(struct builder *b, struct listener *l)
     if (!given || given->type == SW_JSON_NULL ||
         (given->type == SW_JSON_STRING && (!l->host.n || host_valid(l->host))))
         return true;
-    set_verdict(
-        &l->accepted, "UnsupportedValue",
-        gw_printf(b, "hostname '%.*s' is no host name", SW_SLICE_ARG(sw_slice_head(l->host, 253)))
-            .p);
+    set_verdict(&l->accepted, "UnsupportedValue",
+                sw_arena_printf(b->a, "hostname '%.*s' is no host name",
+                                SW_SLICE_ARG(sw_slice_head(l->host, 253))));
     if (!l->host.n)
         l->host = SW_SLICE_LIT("(none)");
     return false;
@@ -200,7 +198,7 @@ static void read_listener(struct builder *b, struct parent *p, struct listener *
     }
     if (l->proto == PROTO_UNKNOWN)
         set_verdict(&l->accepted, "UnsupportedProtocol",
-                    gw_printf(b, "protocol '%.*s' is not supported", SW_SLICE_ARG(proto)).p);
+                    sw_arena_printf(b->a, "protocol '%.*s' is not supported", SW_SLICE_ARG(proto)));
     if (!l->port)
         set_verdict(&l->accepted, "PortUnavailable", "a listener needs a port from 1 to 65535");
     l->ns = ns_rule_read(b, sw_json_walk(spec, "allowedRoutes", "namespaces", NULL), FROM_SAME);

@@ -22,8 +22,7 @@ struct name {
 
 void names_init(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_HOSTCLAIM); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_HOSTCLAIM, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_HOSTCLAIM) {
         const struct sw_json *spec = sw_json_find(o->json, "spec");
         struct sw_slice value = js_or(spec, "value", "");
         struct sw_slice ns = js_or(sw_json_find(spec, "holder"), "namespace", "");
@@ -146,9 +145,7 @@ void names_of_gateways(struct builder *b)
 {
     /* Names of listeners go before those of routes: they are recorded. */
     for (int routes = 0; routes < 2; routes++) {
-        for (size_t i = 0; i < b->socket_list.n; i++) {
-            const struct socket *s = b->socket_list.p[i];
-
+        SW_VEC_EACH (const struct socket, s, &b->socket_list) {
             for (size_t k = 0; s->addr == 0 && k < s->listeners.n; k++) {
                 const struct listener *l = s->listeners.p[k];
 

@@ -50,7 +50,7 @@ void notice_route(struct builder *b, const struct route *r)
         if (!parent_missing(b, ref, r->obj->ns, &ns))
             continue;
         add_notice(b, route_view_kinds[r->kind], r->obj, "ParentNotFound",
-                   missing_text(b, gw_printf(b, "spec.parentRefs[%zu]", i).p, ref, ns));
+                   missing_text(b, sw_arena_printf(b->a, "spec.parentRefs[%zu]", i), ref, ns));
         return; /* the first says enough */
     }
 }
@@ -67,8 +67,7 @@ static void notice_set(struct builder *b, const struct sw_kube_obj *o)
 
 void notice_gateways(struct builder *b)
 {
-    for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_GATEWAY); i++) {
-        const struct sw_kube_obj *o = sw_view_at(b->v, SW_MODEL_GATEWAY, i);
+    SW_VIEW_EACH (o, b->v, SW_MODEL_GATEWAY) {
         struct sw_slice class = js(sw_json_find(o->json, "spec"), "gatewayClassName");
 
         if (class.n && !sw_view_find(b->v, SW_MODEL_CLASS, sw_slice("", 0), class))

@@ -13,8 +13,7 @@ enum { CERTIFICATES_MAX = 64, NAMES_MAX = 1024 };
 
 static void mark_hosts(struct builder *b, struct socket *s)
 {
-    for (size_t i = 0; i < s->listeners.n; i++) {
-        struct listener *l = s->listeners.p[i];
+    SW_VEC_EACH (struct listener, l, &s->listeners) {
         struct sw_slice h = listener_host(l);
 
         while (host_widen(b, &h)) {

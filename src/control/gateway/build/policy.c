@@ -70,9 +70,8 @@ static void read_validation(struct builder *b, struct policy *p)
             invalid(p, "NoValidCACertificate", "none of the CA certificates can be used");
     } else if (!sw_slice_eq_str(known, "System")) {
         invalid(p, "Invalid",
-                known.n ? gw_printf(b, "well-known certificates '%.*s' are not known",
-                                    SW_SLICE_ARG(known))
-                              .p
+                known.n ? sw_arena_printf(b->a, "well-known certificates '%.*s' are not known",
+                                          SW_SLICE_ARG(known))
                         : "validation needs CA certificates");
     }
 }
@@ -112,9 +111,9 @@ static void take_targets(struct builder *b, struct policy *p)
         link_target(b, p, js(ref, "name"));
         if (other && other != p)
             invalid(p, "Conflicted",
-                    gw_printf(b, "BackendTLSPolicy '%.*s' has the same target and takes precedence",
-                              SW_SLICE_ARG(other->obj->key))
-                        .p);
+                    sw_arena_printf(
+                        b->a, "BackendTLSPolicy '%.*s' has the same target and takes precedence",
+                        SW_SLICE_ARG(other->obj->key)));
         else
             (void)sw_map_put(&b->policies, sw_arena_slice(b->a, key), p);
     }
@@ -138,9 +137,7 @@ void build_policies(struct builder *b)
     }
     if (b->policy_list.n > 1)
         qsort(b->policy_list.p, b->policy_list.n, sizeof(*b->policy_list.p), policy_by_age);
-    for (size_t i = 0; i < b->policy_list.n; i++) {
-        struct policy *p = b->policy_list.p[i];
-
+    SW_VEC_EACH (struct policy, p, &b->policy_list) {
         /* The loser of a conflict need not be valid besides, and reports the conflict. */
         take_targets(b, p);
         read_validation(b, p);

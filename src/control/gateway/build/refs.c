@@ -45,9 +45,7 @@ static bool says(const struct sw_json *v, const char *key, struct sw_slice text)
 
 static bool from_matches(const struct sw_json *list, const struct ref_from *from)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *f = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (f, list) {
         if (says(f, "group", SW_SLICE_LIT(GW_GROUP)) && says(f, "kind", sw_slice_str(from->kind)) &&
             says(f, "namespace", from->ns))
             return true;
@@ -57,8 +55,7 @@ static bool from_matches(const struct sw_json *list, const struct ref_from *from
 
 static bool to_matches(const struct sw_json *list, const struct sw_gateway_ref *to)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *t = sw_json_at(list, i);
+    SW_JSON_ITEMS (t, list) {
         const struct sw_json *only = sw_json_find(t, "name");
 
         /* A name that is none permits nothing: it must not come to stand for all. */
@@ -197,20 +194,17 @@ static struct verdict load_cert(struct builder *b, struct sw_slice ns, struct sw
     struct sw_err err = {0};
 
     if (!o)
-        return (struct verdict){bad, gw_printf(b, "there is no usable Secret '%.*s/%.*s'",
-                                               SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
-                                         .p};
+        return VERDICT(b, bad, "there is no usable Secret '%.*s/%.*s'", SW_SLICE_ARG(ns),
+                       SW_SLICE_ARG(name));
     if (!secret_value(b, o, "tls.crt", &s.chain_pem) || !pem_has(s.chain_pem, "CERTIFICATE") ||
         !secret_value(b, o, "tls.key", &s.key_pem) || !pem_has(s.key_pem, "PRIVATE KEY"))
-        return (struct verdict){bad, gw_printf(b,
-                                               "Secret '%.*s/%.*s' has no certificate and key in "
-                                               "tls.crt and tls.key",
-                                               SW_SLICE_ARG(ns), SW_SLICE_ARG(name))
-                                         .p};
+        return VERDICT(b, bad,
+                       "Secret '%.*s/%.*s' has no certificate and key in "
+                       "tls.crt and tls.key",
+                       SW_SLICE_ARG(ns), SW_SLICE_ARG(name));
     if (!cert_usable(b, &s, &err))
-        return (struct verdict){bad, gw_printf(b, "Secret '%.*s/%.*s': %s", SW_SLICE_ARG(ns),
-                                               SW_SLICE_ARG(name), err.msg)
-                                         .p};
+        return VERDICT(b, bad, "Secret '%.*s/%.*s': %s", SW_SLICE_ARG(ns), SW_SLICE_ARG(name),
+                       err.msg);
     s.name = *ret_name;
     copy = SW_ARENA_NEW(b->a, struct sw_model_secret);
     *copy = s;
@@ -242,14 +236,11 @@ struct verdict resolve_cert(struct builder *b, const struct ref_from *from,
     if (!r.ns.n)
         r.ns = from->ns;
     if (r.group.n || !sw_slice_eq_str(r.kind, "Secret"))
-        return (struct verdict){bad, gw_printf(b, "'%.*s' in group '%.*s' holds no certificates",
-                                               SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
-                                         .p};
+        return VERDICT(b, bad, "'%.*s' in group '%.*s' holds no certificates", SW_SLICE_ARG(r.kind),
+                       SW_SLICE_ARG(r.group));
     if (!ref_granted(b, from, &r))
-        return (struct verdict){"RefNotPermitted",
-                                gw_printf(b, "no ReferenceGrant in '%.*s' permits Secret '%.*s'",
-                                          SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
-                                    .p};
+        return VERDICT(b, "RefNotPermitted", "no ReferenceGrant in '%.*s' permits Secret '%.*s'",
+                       SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name));
     return cert_by_name(b, r.ns, r.name, bad, ret_name);
 }
 
@@ -268,23 +259,18 @@ static struct verdict load_ca(struct builder *b, const struct ref_from *from,
     if (!r.ns.n)
         r.ns = from->ns;
     if (r.group.n || !sw_slice_eq_str(r.kind, "ConfigMap"))
-        return (struct verdict){why->kind, gw_printf(b,
-                                                     "'%.*s' in group '%.*s' holds no CA "
-                                                     "certificates, a ConfigMap does",
-                                                     SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group))
-                                               .p};
+        return VERDICT(b, why->kind,
+                       "'%.*s' in group '%.*s' holds no CA "
+                       "certificates, a ConfigMap does",
+                       SW_SLICE_ARG(r.kind), SW_SLICE_ARG(r.group));
     if (!ref_granted(b, from, &r))
-        return (struct verdict){why->denied,
-                                gw_printf(b, "no ReferenceGrant in '%.*s' permits ConfigMap '%.*s'",
-                                          SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
-                                    .p};
+        return VERDICT(b, why->denied, "no ReferenceGrant in '%.*s' permits ConfigMap '%.*s'",
+                       SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name));
     o = sw_view_find(b->v, SW_MODEL_CONFIGMAP, r.ns, r.name);
     *ret_pem = o ? sw_json_str(sw_json_walk(o->json, "data", "ca.crt", NULL)) : sw_slice(NULL, 0);
     if (!ret_pem->p || !pem_has(*ret_pem, "CERTIFICATE"))
-        return (struct verdict){
-            why->ref, gw_printf(b, "there is no ConfigMap '%.*s/%.*s' with certificates in ca.crt",
-                                SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name))
-                          .p};
+        return VERDICT(b, why->ref, "there is no ConfigMap '%.*s/%.*s' with certificates in ca.crt",
+                       SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name));
     *ret_key = gw_printf(b, "%.*s/%.*s", SW_SLICE_ARG(r.ns), SW_SLICE_ARG(r.name));
     return (struct verdict){0};
 }

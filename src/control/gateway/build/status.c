@@ -45,8 +45,7 @@ bool same_conditions(const struct sw_json *have, const char *const *owned, const
 {
     size_t hits = 0;
 
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *c = sw_json_at(have, i);
+    SW_JSON_ITEMS (c, have) {
         struct sw_slice type = js(c, "type");
         const struct cond *w = wanted(want, n, type);
 
@@ -81,8 +80,7 @@ struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
 {
     struct sw_json *out = sw_json_new_array(b->a);
 
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *c = sw_json_at(have, i);
+    SW_JSON_ITEMS (c, have) {
         struct sw_slice type = js(c, "type");
         const struct cond *w = wanted(want, n, type);
 

@@ -124,9 +124,7 @@ static bool was_programmed(const struct listener *l)
         sw_json_walk(l->parent->obj->json, "status", "listeners", NULL), "name", l->name);
     const struct sw_json *list = sw_json_find(old, "conditions");
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         if (sw_json_str_eq(sw_json_find(c, "type"), "Programmed"))
             return sw_json_str_eq(sw_json_find(c, "status"), "True");
     }
@@ -144,9 +142,8 @@ static struct verdict socket_programmed(struct builder *b, const struct listener
         return (struct verdict){0};
     f = sw_map_get(&b->planes->faults, s->key);
     if (f)
-        return (struct verdict){
-            sw_plane_reason(f),
-            gw_printf(b, "data plane '%.*s': %.*s", SW_SLICE_ARG(f->node), SW_SLICE_ARG(f->why)).p};
+        return VERDICT(b, sw_plane_reason(f), "data plane '%.*s': %.*s", SW_SLICE_ARG(f->node),
+                       SW_SLICE_ARG(f->why));
     if (sw_map_get(&b->planes->held, s->key) ||
         sw_map_get(&b->planes->held,
                    sw_planes_name(b->a, s->key, l->parent->gw->parent.obj->key)) ||
@@ -258,8 +255,7 @@ static struct verdict first_fault(struct builder *b, const struct parent *p)
         struct verdict v = planes_verdict(b, l);
 
         if (v.reason && listener_programmed(b, l).reason == v.reason)
-            return (struct verdict){
-                v.reason, gw_printf(b, "listener '%.*s': %s", SW_SLICE_ARG(l->name), v.msg).p};
+            return VERDICT(b, v.reason, "listener '%.*s': %s", SW_SLICE_ARG(l->name), v.msg);
     }
     return (struct verdict){0};
 }
@@ -446,8 +442,7 @@ static bool status_set(struct builder *b, struct parent *p)
 
 void status_gateways(struct builder *b)
 {
-    for (size_t i = 0; i < b->gateways.n; i++) {
-        struct gateway *g = b->gateways.p[i];
+    SW_VEC_EACH (struct gateway, g, &b->gateways) {
         size_t serving = 0;
 
         for (size_t k = 0; k < g->n_sets; k++)
@@ -468,7 +463,7 @@ static size_t route_conditions(struct builder *b, const struct route *r,
     if (!want[0].yes || !r->n_bad_rules)
         return 2;
     want[2] = (struct cond){"PartiallyInvalid", true, "UnsupportedValue",
-                            gw_printf(b, "Dropped Rule: %s", r->bad_rule.msg).p};
+                            sw_arena_printf(b->a, "Dropped Rule: %s", r->bad_rule.msg)};
     return 3;
 }
 
@@ -480,9 +475,7 @@ static bool is_ours(const struct builder *b, const struct sw_json *entry)
 static const struct sw_json *find_parent_entry(const struct builder *b, const struct sw_json *list,
                                                const struct sw_json *ref)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (e, list) {
         if (is_ours(b, e) && sw_json_equal(sw_json_find(e, "parentRef"), ref, SW_JSON_EQ_VALUE))
             return e;
     }
@@ -545,8 +538,7 @@ static struct sw_json *parent_list(struct builder *b, const struct route *r,
     const struct sw_json *have = sw_json_walk(r->obj->json, "status", "parents", NULL);
     struct sw_json *list = sw_json_new_array(b->a);
 
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *e = sw_json_at(have, i);
+    SW_JSON_ITEMS (e, have) {
         const struct sw_json *ref = sw_json_find(e, "parentRef");
         const struct route_parent *p = find_wanted(parents, n, ref);
 
@@ -592,9 +584,7 @@ static struct sw_json *ancestor_ref(struct builder *b, const struct gateway *g)
 static const struct sw_json *find_ancestor(const struct builder *b, const struct sw_json *list,
                                            const struct sw_json *ref)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (e, list) {
         if (is_ours(b, e) && sw_json_equal(sw_json_find(e, "ancestorRef"), ref, SW_JSON_EQ_VALUE))
             return e;
     }
@@ -633,8 +623,7 @@ static void status_policy(struct builder *b, const struct policy *p)
     struct sw_json *status = sw_json_new_object(b->a);
     struct sw_json *list = sw_json_new_array(b->a);
 
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        const struct sw_json *e = sw_json_at(have, i);
+    SW_JSON_ITEMS (e, have) {
         struct gateway *g = wanted_ancestor(p, sw_json_find(e, "ancestorRef"));
 
         if (e && !is_ours(b, e))

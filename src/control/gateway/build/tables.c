@@ -252,9 +252,7 @@ static void http_chain(struct chains *c)
     struct sw_model_chain *out = new_chain(c, "http", sw_slice("", 0));
     struct table t = {.b = c->b, .s = c->s, .name = out->name};
 
-    for (size_t i = 0; i < c->s->listeners.n; i++) {
-        struct listener *l = c->s->listeners.p[i];
-
+    SW_VEC_EACH (struct listener, l, &c->s->listeners) {
         vhost_get(&t, listener_host(l))->out.owner = owner_of(l);
         if (listener_served(l))
             add_routes(&t, l);
@@ -450,9 +448,7 @@ static void make_chains(struct chains *c)
         http_chain(c);
         return;
     }
-    for (size_t i = 0; i < s->listeners.n; i++) {
-        struct listener *l = s->listeners.p[i];
-
+    SW_VEC_EACH (struct listener, l, &s->listeners) {
         if (l->proto == PROTO_HTTPS)
             https_chain(c, l);
         else if (l->proto == PROTO_TLS)

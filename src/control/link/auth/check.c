@@ -245,9 +245,6 @@ static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struc
 {
     struct check *c = arg;
 
-    (void)call;
-    (void)status;
-    (void)message;
     sw_link_egress_cancel(c->egress);
     sw_free(c);
 }

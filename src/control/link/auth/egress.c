@@ -67,7 +67,6 @@ void sw_link_egress_cancel(struct sw_link_egress *e)
 
 static uint64_t random_below(void *arg, uint64_t bound)
 {
-    (void)arg;
     return sw_rand_below(bound);
 }
 

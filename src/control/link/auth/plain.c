@@ -167,7 +167,6 @@ static void on_end(struct sw_h2stream *st, void *arg)
 {
     struct request *q = arg;
 
-    (void)st;
     if (!q->answered)
         decide(q);
 }
@@ -176,8 +175,6 @@ static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
 {
     struct request *q = arg;
 
-    (void)st;
-    (void)code;
     sw_link_egress_cancel(q->egress);
     sw_buf_done(&q->body);
     sw_arena_clear(&q->arena);

@@ -64,7 +64,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct leg *l = arg;
 
-    (void)call;
     l->status = msg->status;
     for (size_t i = 0; i < msg->nfields && !l->has_value; i++) {
         if (!sw_slice_ieq(msg->fields[i].name, sw_slice_str(l->race->o.field)))
@@ -77,7 +76,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
     struct leg *l = arg;
 
-    (void)call;
     (void)!sw_buf_append_slice(&l->body, sw_slice_head(data, l->body.max - sw_buf_len(&l->body)));
 }
 
@@ -116,7 +114,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct leg *l = arg;
 
-    (void)call;
     l->call = NULL;
     leg_done(l, rc, err);
 }

@@ -107,9 +107,7 @@ void mesh_policy_out_resources(struct mesh_policy_out *o, const struct sw_mesh_p
 {
     if (o->queue.n > 1)
         qsort(o->queue.p, o->queue.n, sizeof(*o->queue.p), by_key);
-    for (size_t i = 0; i < o->queue.n; i++) {
-        struct mesh_policy_res *r = o->queue.p[i];
-
+    SW_VEC_EACH (struct mesh_policy_res, r, &o->queue) {
         hand_out(r, sink);
         if (!r->was_sent) {
             (void)sw_map_del(&o->all, sw_slice_str(r->key));

@@ -92,9 +92,7 @@ static struct items read_list(struct mesh_rules *c, struct values *v, size_t siz
     char *p = sw_arena_array(c->arena, sw_json_len(v->list), size);
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(v->list); i++) {
-        const struct sw_json *x = sw_json_at(v->list, i);
-
+    SW_JSON_ITEMS (x, v->list) {
         if (read(c, sw_json_str(x), p + size * n))
             n++;
         else
@@ -107,7 +105,6 @@ static bool read_string(struct mesh_rules *c, struct sw_slice s, void *item)
 {
     struct sw_strmatch *ret = item;
 
-    (void)c;
     if (!s.n)
         return false;
     *ret = (struct sw_strmatch){.kind = SW_STRMATCH_EXACT, .text = s};
@@ -157,7 +154,6 @@ static bool read_account(struct mesh_rules *c, struct sw_slice s, void *item)
 
 static bool read_cidr(struct mesh_rules *c, struct sw_slice s, void *item)
 {
-    (void)c;
     return sw_cidr_parse(s, item, NULL) == SW_OK;
 }
 
@@ -166,7 +162,6 @@ static bool read_port(struct mesh_rules *c, struct sw_slice s, void *item)
     uint64_t port = 0;
     bool ok = sw_slice_to_u64(s, UINT16_MAX, &port);
 
-    (void)c;
     *(uint16_t *)item = (uint16_t)port;
     return ok;
 }

@@ -80,9 +80,7 @@ static const struct sw_json *controller_of(const struct sw_json *meta)
 {
     const struct sw_json *list = sw_json_find(meta, "ownerReferences");
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *o = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (o, list) {
         if (sw_json_true(sw_json_find(o, "controller")))
             return o;
     }
@@ -151,9 +149,7 @@ static struct mesh_text *container_ports(struct sw_mesh_index *ix, const struct 
     for (size_t i = 0; i < sw_json_len(list); i++)
         mesh_ports_add(&b, sw_json_find(sw_json_at(list, i), "ports"), "containerPort", false);
     list = sw_json_find(spec, "initContainers");
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         if (sw_slice_eq_str(js(c, "restartPolicy"), "Always"))
             mesh_ports_add(&b, sw_json_find(c, "ports"), "containerPort", false);
     }
