@@ -13,6 +13,7 @@
 #include "http/url.h"
 #include "io/sock.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/jws.h"
 
 /* Connections of one peer to this worker. */
 struct peer_load {
@@ -119,7 +120,7 @@ static int on_leaf(void *arg, struct sw_slice der, struct sw_err *err)
 
     if (!sw_x509_any_san(der, first_dns, s) || !sw_http_host_valid(sw_slice_str(s->peer)))
         return sw_err_set(err, SW_EDENIED, "certificate of the peer has no DNS name");
-    sw_x509_sha256(der, sum);
+    sw_digest_sha256(der, sum);
     *sw_hex_write(s->fingerprint, sum, sizeof(sum)) = 0;
     if (s->w->config->form == SW_LINK_CONTROL_CLUSTERLINK && der.n < (1 << 16)) {
         sw_free(s->certificate);

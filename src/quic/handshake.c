@@ -21,11 +21,9 @@ static const char priorities[] =
     ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:-SIGN-ALL:+SIGN-EDDSA-ED25519"
     ":-CTYPE-ALL:+CTYPE-CLI-RAWPK:+CTYPE-SRV-RAWPK:%DISABLE_TLS13_COMPAT_MODE";
 
-/* SubjectPublicKeyInfo and PKCS#8 of Ed25519 (RFC 8410) up to the 32 bytes that matter. */
+/* SubjectPublicKeyInfo of Ed25519 (RFC 8410) up to the 32 bytes that matter. */
 static const uint8_t spki_head[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03,
                                     0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
-static const uint8_t pkcs8_head[] = {0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06,
-                                     0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20};
 
 struct sw_qtls {
     gnutls_certificate_credentials_t cred;
@@ -61,15 +59,14 @@ static int verify(gnutls_session_t session)
 static int set_key(gnutls_certificate_credentials_t cred, const struct sw_rawkey *key)
 {
     uint8_t spki[sizeof(spki_head) + SW_NODEID_LEN];
-    uint8_t pkcs8[sizeof(pkcs8_head) + SW_SEED_LEN];
+    uint8_t pkcs8[SW_RAWKEY_PKCS8];
     gnutls_datum_t pub = {.data = spki, .size = sizeof(spki)};
     gnutls_datum_t priv = {.data = pkcs8, .size = sizeof(pkcs8)};
     int rc;
 
     memcpy(spki, spki_head, sizeof(spki_head));
     memcpy(spki + sizeof(spki_head), sw_rawkey_id(key)->b, SW_NODEID_LEN);
-    memcpy(pkcs8, pkcs8_head, sizeof(pkcs8_head));
-    memcpy(pkcs8 + sizeof(pkcs8_head), sw_rawkey_seed(key), SW_SEED_LEN);
+    sw_rawkey_pkcs8(key, pkcs8);
     rc = gnutls_certificate_set_rawpk_key_mem(cred, &pub, &priv, GNUTLS_X509_FMT_DER, NULL,
                                               GNUTLS_KEY_DIGITAL_SIGNATURE, NULL, 0, 0);
     explicit_bzero(pkcs8, sizeof(pkcs8));

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "tls/crypto/gnutls.h"
 #include "tls/record_size.h"
 #include "tls/sched.h"
 
@@ -69,29 +70,33 @@ bool sw_alert_is_refusal(unsigned alert)
     return (alert >= 42 && alert <= 46) || alert == 48 || alert == 49 || alert == 116;
 }
 
-void sw_hkdf_label(const uint8_t *secret, size_t secret_len, const char *label, uint8_t *out,
-                   size_t n)
+int sw_hkdf_expand_label(struct sw_slice secret, const char *label, struct sw_slice context,
+                         uint8_t *out, size_t n)
 {
-    uint8_t copy[SW_RECORD_SECRET_MAX];
-    uint8_t info[32];
+    uint8_t info[2 + 1 + 6 + SW_HKDF_LABEL_MAX + 1 + SW_RECORD_SECRET_MAX];
     size_t label_len = strlen(label);
-    gnutls_datum_t key = {.data = copy, .size = (unsigned)secret_len};
-    gnutls_datum_t inf = {.data = info};
-    int rc;
+    gnutls_datum_t key = SW_DATUM(secret);
+    gnutls_datum_t inf = {.data = info, .size = (unsigned)(10 + label_len + context.n)};
 
-    assert(secret_len <= sizeof(copy) && label_len <= 16);
-    memcpy(copy, secret, secret_len);
+    assert(label_len <= SW_HKDF_LABEL_MAX && context.n <= SW_RECORD_SECRET_MAX);
     info[0] = (uint8_t)(n >> 8);
     info[1] = (uint8_t)n;
     info[2] = (uint8_t)(6 + label_len);
     memcpy(info + 3, "tls13 ", 6);
     memcpy(info + 9, label, label_len);
-    info[9 + label_len] = 0;
-    inf.size = (unsigned)(10 + label_len);
-    rc = gnutls_hkdf_expand(secret_len == 48 ? GNUTLS_MAC_SHA384 : GNUTLS_MAC_SHA256, &key, &inf,
-                            out, n);
+    info[9 + label_len] = (uint8_t)context.n;
+    if (context.n)
+        memcpy(info + 10 + label_len, context.p, context.n);
+    return gnutls_hkdf_expand(secret.n == 48 ? GNUTLS_MAC_SHA384 : GNUTLS_MAC_SHA256, &key, &inf,
+                              out, n);
+}
+
+void sw_hkdf_label(const uint8_t *secret, size_t secret_len, const char *label, uint8_t *out,
+                   size_t n)
+{
+    int rc = sw_hkdf_expand_label(sw_slice(secret, secret_len), label, sw_slice(NULL, 0), out, n);
+
     assert(rc == 0);
-    explicit_bzero(copy, sizeof(copy));
 }
 
 static uint64_t sched_id(const struct sw_record *r, const struct sw_record_dir *d)

@@ -108,6 +108,13 @@ bool sw_alert_is_refusal(unsigned alert);
 /* "bad_certificate" and the like; "unknown" for the rest. */
 const char *sw_alert_name(unsigned alert);
 
-/* HKDF-Expand-Label with an empty context (RFC 8446 section 7.1); secret_len picks the hash. */
+/*
+ * HKDF-Expand-Label (RFC 8446 section 7.1) with a context that is a hash; the secret's length, 32
+ * or 48, picks the hash. 0, or an error of GnuTLS.
+ */
+enum { SW_HKDF_LABEL_MAX = 64 };
+SW_NODISCARD int sw_hkdf_expand_label(struct sw_slice secret, const char *label,
+                                      struct sw_slice context, uint8_t *out, size_t n);
+/* The same with an empty context, which cannot fail. */
 void sw_hkdf_label(const uint8_t *secret, size_t secret_len, const char *label, uint8_t *out,
                    size_t n);

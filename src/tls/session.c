@@ -17,6 +17,7 @@
 #include "base/slice.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/vault.h"
+#include "tls/crypto/gnutls.h"
 #include "tls/ticket.h"
 #include "tls/verify.h"
 
@@ -244,8 +245,7 @@ static int set_alpn(struct sw_tls_lib *l, struct sw_err *err)
 
         if (name.n == 0 || name.n >= sizeof(((struct sw_tls *)0)->alpn) || l->n_alpn == ALPN_MAX)
             return sw_err_set(err, SW_EINVAL, "bad ALPN list '%s'", l->params.alpn);
-        names[l->n_alpn++] =
-            (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)name.p, .size = (unsigned)name.n};
+        names[l->n_alpn++] = SW_DATUM(name);
     }
     /* A server refuses a client that offers nothing we speak (RFC 7301 3.2). */
     if (l->params.server || !l->params.web)
@@ -284,8 +284,7 @@ static void set_hooks(struct sw_tls_lib *l)
 
 static int set_tickets(struct sw_tls_lib *l)
 {
-    gnutls_datum_t key = {.data = (unsigned char *)(uintptr_t)l->params.ticket_key,
-                          .size = SW_TLS_TICKET_KEY};
+    gnutls_datum_t key = SW_DATUM(sw_slice(l->params.ticket_key, SW_TLS_TICKET_KEY));
     uint32_t life = l->params.ticket_life_s ? l->params.ticket_life_s : TICKET_LIFE_S;
 
     gnutls_db_set_cache_expiration(l->session, (int)sw_min(life, TICKET_LIFE_MAX_S));

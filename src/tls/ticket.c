@@ -6,7 +6,7 @@
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 static uint8_t own[SW_TLS_TICKET_KEY];
 static int own_rc;

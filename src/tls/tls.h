@@ -167,7 +167,6 @@ void sw_tls_key_update(struct sw_tls *t, bool request);
 /* Lives as long as t; NULL before the handshake ended, for clients without certificate ('web') and
  * with insecure_skip. */
 const struct sw_tls_peer *sw_tls_peer(const struct sw_tls *t);
-/* The session was resumed from a ticket. */
 /* With 'web': the client showed a certificate that was not accepted. */
 bool sw_tls_peer_refused(const struct sw_tls *t);
 /* True when the handshake failed because a certificate of the peer's chain is revoked. */

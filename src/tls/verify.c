@@ -16,7 +16,8 @@
 #include "tls/cert/constraints.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
+#include "tls/crypto/jws.h"
 #include "tls/record.h"
 
 /* What is known about a chain before it is packed. */
@@ -90,7 +91,7 @@ static struct sw_tls_peer *peer_new(const struct facts *f, struct sw_slice leaf)
     p->n_certs = (uint32_t)f->n;
     p->ids = ids;
     p->certs = certs;
-    sw_x509_sha256(leaf, p->fingerprint);
+    sw_digest_sha256(leaf, p->fingerprint);
     return p;
 }
 
@@ -213,16 +214,11 @@ static void facts_done(struct facts *f)
 static int import_chain(struct facts *f, const struct sw_verify_in *in, struct sw_err *err)
 {
     for (size_t i = 0; i < in->n; i++) {
-        gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)in->chain[i].p,
-                            .size = (unsigned)in->chain[i].n};
-        int rc = gnutls_x509_crt_init(&f->crt[i]);
+        int rc = sw_crt_import(in->chain[i], false, &f->crt[i]);
 
         if (rc < 0)
-            return sw_gnutls_err(err, SW_EDENIED, rc, "peer certificate");
-        f->n = i + 1;
-        rc = gnutls_x509_crt_import(f->crt[i], &d, GNUTLS_X509_FMT_DER);
-        if (rc < 0)
             return sw_gnutls_err(err, SW_EDENIED, rc, "peer certificate does not parse");
+        f->n = i + 1;
         f->refs[i].issuer = sw_x509_issuer(f->crt[i], &f->arena);
         f->refs[i].serial = sw_x509_serial(f->crt[i], &f->arena);
     }

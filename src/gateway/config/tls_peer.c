@@ -17,6 +17,7 @@
 #include "gateway/config/tls.h"
 #include "proto/pb.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/jws.h"
 
 enum { SANS_MAX = 256, SHA256 = 32 };
 
@@ -72,7 +73,7 @@ static int check_pins(const struct sw_gw_tls *t, struct sw_slice leaf, struct sw
         return SW_OK;
     if (sw_x509_spki_sha256(leaf, key, err) != SW_OK)
         return SW_EDENIED;
-    sw_x509_sha256(leaf, whole);
+    sw_digest_sha256(leaf, whole);
     for (size_t i = 0; i < t->n_pins; i++) {
         if (memcmp(t->pins[i].sha256, t->pins[i].spki ? key : whole, SHA256) == 0)
             return SW_OK;

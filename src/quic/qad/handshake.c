@@ -15,6 +15,8 @@
 #include "quic/qad/qad_int.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
+#include "tls/crypto/hmac.h"
+#include "tls/crypto/jws.h"
 #include "tls/record.h"
 #include "tls/verify.h"
 
@@ -47,12 +49,9 @@ static void make_priority(void)
 static bool same_pin(struct sw_slice leaf, const uint8_t *pin)
 {
     uint8_t got[SW_QAD_PIN];
-    unsigned diff = 0;
 
-    sw_x509_sha256(leaf, got);
-    for (size_t i = 0; i < sizeof(got); i++)
-        diff |= got[i] ^ pin[i];
-    return diff == 0;
+    sw_digest_sha256(leaf, got);
+    return sw_secret_eq(got, pin, sizeof(got));
 }
 
 int sw_qad_pin(const struct sw_tls_cred *cred, uint8_t ret[SW_QAD_PIN], struct sw_err *err)
@@ -61,7 +60,7 @@ int sw_qad_pin(const struct sw_tls_cred *cred, uint8_t ret[SW_QAD_PIN], struct s
 
     if (gnutls_certificate_get_crt_raw(sw_cred_gnutls(cred), 0, 0, &leaf) != 0)
         return sw_err_set(err, SW_EINVAL, "credential without a certificate");
-    sw_x509_sha256(sw_slice(leaf.data, leaf.size), ret);
+    sw_digest_sha256(sw_slice(leaf.data, leaf.size), ret);
     return SW_OK;
 }
 

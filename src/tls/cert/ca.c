@@ -22,7 +22,7 @@
 #include "tls/cert/pemfile.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 #include "tls/crypto/pkcs8.h"
 
 enum {
@@ -42,10 +42,8 @@ void sw_ca_free(struct sw_ca *ca)
 {
     if (!ca)
         return;
-    if (ca->root)
-        gnutls_x509_crt_deinit(ca->root);
-    if (ca->key)
-        gnutls_x509_privkey_deinit(ca->key);
+    sw_crt_done(&ca->root);
+    sw_key_done(&ca->key);
     sw_arena_clear(&ca->arena);
     sw_free(ca);
 }
@@ -89,19 +87,15 @@ static void find_trust_domain(struct sw_ca *ca)
 
 int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err)
 {
-    gnutls_datum_t pem = {0};
+    SW_AUTO_DATUM pem = {0};
     int rc = gnutls_x509_crt_export2(ca->root, GNUTLS_X509_FMT_PEM, &pem);
 
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "root certificate");
-    ca->root_pem = sw_arena_slice(&ca->arena, sw_slice(pem.data, pem.size));
-    /* A certificate just built lacks what the library notes while parsing: names to compare. */
-    gnutls_x509_crt_deinit(ca->root);
-    ca->root = NULL;
-    rc = gnutls_x509_crt_init(&ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_import(ca->root, &pem, GNUTLS_X509_FMT_PEM);
-    gnutls_free(pem.data);
+    if (rc >= 0) {
+        ca->root_pem = sw_arena_slice(&ca->arena, sw_slice(pem.data, pem.size));
+        /* A certificate just built lacks what the library notes while parsing: names to compare. */
+        sw_crt_done(&ca->root);
+        rc = sw_crt_import(ca->root_pem, true, &ca->root);
+    }
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "root certificate");
     find_trust_domain(ca);
@@ -126,9 +120,9 @@ int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
 
 int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)uri.p, .size = (unsigned)uri.n};
+    gnutls_datum_t d = SW_DATUM(uri);
     gnutls_subject_alt_names_t sans = NULL;
-    gnutls_datum_t ext = {0};
+    SW_AUTO_DATUM ext = {0};
     int rc = gnutls_subject_alt_names_init(&sans);
 
     if (rc >= 0)
@@ -137,7 +131,6 @@ int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret)
         rc = gnutls_x509_ext_export_subject_alt_names(sans, &ext);
     if (rc >= 0 && sw_buf_append(ret, ext.data, ext.size) != SW_OK)
         rc = GNUTLS_E_MEMORY_ERROR;
-    gnutls_free(ext.data);
     if (sans)
         gnutls_subject_alt_names_deinit(sans);
     return rc;
@@ -151,15 +144,6 @@ int sw_ca_set_uri(gnutls_x509_crt_t crt, struct sw_slice uri, unsigned critical)
     return rc < 0 ? rc
                   : gnutls_x509_crt_set_extension_by_oid(
                         crt, GNUTLS_X509EXT_OID_SAN, sw_buf_data(&san), sw_buf_len(&san), critical);
-}
-
-int sw_ca_new_key(gnutls_x509_privkey_t *ret)
-{
-    int rc = gnutls_x509_privkey_init(ret);
-
-    return rc < 0 ? rc
-                  : gnutls_x509_privkey_generate(
-                        *ret, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
 }
 
 /* The SHA-1 of the key is only a name for it (RFC 5280 section 4.2.1.2). */
@@ -183,19 +167,14 @@ int sw_ca_set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
 
 static int parse_ca(struct sw_ca *ca, struct sw_slice cert, struct sw_slice key, struct sw_err *err)
 {
-    gnutls_datum_t c = {.data = (unsigned char *)(uintptr_t)cert.p, .size = (unsigned)cert.n};
-    gnutls_datum_t k = {.data = (unsigned char *)(uintptr_t)key.p, .size = (unsigned)key.n};
-    int rc = gnutls_x509_crt_init(&ca->root);
+    int rc;
 
     if (cert.n > SW_TLS_PEM_MAX || key.n > SW_TLS_PEM_MAX)
         return sw_err_set(err, SW_ELIMIT, "root certificate or key is too large");
-    if (rc >= 0)
-        rc = gnutls_x509_crt_import(ca->root, &c, GNUTLS_X509_FMT_PEM);
+    rc = sw_crt_import(cert, true, &ca->root);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "the root certificate does not parse");
-    rc = gnutls_x509_privkey_init(&ca->key);
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_import2(ca->key, &k, GNUTLS_X509_FMT_PEM, NULL, 0);
+    rc = sw_key_import(key, &ca->key);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "the root key does not parse");
     if (gnutls_x509_crt_get_ca_status(ca->root, NULL) <= 0)
@@ -219,12 +198,10 @@ struct sw_ca *sw_ca_load(const char *dir, struct sw_err *err)
 {
     SW_AUTO_FREE char *cert_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_CERT);
     SW_AUTO_FREE char *key_path = sw_asprintf("%s/%s", dir, SW_CA_ROOT_KEY);
-    SW_BUF_AUTO cert = {0};
-    SW_BUF_SECRET key = {0};
+    SW_BUF_AUTO cert = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
     struct sw_ca *ca = NULL;
 
-    sw_buf_init(&cert, SW_TLS_PEM_MAX);
-    sw_buf_init(&key, SW_TLS_PEM_MAX);
     if (sw_pemfile_read(cert_path, &cert, err) == SW_OK &&
         sw_pemfile_read(key_path, &key, err) == SW_OK) {
         ca = sw_ca_from_pem(sw_buf_slice(&cert), sw_buf_slice(&key), err);
@@ -303,20 +280,20 @@ int sw_ca_begin_leaf(gnutls_x509_crt_t *ret_crt, gnutls_x509_privkey_t *ret_key)
     int rc = gnutls_x509_crt_init(ret_crt);
 
     if (rc >= 0)
-        rc = sw_ca_new_key(ret_key);
+        rc = sw_key_generate(ret_key);
     return rc >= 0 ? gnutls_x509_crt_set_key(*ret_crt, *ret_key) : rc;
 }
 
 int sw_ca_export(gnutls_x509_crt_t crt, struct sw_buf *ret, struct sw_err *err)
 {
-    gnutls_datum_t c = {0};
+    SW_AUTO_DATUM c = {0};
     int rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &c);
 
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "cannot write the certificate");
-    rc = sw_buf_append(ret, c.data, c.size);
-    gnutls_free(c.data);
-    return rc == SW_OK ? rc : sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    if (sw_buf_append(ret, c.data, c.size) != SW_OK)
+        return sw_err_set(err, SW_ELIMIT, "no room for the certificate");
+    return SW_OK;
 }
 
 int sw_ca_end_leaf(int rc, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
@@ -328,10 +305,6 @@ int sw_ca_end_leaf(int rc, gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
         rc = sw_ca_export(crt, ret_chain, err);
     if (rc == SW_OK)
         rc = sw_pkcs8_pem(key, ret_key, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
     return rc;
 }
 
@@ -365,8 +338,8 @@ int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw
     uint64_t now = wall_s();
     uint64_t to_s = now + (leaf->ttl_s ? leaf->ttl_s : DAY_S) - leaf->backdate_s;
     int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
-    gnutls_x509_privkey_t key = NULL;
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_KEY key = NULL;
+    SW_AUTO_CRT crt = NULL;
     int rc = sw_ca_check_leaf(ca, leaf, err);
 
     if (rc != SW_OK)
@@ -383,53 +356,33 @@ int sw_ca_issue(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw
 struct sw_tls_cred *sw_ca_issue_cred(const struct sw_ca *ca, const struct sw_ca_leaf *leaf,
                                      struct sw_slice crl, struct sw_err *err)
 {
-    SW_BUF_AUTO chain = {0};
-    SW_BUF_SECRET key = {0};
-    struct sw_tls_cred *cred = NULL;
+    SW_BUF_AUTO chain = {.max = SW_TLS_PEM_MAX};
+    SW_BUF_SECRET key = {.max = SW_TLS_PEM_MAX};
 
-    sw_buf_init(&chain, SW_TLS_PEM_MAX);
-    sw_buf_init(&key, SW_TLS_PEM_MAX);
-    if (sw_ca_issue(ca, leaf, &chain, &key, err) == SW_OK)
-        cred = sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&chain),
-                                                         .key = sw_buf_slice(&key),
-                                                         .roots = ca->root_pem,
-                                                         .crl = crl},
-                               err);
-    return cred;
+    if (sw_ca_issue(ca, leaf, &chain, &key, err) != SW_OK)
+        return NULL;
+    return sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&chain),
+                                                     .key = sw_buf_slice(&key),
+                                                     .roots = ca->root_pem,
+                                                     .crl = crl},
+                           err);
 }
 
 /* --- revoking --- */
-
-static int revoke_one(const struct sw_ca *ca, gnutls_x509_crl_t crl, gnutls_x509_crt_t crt,
-                      struct sw_err *err)
-{
-    int rc;
-
-    if (!gnutls_x509_crt_check_issuer(crt, ca->root))
-        return sw_err_set(err, SW_EINVAL, "the certificate was not issued by this CA");
-    rc = gnutls_x509_crl_set_crt(crl, crt, (time_t)wall_s());
-    if (rc < 0)
-        return sw_gnutls_err(err, SW_EINVAL, rc, "cannot revoke");
-    return SW_OK;
-}
 
 /* Only the first certificate of each text is meant: the others are its issuers. */
 static int revoke_text(const struct sw_ca *ca, gnutls_x509_crl_t crl, struct sw_slice pem,
                        struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)pem.p, .size = (unsigned)pem.n};
-    gnutls_x509_crt_t crt = NULL;
-    int rc = gnutls_x509_crt_init(&crt);
+    SW_AUTO_CRT crt = NULL;
+    int rc = sw_crt_import(pem, true, &crt);
 
-    if (rc >= 0)
-        rc = gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_PEM);
     if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "not a certificate");
-    else
-        rc = revoke_one(ca, crl, crt, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    return rc;
+        return sw_gnutls_err(err, SW_EINVAL, rc, "not a certificate");
+    if (!gnutls_x509_crt_check_issuer(crt, ca->root))
+        return sw_err_set(err, SW_EINVAL, "the certificate was not issued by this CA");
+    rc = gnutls_x509_crl_set_crt(crl, crt, (time_t)wall_s());
+    return rc < 0 ? sw_gnutls_err(err, SW_EINVAL, rc, "cannot revoke") : SW_OK;
 }
 
 static int sign_crl(const struct sw_ca *ca, gnutls_x509_crl_t crl)
@@ -459,7 +412,7 @@ int sw_ca_make_crl(const struct sw_ca *ca, const struct sw_slice *certs, size_t 
                    struct sw_buf *ret_pem, struct sw_err *err)
 {
     gnutls_x509_crl_t crl = NULL;
-    gnutls_datum_t pem = {0};
+    SW_AUTO_DATUM pem = {0};
     int rc = gnutls_x509_crl_init(&crl);
 
     if (rc < 0)
@@ -475,7 +428,6 @@ int sw_ca_make_crl(const struct sw_ca *ca, const struct sw_slice *certs, size_t 
         else if (sw_buf_append(ret_pem, pem.data, pem.size) != SW_OK)
             rc = sw_err_set(err, SW_ELIMIT, "no room for the CRL");
     }
-    gnutls_free(pem.data);
     gnutls_x509_crl_deinit(crl);
     return rc;
 }

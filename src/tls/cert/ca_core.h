@@ -24,7 +24,6 @@ struct sw_ca {
 enum { SW_CA_SAN_MAX = 4096 }; /* bytes of such an extension */
 
 /* Results of GnuTLS: negative on failure. */
-int sw_ca_new_key(struct gnutls_x509_privkey_int **ret);
 int sw_ca_set_serial(struct gnutls_x509_crt_int *crt);
 int sw_ca_set_times(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
 int sw_ca_set_key_ids(struct gnutls_x509_crt_int *crt, struct gnutls_x509_crt_int *issuer);
@@ -36,10 +35,7 @@ int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err);
 struct sw_ca_leaf;
 /* May the CA sign this? SW_OK, SW_EINVAL or SW_EDENIED. */
 int sw_ca_check_leaf(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_err *err);
-/*
- * A certificate for a new key, to be filled, signed and given to sw_ca_end_leaf, also after a
- * failure. Both are NULL before.
- */
+/* A certificate for a new key, to be filled, signed and given to sw_ca_end_leaf. NULL before. */
 int sw_ca_begin_leaf(struct gnutls_x509_crt_int **ret_crt,
                      struct gnutls_x509_privkey_int **ret_key);
 /* Appends it as PEM. SW_OK or an error of ours. */
@@ -47,10 +43,7 @@ int sw_ca_export(struct gnutls_x509_crt_int *crt, struct sw_buf *ret, struct sw_
 /* Fills and signs that of a workload, whose key is set. */
 int sw_ca_sign_leaf(const struct sw_ca *ca, struct gnutls_x509_crt_int *crt, struct sw_slice id,
                     unsigned usage, uint64_t from_s, uint64_t to_s);
-/*
- * Appends both as PEM, unless rc, the result of GnuTLS so far, is an error; frees both. SW_OK or an
- * error of ours.
- */
+/* Appends both as PEM, unless rc, the result of GnuTLS so far, is an error. SW_OK or ours. */
 int sw_ca_end_leaf(int rc, struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key,
                    struct sw_buf *ret_chain, struct sw_buf *ret_key, struct sw_err *err);
 /*

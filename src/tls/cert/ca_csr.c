@@ -10,25 +10,20 @@
 #include "base/time.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/ca_core.h"
-#include "tls/cert/csr.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum { BACK_DATE_S = 120, DAY_S = 86400, SERIAL_MAX = 32 };
 
 /* Nothing else of the request is needed to refuse it. */
 static int check_size(gnutls_x509_crq_t crq, struct sw_err *err)
 {
-    gnutls_datum_t m = {0};
-    gnutls_datum_t e = {0};
-    bool large;
+    SW_AUTO_DATUM m = {0};
+    SW_AUTO_DATUM e = {0};
 
     if (gnutls_x509_crq_get_key_rsa_raw(crq, &m, &e) < 0)
         return SW_OK; /* of a kind whose sizes are fixed */
-    large = sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
-    gnutls_free(m.data);
-    gnutls_free(e.data);
-    if (!large)
+    if (!sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size)))
         return SW_OK;
     return sw_err_set(err, SW_EINVAL,
                       "CSR: an RSA key of more than %d bits, or with an exponent of more than %d "
@@ -69,7 +64,7 @@ static int take_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct sw_err *e
 
 int sw_ca_read_csr(struct sw_slice csr, gnutls_pubkey_t *ret, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)csr.p, .size = (unsigned)csr.n};
+    gnutls_datum_t d = SW_DATUM(csr);
     gnutls_x509_crq_t crq = NULL;
     gnutls_pubkey_t key = NULL;
     int rc;
@@ -110,7 +105,7 @@ static int sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, gnutls_pu
 {
     int64_t begin = leaf->not_before_s ? leaf->not_before_s : -BACK_DATE_S;
     uint64_t from_s = (uint64_t)((int64_t)(sw_wall_ns() / SW_NS_PER_S) + begin);
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_CRT crt = NULL;
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
@@ -125,8 +120,6 @@ static int sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, gnutls_pu
         rc = sw_ca_export(crt, ret_cert, err);
     if (rc == SW_OK)
         copy_serial(crt, ret->serial);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
     return rc;
 }
 
@@ -144,23 +137,6 @@ int sw_ca_sign(const struct sw_ca *ca, const struct sw_ca_leaf *leaf, struct sw_
     if (rc != SW_OK)
         return rc;
     rc = sign(ca, leaf, key, ret_cert, ret, err);
-    gnutls_pubkey_deinit(key);
-    return rc;
-}
-
-int sw_csr_public_key(struct sw_slice csr, struct sw_buf *ret_spki, struct sw_err *err)
-{
-    gnutls_pubkey_t key = NULL;
-    gnutls_datum_t spki = {0};
-    int rc = sw_ca_read_csr(csr, &key, err);
-
-    if (rc != SW_OK)
-        return rc;
-    if (gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &spki) < 0)
-        rc = sw_err_set(err, SW_EINVAL, "CSR: the key cannot be written");
-    if (rc == SW_OK && sw_buf_append(ret_spki, spki.data, spki.size) != SW_OK)
-        rc = sw_err_set(err, SW_ELIMIT, "no room for the key of the CSR");
-    gnutls_free(spki.data);
     gnutls_pubkey_deinit(key);
     return rc;
 }

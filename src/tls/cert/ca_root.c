@@ -13,7 +13,7 @@
 #include "tls/cert/constraints.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum { DAY_S = 86400, BACK_DATE_S = 60, CN_MAX = 64, EXT_MAX = 65536 };
 #define ROOT_TTL_S       ((uint64_t)3652 * DAY_S)
@@ -22,22 +22,17 @@ enum { DAY_S = 86400, BACK_DATE_S = 60, CN_MAX = 64, EXT_MAX = 65536 };
 
 /* ---- name constraints ---- */
 
-static gnutls_datum_t datum(struct sw_slice s)
-{
-    return (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)s.p, .size = (unsigned)s.n};
-}
-
 /* A kind of name that is not mentioned is not constrained: so addresses are excluded, all of them.
  */
 static int add_domains(gnutls_x509_name_constraints_t nc, const struct sw_ca_scope *s)
 {
     static const char no_address[32] = {0}; /* address and mask */
-    gnutls_datum_t v4 = datum(sw_slice(no_address, 8));
-    gnutls_datum_t v6 = datum(sw_slice(no_address, 32));
+    gnutls_datum_t v4 = SW_DATUM(sw_slice(no_address, 8));
+    gnutls_datum_t v6 = SW_DATUM(sw_slice(no_address, 32));
     int rc = 0;
 
     for (size_t i = 0; i < s->n_domains && rc >= 0; i++) {
-        gnutls_datum_t d = datum(s->domains[i]);
+        gnutls_datum_t d = SW_DATUM(s->domains[i]);
 
         rc = gnutls_x509_name_constraints_add_permitted(nc, GNUTLS_SAN_DNSNAME, &d);
     }
@@ -52,8 +47,8 @@ static int add_domains(gnutls_x509_name_constraints_t nc, const struct sw_ca_sco
 static int put_constraints(const struct sw_ca_scope *s, struct sw_buf *out)
 {
     gnutls_x509_name_constraints_t nc = NULL;
-    gnutls_datum_t ext = {0};
-    gnutls_datum_t td = datum(s->trust_domain);
+    SW_AUTO_DATUM ext = {0};
+    gnutls_datum_t td = SW_DATUM(s->trust_domain);
     int rc;
 
     if (s->any_trust_domain && !s->n_domains)
@@ -67,7 +62,6 @@ static int put_constraints(const struct sw_ca_scope *s, struct sw_buf *out)
         rc = gnutls_x509_ext_export_name_constraints(nc, &ext);
     if (rc >= 0 && sw_buf_append(out, ext.data, ext.size) != SW_OK)
         rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
-    gnutls_free(ext.data);
     if (nc)
         gnutls_x509_name_constraints_deinit(nc);
     return rc;
@@ -75,12 +69,10 @@ static int put_constraints(const struct sw_ca_scope *s, struct sw_buf *out)
 
 static bool same_constraints(gnutls_x509_crt_t crt, struct sw_slice want)
 {
-    gnutls_datum_t have = {0};
+    SW_AUTO_DATUM have = {0};
     int rc = gnutls_x509_crt_get_extension_by_oid2(crt, NAME_CONSTRAINTS, 0, &have, NULL);
-    bool same = rc < 0 ? want.n == 0 : sw_slice_eq(sw_slice(have.data, have.size), want);
 
-    gnutls_free(have.data);
-    return same;
+    return rc < 0 ? want.n == 0 : sw_slice_eq(sw_slice(have.data, have.size), want);
 }
 
 /* ---- the certificate ---- */
@@ -104,7 +96,7 @@ static int sign_root(const struct sw_ca *ca, const struct sw_ca_scope *s, uint64
     SW_AUTO_FREE char *name = sw_asprintf(ROOT_NAME "%.*s", SW_SLICE_ARG(s->trust_domain));
     SW_AUTO_FREE char *uri = sw_asprintf("spiffe://%.*s", SW_SLICE_ARG(s->trust_domain));
     SW_BUF_AUTO ext = {.max = EXT_MAX};
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_CRT crt = NULL;
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
@@ -134,9 +126,7 @@ static int sign_root(const struct sw_ca *ca, const struct sw_ca_scope *s, uint64
     if (rc >= 0)
         rc = gnutls_x509_crt_sign2(crt, crt, ca->key, GNUTLS_DIG_SHA256, 0);
     if (rc >= 0)
-        *ret = crt;
-    else if (crt)
-        gnutls_x509_crt_deinit(crt);
+        *ret = SW_TAKE(crt);
     return rc;
 }
 
@@ -178,7 +168,7 @@ struct sw_ca *sw_ca_new_scoped(const struct sw_ca_scope *s, uint64_t ttl_s, stru
     ca = SW_NEW(struct sw_ca);
     rc = keep_domains(ca, s, err);
     if (rc == SW_OK) {
-        rc = sw_ca_new_key(&ca->key);
+        rc = sw_key_generate(&ca->key);
         if (rc >= 0)
             rc = sign_root(ca, s, now - BACK_DATE_S, now + (ttl_s ? ttl_s : ROOT_TTL_S), &ca->root);
         rc = rc < 0 ? sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a root")
@@ -228,7 +218,7 @@ int sw_ca_narrow(struct sw_ca *ca, const struct sw_ca_scope *s, bool *ret_renewe
         rc = sign_root(ca, s, sw_x509_not_before(ca->root), sw_x509_not_after(ca->root), &crt);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "cannot renew the root");
-    gnutls_x509_crt_deinit(ca->root);
+    sw_crt_done(&ca->root);
     ca->root = crt;
     *ret_renewed = true;
     return sw_ca_finish_root(ca, err);

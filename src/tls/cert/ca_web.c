@@ -2,8 +2,6 @@
 /* Certificates for HTTPS servers and for users, signed by our own root. */
 #include <string.h>
 
-#include <arpa/inet.h>
-
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -13,7 +11,7 @@
 #include "tls/cert/ca_core.h"
 #include "tls/cert/constraints.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum { NAME_MAX_LEN = 253, BACK_DATE_S = 60 };
 
@@ -31,12 +29,10 @@ static int set_names(gnutls_x509_crt_t crt, const struct sw_ca_web *web)
 static int set_san(gnutls_x509_crt_t crt, const char *name)
 {
     uint8_t ip[16];
+    unsigned n = sw_x509_ip_bytes(name, ip);
 
-    if (inet_pton(AF_INET, name, ip) == 1)
-        return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, 4,
-                                                    GNUTLS_FSAN_APPEND);
-    if (inet_pton(AF_INET6, name, ip) == 1)
-        return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, 16,
+    if (n > 0)
+        return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, n,
                                                     GNUTLS_FSAN_APPEND);
     return gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, name,
                                                 (unsigned)strlen(name), GNUTLS_FSAN_APPEND);
@@ -86,7 +82,7 @@ static int check_san(const struct sw_ca *ca, const char *name, struct sw_err *er
 {
     struct sw_slice s = sw_slice_str(name);
     uint8_t ip[16];
-    bool address = inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
+    bool address = sw_x509_ip_bytes(name, ip) > 0;
     bool found = ca->n_domains == 0;
 
     for (size_t i = 0; i < ca->n_domains && !address; i++)
@@ -113,8 +109,8 @@ static int check(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_
 int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_buf *ret_chain,
                     struct sw_buf *ret_key, struct sw_err *err)
 {
-    gnutls_x509_privkey_t key = NULL;
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_KEY key = NULL;
+    SW_AUTO_CRT crt = NULL;
     int rc = check(ca, web, err);
 
     if (rc != SW_OK)
@@ -128,7 +124,7 @@ int sw_ca_issue_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct 
 static int sign_key(const struct sw_ca *ca, const struct sw_ca_web *web, gnutls_pubkey_t key,
                     struct sw_buf *ret_cert, struct sw_err *err)
 {
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_CRT crt = NULL;
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
@@ -136,12 +132,8 @@ static int sign_key(const struct sw_ca *ca, const struct sw_ca_web *web, gnutls_
     if (rc >= 0)
         rc = build(ca, crt, web);
     if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign the certificate");
-    else
-        rc = sw_ca_export(crt, ret_cert, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    return rc;
+        return sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign the certificate");
+    return sw_ca_export(crt, ret_cert, err);
 }
 
 int sw_ca_sign_web(const struct sw_ca *ca, const struct sw_ca_web *web, struct sw_slice csr,

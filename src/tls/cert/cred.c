@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum { RSA_BITS_MIN = 2048 }; /* what TLS libraries of today still take */
 
@@ -71,7 +71,7 @@ static void core_unref(struct core *c)
 static int import_list(struct sw_slice pem, const char *what, size_t max, gnutls_x509_crt_t **ret,
                        size_t *ret_n, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)pem.p, .size = (unsigned)pem.n};
+    gnutls_datum_t d = SW_DATUM(pem);
     gnutls_x509_crt_t *list = NULL;
     unsigned n = 0;
     int rc;
@@ -97,11 +97,10 @@ static struct sw_tls_cert_info *describe(struct sw_arena *a, gnutls_x509_crt_t *
     struct sw_tls_cert_info *info = sw_arena_array(a, n ? n : 1, sizeof(*info));
 
     for (size_t i = 0; i < n; i++) {
-        gnutls_datum_t pem = {0};
+        SW_AUTO_DATUM pem = {0};
 
         if (gnutls_x509_crt_export2(list[i], GNUTLS_X509_FMT_PEM, &pem) >= 0)
             info[i].pem = sw_arena_slice(a, sw_slice(pem.data, pem.size));
-        gnutls_free(pem.data);
         info[i].serial = sw_x509_decimal(sw_x509_serial(list[i], a), a);
         info[i].not_before_s = sw_x509_not_before(list[i]);
         info[i].not_after_s = sw_x509_not_after(list[i]);
@@ -194,9 +193,7 @@ static int check_usable(const struct core *c, gnutls_x509_privkey_t key, struct 
 
 static int load_chain(struct core *c, const struct sw_tls_cred_pem *pem, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)pem->key.p,
-                        .size = (unsigned)pem->key.n};
-    gnutls_x509_privkey_t key = NULL;
+    SW_AUTO_KEY key = NULL;
     int rc =
         import_list(pem->chain, "certificate chain", SW_TLS_CHAIN_MAX, &c->chain, &c->n_chain, err);
 
@@ -209,21 +206,14 @@ static int load_chain(struct core *c, const struct sw_tls_cred_pem *pem, struct 
     if (rc != SW_OK)
         return rc;
     c->chain_info = describe(&c->arena, c->chain, c->n_chain);
-    rc = gnutls_x509_privkey_init(&key);
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_import2(key, &d, GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (rc < 0) {
-        gnutls_x509_privkey_deinit(key);
+    rc = sw_key_import(pem->key, &key);
+    if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "private key");
-    }
     rc = check_usable(c, key, err);
-    if (rc == SW_OK) {
-        rc = gnutls_certificate_set_x509_key(c->xcred, c->chain, (int)c->n_chain, key);
-        if (rc < 0)
-            rc = sw_gnutls_err(err, SW_EINVAL, rc, "certificate chain");
-    }
-    gnutls_x509_privkey_deinit(key);
-    return rc < 0 ? rc : SW_OK;
+    if (rc != SW_OK)
+        return rc;
+    rc = gnutls_certificate_set_x509_key(c->xcred, c->chain, (int)c->n_chain, key);
+    return rc < 0 ? sw_gnutls_err(err, SW_EINVAL, rc, "certificate chain") : SW_OK;
 }
 
 static struct core *core_new(const struct sw_tls_cred_pem *pem, struct sw_err *err)
@@ -299,7 +289,7 @@ static int check_crl_signature(const struct core *c, gnutls_x509_crl_t crl, stru
 static int add_crl(struct sw_tls_cred *t, gnutls_x509_crl_t crl, struct sw_err *err)
 {
     gnutls_x509_crl_iter_t iter = NULL;
-    gnutls_datum_t dn = {0};
+    SW_AUTO_DATUM dn = {0};
     uint8_t serial[256];
     size_t n = sizeof(serial);
     int rc = check_crl_signature(t->core, crl, err);
@@ -316,7 +306,6 @@ static int add_crl(struct sw_tls_cred *t, gnutls_x509_crl_t crl, struct sw_err *
         n = sizeof(serial);
     }
     gnutls_x509_crl_iter_deinit(iter);
-    gnutls_free(dn.data);
     if (rc != GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
         return sw_gnutls_err(err, SW_EINVAL, rc, "CRL");
     return SW_OK;
@@ -333,7 +322,7 @@ static bool blank(struct sw_slice s)
 
 static int load_crls(struct sw_tls_cred *t, struct sw_slice in, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)in.p, .size = (unsigned)in.n};
+    gnutls_datum_t d = SW_DATUM(in);
     bool pem = memmem(in.p, in.n, "-----BEGIN", 10) != NULL;
     gnutls_x509_crl_t *list = NULL;
     unsigned n = 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/cert/csr.h"
 
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
 #include "tls/cert/ca_core.h"
 #include "tls/cert/spiffe.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 #include "tls/crypto/pkcs8.h"
 
 static int build(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_slice identity)
@@ -26,8 +27,8 @@ static int build(gnutls_x509_crq_t crq, gnutls_x509_privkey_t key, struct sw_sli
 
 static int export_request(gnutls_x509_crq_t crq, struct sw_buf *ret_csr)
 {
-    gnutls_datum_t der = {0};
-    gnutls_datum_t pem = {0};
+    SW_AUTO_DATUM der = {0};
+    SW_AUTO_DATUM pem = {0};
     int rc = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
 
     /* The library's own PEM label is NEW CERTIFICATE REQUEST, which RFC 7468 only tolerates. */
@@ -35,8 +36,6 @@ static int export_request(gnutls_x509_crq_t crq, struct sw_buf *ret_csr)
         rc = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &pem);
     if (rc >= 0 && sw_buf_append(ret_csr, pem.data, pem.size) != SW_OK)
         rc = GNUTLS_E_SHORT_MEMORY_BUFFER;
-    gnutls_free(der.data);
-    gnutls_free(pem.data);
     return rc;
 }
 
@@ -64,38 +63,43 @@ static int result(int rc, struct sw_err *err)
 int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr, struct sw_buf *ret_key,
                struct sw_err *err)
 {
-    gnutls_x509_privkey_t key = NULL;
+    SW_AUTO_KEY key = NULL;
     struct sw_spiffe id;
     int rc = sw_spiffe_parse(identity, &id, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = sw_ca_new_key(&key);
+    rc = sw_key_generate(&key);
     if (rc >= 0)
         rc = request(key, identity, ret_csr);
-    rc = rc < 0 ? result(rc, err) : sw_pkcs8_pem(key, ret_key, err);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
-    return rc;
+    return rc < 0 ? result(rc, err) : sw_pkcs8_pem(key, ret_key, err);
 }
 
 int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem, struct sw_buf *ret_csr,
                   struct sw_err *err)
 {
-    gnutls_datum_t pem = {.data = (unsigned char *)(uintptr_t)key_pem.p,
-                          .size = (unsigned)key_pem.n};
-    gnutls_x509_privkey_t key = NULL;
+    SW_AUTO_KEY key = NULL;
     struct sw_spiffe id;
     int rc = sw_spiffe_parse(identity, &id, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = gnutls_x509_privkey_init(&key);
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_import2(key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (rc >= 0)
-        rc = request(key, identity, ret_csr);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
-    return result(rc, err);
+    rc = sw_key_import(key_pem, &key);
+    return result(rc < 0 ? rc : request(key, identity, ret_csr), err);
+}
+
+int sw_csr_public_key(struct sw_slice csr, struct sw_buf *ret_spki, struct sw_err *err)
+{
+    gnutls_pubkey_t key = NULL;
+    SW_AUTO_DATUM spki = {0};
+    int rc = sw_ca_read_csr(csr, &key, err);
+
+    if (rc != SW_OK)
+        return rc;
+    if (gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &spki) < 0)
+        rc = sw_err_set(err, SW_EINVAL, "CSR: the key cannot be written");
+    if (rc == SW_OK && sw_buf_append(ret_spki, spki.data, spki.size) != SW_OK)
+        rc = sw_err_set(err, SW_ELIMIT, "no room for the key of the CSR");
+    gnutls_pubkey_deinit(key);
+    return rc;
 }

@@ -9,9 +9,11 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "tls/cert/pemfile.h"
 #include "tls/cert/vault.h"
 #include "tls/crypto/curve25519.h"
+#include "tls/crypto/gnutls.h"
 
 /* The seed is what must not leak, so the struct lives in the vault. */
 struct sw_rawkey {
@@ -24,14 +26,24 @@ struct sw_rawkey {
 static const uint8_t pkcs8_head[] = {0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06,
                                      0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20};
 
+static void put_pkcs8(const uint8_t *seed, uint8_t ret[SW_RAWKEY_PKCS8])
+{
+    memcpy(ret, pkcs8_head, sizeof(pkcs8_head));
+    memcpy(ret + sizeof(pkcs8_head), seed, SW_SEED_LEN);
+}
+
+void sw_rawkey_pkcs8(const struct sw_rawkey *k, uint8_t ret[SW_RAWKEY_PKCS8])
+{
+    put_pkcs8(k->seed, ret);
+}
+
 static int import_seed(gnutls_privkey_t priv, const uint8_t *seed)
 {
-    uint8_t der[sizeof(pkcs8_head) + SW_SEED_LEN];
+    uint8_t der[SW_RAWKEY_PKCS8];
     gnutls_datum_t d = {.data = der, .size = sizeof(der)};
     int rc;
 
-    memcpy(der, pkcs8_head, sizeof(pkcs8_head));
-    memcpy(der + sizeof(pkcs8_head), seed, SW_SEED_LEN);
+    put_pkcs8(seed, der);
     rc = gnutls_privkey_import_x509_raw(priv, &d, GNUTLS_X509_FMT_DER, NULL, 0);
     explicit_bzero(der, sizeof(der));
     return rc;
@@ -41,7 +53,7 @@ static int derive_id(gnutls_privkey_t priv, struct sw_nodeid *ret)
 {
     gnutls_pubkey_t pub;
     gnutls_ecc_curve_t curve;
-    gnutls_datum_t x = {0};
+    SW_AUTO_DATUM x = {0};
     int rc = gnutls_pubkey_init(&pub);
 
     if (rc != 0)
@@ -53,7 +65,6 @@ static int derive_id(gnutls_privkey_t priv, struct sw_nodeid *ret)
         memcpy(ret->b, x.data, SW_NODEID_LEN);
     else if (rc == 0)
         rc = GNUTLS_E_INTERNAL_ERROR;
-    gnutls_free(x.data);
     gnutls_pubkey_deinit(pub);
     return rc;
 }
@@ -89,23 +100,17 @@ struct sw_rawkey *sw_rawkey_generate(struct sw_err *err)
 
 static int read_seed(const char *path, uint8_t seed[SW_SEED_LEN], struct sw_err *err)
 {
-    struct sw_buf b;
+    SW_BUF_SECRET b = {.max = SW_SEED_LEN + 1};
     struct stat st;
-    int rc;
+    int rc = sw_pemfile_read(path, &b, err);
 
-    sw_buf_init(&b, SW_SEED_LEN + 1);
-    rc = sw_pemfile_read(path, &b, err);
     if (rc == SW_ELIMIT || (rc == SW_OK && sw_buf_len(&b) != SW_SEED_LEN))
         rc = sw_err_set(err, SW_EINVAL, "key file '%s' does not have %d bytes", path, SW_SEED_LEN);
     else if (rc == SW_OK && stat(path, &st) == 0 && (st.st_mode & 077) != 0)
         rc = sw_err_set(err, SW_EINVAL, "key file '%s' may be used by others (mode %03o)", path,
                         (unsigned)st.st_mode & 0777);
-    if (b.p) {
-        if (rc == SW_OK)
-            memcpy(seed, b.p + b.off, SW_SEED_LEN);
-        explicit_bzero(b.p, b.cap);
-    }
-    sw_buf_done(&b);
+    if (rc == SW_OK)
+        memcpy(seed, b.p + b.off, SW_SEED_LEN);
     return rc;
 }
 
@@ -146,21 +151,11 @@ const uint8_t *sw_rawkey_seed(const struct sw_rawkey *k)
     return k->seed;
 }
 
-static gnutls_datum_t datum(struct sw_slice s)
-{
-    union {
-        const char *in;
-        unsigned char *out;
-    } p = {.in = s.p}; /* GnuTLS only reads, its type does not say so */
-
-    return (gnutls_datum_t){.data = p.out, .size = (unsigned)s.n};
-}
-
 int sw_rawkey_sign(const struct sw_rawkey *k, struct sw_slice msg, uint8_t ret_sig[SW_ED25519_SIG],
                    struct sw_err *err)
 {
-    gnutls_datum_t in = datum(msg);
-    gnutls_datum_t sig = {0};
+    gnutls_datum_t in = SW_DATUM(msg);
+    SW_AUTO_DATUM sig = {0};
     int rc = gnutls_privkey_sign_data2(k->priv, GNUTLS_SIGN_EDDSA_ED25519, 0, &in, &sig);
 
     if (rc == 0 && sig.size != SW_ED25519_SIG)
@@ -168,16 +163,15 @@ int sw_rawkey_sign(const struct sw_rawkey *k, struct sw_slice msg, uint8_t ret_s
     if (rc != 0)
         return sw_err_set(err, SW_EINVAL, "cannot sign: %s", gnutls_strerror(rc));
     memcpy(ret_sig, sig.data, SW_ED25519_SIG);
-    gnutls_free(sig.data);
     return SW_OK;
 }
 
 bool sw_rawkey_verify(const struct sw_nodeid *id, struct sw_slice msg,
                       const uint8_t sig[SW_ED25519_SIG])
 {
-    gnutls_datum_t in = datum(msg);
-    gnutls_datum_t x = datum(sw_slice(id->b, SW_NODEID_LEN));
-    gnutls_datum_t s = datum(sw_slice(sig, SW_ED25519_SIG));
+    gnutls_datum_t in = SW_DATUM(msg);
+    gnutls_datum_t x = SW_DATUM(sw_slice(id->b, SW_NODEID_LEN));
+    gnutls_datum_t s = SW_DATUM(sw_slice(sig, SW_ED25519_SIG));
     gnutls_pubkey_t pub;
     bool ok;
 

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-enum { SW_NODEID_LEN = 32, SW_SEED_LEN = 32, SW_ED25519_SIG = 64 };
+enum { SW_NODEID_LEN = 32, SW_SEED_LEN = 32, SW_ED25519_SIG = 64, SW_RAWKEY_PKCS8 = 48 };
 
 /* A public key: the NodeID (EndpointId in iroh's words). */
 struct sw_nodeid {
@@ -39,6 +39,8 @@ SW_NODISCARD struct sw_rawkey *sw_rawkey_open(const char *path, struct sw_err *e
 void sw_rawkey_free(struct sw_rawkey *k);
 const struct sw_nodeid *sw_rawkey_id(const struct sw_rawkey *k);
 const uint8_t *sw_rawkey_seed(const struct sw_rawkey *k);
+/* The secret key as PKCS#8 (RFC 8410); callers overwrite it after use. */
+void sw_rawkey_pkcs8(const struct sw_rawkey *k, uint8_t ret[SW_RAWKEY_PKCS8]);
 
 SW_NODISCARD int sw_rawkey_sign(const struct sw_rawkey *k, struct sw_slice msg,
                                 uint8_t ret_sig[SW_ED25519_SIG], struct sw_err *err);

@@ -10,6 +10,7 @@
 #include <gnutls/x509.h>
 
 #include "tls/cert/spiffe.h"
+#include "tls/crypto/gnutls.h"
 
 /* ---- sizes of keys ---- */
 
@@ -28,121 +29,105 @@ bool sw_rsa_too_large(struct sw_slice modulus, struct sw_slice exponent)
 
 bool sw_x509_key_too_large(struct sw_slice der)
 {
-    const gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
-    gnutls_datum_t m = {0};
-    gnutls_datum_t e = {0};
-    gnutls_x509_crt_t crt = NULL;
-    bool large = false;
+    SW_AUTO_DATUM m = {0};
+    SW_AUTO_DATUM e = {0};
+    SW_AUTO_CRT crt = NULL;
+    int rc = sw_crt_import(der, false, &crt);
 
-    if (gnutls_x509_crt_init(&crt) < 0)
+    if (rc == GNUTLS_E_MEMORY_ERROR)
         return true;
-    if (gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER) >= 0 &&
-        gnutls_x509_crt_get_pk_rsa_raw(crt, &m, &e) >= 0) {
-        large = sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
-        gnutls_free(m.data);
-        gnutls_free(e.data);
-    }
-    gnutls_x509_crt_deinit(crt);
-    return large;
+    return rc >= 0 && gnutls_x509_crt_get_pk_rsa_raw(crt, &m, &e) >= 0 &&
+           sw_rsa_too_large(sw_slice(m.data, m.size), sw_slice(e.data, e.size));
 }
 
 /* ---- names ---- */
 
-/* Opens the SAN extension; NULL when there is none (*ret_bad = 0) or it is broken (1). */
-static gnutls_subject_alt_names_t sans_open(gnutls_x509_crt_t crt, int *ret_bad)
+/* The URIs of a certificate's SAN extension, one after the other. */
+struct uris {
+    gnutls_subject_alt_names_t sans; /* NULL: there is none, or it is broken */
+    unsigned next;
+    bool bad; /* broken */
+};
+
+static void uris_done(struct uris *u)
 {
-    gnutls_subject_alt_names_t sans = NULL;
-    gnutls_datum_t ext = {0};
+    if (u->sans)
+        gnutls_subject_alt_names_deinit(u->sans);
+}
+
+#define AUTO_URIS __attribute__((cleanup(uris_done))) struct uris
+
+static struct uris uris_of(gnutls_x509_crt_t crt)
+{
+    struct uris u = {0};
+    SW_AUTO_DATUM ext = {0};
     int rc = gnutls_x509_crt_get_extension_by_oid2(crt, GNUTLS_X509EXT_OID_SAN, 0, &ext, NULL);
 
-    *ret_bad = 0;
     if (rc == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
-        return NULL;
-    if (rc < 0 || gnutls_subject_alt_names_init(&sans) < 0) {
-        *ret_bad = 1;
-        return NULL;
+        return u;
+    u.bad = rc < 0 || gnutls_subject_alt_names_init(&u.sans) < 0;
+    if (!u.bad && gnutls_x509_ext_import_subject_alt_names(&ext, u.sans, 0) < 0) {
+        uris_done(&u);
+        u = (struct uris){.bad = true};
     }
-    rc = gnutls_x509_ext_import_subject_alt_names(&ext, sans, 0);
-    gnutls_free(ext.data);
-    if (rc < 0) {
-        gnutls_subject_alt_names_deinit(sans);
-        *ret_bad = 1;
-        return NULL;
+    return u;
+}
+
+static bool next_uri(struct uris *u, struct sw_slice *ret)
+{
+    gnutls_datum_t san;
+    unsigned type;
+
+    while (u->sans && gnutls_subject_alt_names_get(u->sans, u->next++, &type, &san, NULL) >= 0) {
+        *ret = sw_slice(san.data, san.size);
+        if (type == GNUTLS_SAN_URI)
+            return true;
     }
-    return sans;
+    return false;
 }
 
 int sw_x509_spiffe_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, size_t max,
                         struct sw_slice *ret_uris, size_t *ret_n, struct sw_err *err)
 {
-    gnutls_subject_alt_names_t sans;
-    gnutls_datum_t san;
+    AUTO_URIS u = uris_of(crt);
+    struct sw_slice uri;
     struct sw_spiffe id;
-    unsigned type;
     size_t n = 0;
-    int bad;
-    int rc = SW_OK;
 
-    sans = sans_open(crt, &bad);
-    if (bad)
+    if (u.bad)
         return sw_err_set(err, SW_EINVAL, "certificate has a broken subjectAltName");
-    for (unsigned i = 0; sans; i++) {
-        if (gnutls_subject_alt_names_get(sans, i, &type, &san, NULL) < 0)
-            break;
-        if (type != GNUTLS_SAN_URI ||
-            sw_spiffe_parse(sw_slice(san.data, san.size), &id, NULL) != SW_OK)
+    while (next_uri(&u, &uri)) {
+        if (sw_spiffe_parse(uri, &id, NULL) != SW_OK)
             continue;
-        if (n == max) {
-            rc = sw_err_set(err, SW_ELIMIT, "certificate has more than %zu identities", max);
-            break;
-        }
-        ret_uris[n++] = sw_arena_slice(a, sw_slice(san.data, san.size));
+        if (n == max)
+            return sw_err_set(err, SW_ELIMIT, "certificate has more than %zu identities", max);
+        ret_uris[n++] = sw_arena_slice(a, uri);
     }
-    if (sans)
-        gnutls_subject_alt_names_deinit(sans);
-    if (rc == SW_OK)
-        *ret_n = n;
-    return rc;
+    *ret_n = n;
+    return SW_OK;
 }
 
 size_t sw_x509_count_spiffe(struct gnutls_x509_crt_int *crt)
 {
     const struct sw_slice scheme = SW_SLICE_LIT("spiffe:");
-    int bad;
-    gnutls_subject_alt_names_t sans = sans_open(crt, &bad);
-    gnutls_datum_t san;
-    unsigned type;
+    AUTO_URIS u = uris_of(crt);
+    struct sw_slice uri;
     size_t n = 0;
 
-    for (unsigned i = 0; sans; i++) {
-        if (gnutls_subject_alt_names_get(sans, i, &type, &san, NULL) < 0)
-            break;
-        if (type == GNUTLS_SAN_URI &&
-            sw_slice_ieq(sw_slice_head(sw_slice(san.data, san.size), scheme.n), scheme))
-            n++;
-    }
-    if (sans)
-        gnutls_subject_alt_names_deinit(sans);
+    while (next_uri(&u, &uri))
+        n += sw_slice_ieq(sw_slice_head(uri, scheme.n), scheme);
     return n;
 }
 
 size_t sw_x509_uris(struct gnutls_x509_crt_int *crt, struct sw_arena *a, size_t max,
                     struct sw_slice *ret_uris)
 {
-    int bad;
-    gnutls_subject_alt_names_t sans = sans_open(crt, &bad);
-    gnutls_datum_t san;
-    unsigned type;
+    AUTO_URIS u = uris_of(crt);
+    struct sw_slice uri;
     size_t n = 0;
 
-    for (unsigned i = 0; sans && n < max; i++) {
-        if (gnutls_subject_alt_names_get(sans, i, &type, &san, NULL) < 0)
-            break;
-        if (type == GNUTLS_SAN_URI)
-            ret_uris[n++] = sw_arena_slice(a, sw_slice(san.data, san.size));
-    }
-    if (sans)
-        gnutls_subject_alt_names_deinit(sans);
+    while (n < max && next_uri(&u, &uri))
+        ret_uris[n++] = sw_arena_slice(a, uri);
     return n;
 }
 
@@ -183,23 +168,13 @@ struct sw_slice sw_x509_decimal(struct sw_slice big_endian, struct sw_arena *a)
     return sw_arena_slice(a, sw_slice(digits + at, sizeof(digits) - at));
 }
 
-static struct sw_slice take_datum(struct sw_arena *a, gnutls_datum_t *d, int rc)
-{
-    struct sw_slice s = sw_slice("", 0);
-
-    if (rc >= 0 && d->data)
-        s = sw_arena_slice(a, sw_slice(d->data, d->size));
-    gnutls_free(d->data);
-    d->data = NULL;
-    return s;
-}
-
 struct sw_slice sw_x509_issuer(struct gnutls_x509_crt_int *crt, struct sw_arena *a)
 {
-    gnutls_datum_t d = {0};
-    int rc = gnutls_x509_crt_get_raw_issuer_dn(crt, &d);
+    SW_AUTO_DATUM d = {0};
 
-    return take_datum(a, &d, rc);
+    if (gnutls_x509_crt_get_raw_issuer_dn(crt, &d) < 0 || !d.data)
+        return sw_slice("", 0);
+    return sw_arena_slice(a, sw_slice(d.data, d.size));
 }
 
 uint64_t sw_x509_not_before(struct gnutls_x509_crt_int *crt)
@@ -230,13 +205,6 @@ void sw_x509_digest(const struct sw_slice *pieces, size_t n, uint8_t ret[32])
             (void)gnutls_hash(h, pieces[i].p, pieces[i].n);
     }
     gnutls_hash_deinit(h, ret);
-}
-
-void sw_x509_sha256(struct sw_slice s, uint8_t ret[32])
-{
-    int rc = gnutls_hash_fast(GNUTLS_DIG_SHA256, s.p, s.n, ret);
-
-    assert(rc == 0);
 }
 
 bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key)

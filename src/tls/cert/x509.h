@@ -67,11 +67,12 @@ uint64_t sw_x509_not_after(struct gnutls_x509_crt_int *crt);
 
 /* SHA-256 over several pieces, each preceded by its length, so that no two lists collide. */
 void sw_x509_digest(const struct sw_slice *pieces, size_t n, uint8_t ret[32]);
-/* SHA-256 of plain bytes. */
-void sw_x509_sha256(struct sw_slice s, uint8_t ret[32]);
 
 /* True when the certificate is for the public half of this key. */
 bool sw_x509_same_key(struct gnutls_x509_crt_int *crt, struct gnutls_x509_privkey_int *key);
+
+/* The bytes of an IP address, as certificates have them: 4, 16, or 0 when the text is none. */
+unsigned sw_x509_ip_bytes(const char *text, uint8_t ret[16]);
 
 /*
  * Is the certificate (DER) for this host? DNS names are compared without case against the dNSName

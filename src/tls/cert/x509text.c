@@ -13,7 +13,7 @@
 #include "tls/cert/cred.h"
 #include "tls/cert/spiffe.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 struct printer {
     struct sw_buf *out;
@@ -60,8 +60,7 @@ static void put_dn(struct printer *p, const char *name, gnutls_datum_t *dn, int 
         put(p, "  %-12s (empty)\n", name);
     else
         put_field(p, name, sw_slice(dn->data, dn->size));
-    gnutls_free(dn->data);
-    dn->data = NULL;
+    sw_datum_done(dn);
 }
 
 /* "3d4h", "2h5m", "40s": the two largest units are enough. */
@@ -119,11 +118,16 @@ static void put_key_type(struct printer *p, int alg, unsigned bits, gnutls_ecc_c
     put(p, ", %u bits\n", bits);
 }
 
-static void put_hex(struct printer *p, const char *name, const uint8_t *b, size_t n)
+static void put_hex(struct printer *p, struct sw_slice bytes)
+{
+    for (size_t i = 0; i < bytes.n; i++)
+        put(p, "%02x", (unsigned char)bytes.p[i]);
+}
+
+static void put_digest(struct printer *p, const char *name, const uint8_t *b, size_t n)
 {
     put(p, "  %-12s ", name);
-    for (size_t i = 0; i < n; i++)
-        put(p, "%02x", b[i]);
+    put_hex(p, sw_slice(b, n));
     put(p, "\n");
 }
 
@@ -145,13 +149,10 @@ static void put_constraint(void *arg, bool permitted, const char *kind, struct s
     struct printer *p = arg;
 
     put(p, "  %-12s %s:", permitted ? "permitted" : "excluded", kind);
-    if (strcmp(kind, "IP") != 0) {
+    if (strcmp(kind, "IP") == 0)
+        put_hex(p, name);
+    else
         put_text(p, name);
-        put(p, "\n");
-        return;
-    }
-    for (size_t i = 0; i < name.n; i++)
-        put(p, "%02x", (unsigned char)name.p[i]);
     put(p, "\n");
 }
 
@@ -180,25 +181,20 @@ static void put_purposes(struct printer *p, gnutls_x509_crt_t crt)
         put(p, "\n");
 }
 
-static int explain_crt(struct printer *p, const gnutls_datum_t *d, gnutls_x509_crt_fmt_t fmt,
-                       unsigned nth, struct sw_err *err)
+static int explain_crt(struct printer *p, struct sw_slice in, bool pem, unsigned nth,
+                       struct sw_err *err)
 {
     gnutls_ecc_curve_t curve = GNUTLS_ECC_CURVE_INVALID;
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_CRT crt = NULL;
     gnutls_datum_t dn = {0};
     uint8_t print[32];
     size_t print_len = sizeof(print);
     unsigned bits = 0;
     int alg;
-    int rc = gnutls_x509_crt_init(&crt);
+    int rc = sw_crt_import(in, pem, &crt);
 
-    if (rc >= 0)
-        rc = gnutls_x509_crt_import(crt, d, fmt);
-    if (rc < 0) {
-        if (crt)
-            gnutls_x509_crt_deinit(crt);
+    if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "broken certificate");
-    }
     put(p, "certificate %u%s\n", nth, gnutls_x509_crt_get_ca_status(crt, NULL) > 0 ? " (CA)" : "");
     put_identities(p, crt);
     rc = gnutls_x509_crt_get_dn3(crt, &dn, 0);
@@ -214,8 +210,7 @@ static int explain_crt(struct printer *p, const gnutls_datum_t *d, gnutls_x509_c
     put_purposes(p, crt);
     sw_x509_each_constraint(crt, put_constraint, p);
     if (gnutls_x509_crt_get_fingerprint(crt, GNUTLS_DIG_SHA256, print, &print_len) >= 0)
-        put_hex(p, "sha256", print, print_len);
-    gnutls_x509_crt_deinit(crt);
+        put_digest(p, "sha256", print, print_len);
     return SW_OK;
 }
 
@@ -235,15 +230,16 @@ static void put_revoked(struct printer *p, gnutls_x509_crl_t crl)
     gnutls_x509_crl_iter_deinit(iter);
 }
 
-static int explain_crl(struct printer *p, const gnutls_datum_t *d, unsigned nth, struct sw_err *err)
+static int explain_crl(struct printer *p, struct sw_slice pem, unsigned nth, struct sw_err *err)
 {
+    gnutls_datum_t d = SW_DATUM(pem);
     gnutls_x509_crl_t crl = NULL;
     gnutls_datum_t dn = {0};
     time_t to;
     int rc = gnutls_x509_crl_init(&crl);
 
     if (rc >= 0)
-        rc = gnutls_x509_crl_import(crl, d, GNUTLS_X509_FMT_PEM);
+        rc = gnutls_x509_crl_import(crl, &d, GNUTLS_X509_FMT_PEM);
     if (rc < 0) {
         if (crl)
             gnutls_x509_crl_deinit(crl);
@@ -264,31 +260,25 @@ static int explain_crl(struct printer *p, const gnutls_datum_t *d, unsigned nth,
     return SW_OK;
 }
 
-static int explain_key(struct printer *p, const gnutls_datum_t *d, unsigned nth, struct sw_err *err)
+static int explain_key(struct printer *p, struct sw_slice pem, unsigned nth, struct sw_err *err)
 {
     gnutls_ecc_curve_t curve = GNUTLS_ECC_CURVE_INVALID;
-    gnutls_x509_privkey_t key = NULL;
+    SW_AUTO_KEY key = NULL;
     uint8_t id[64];
     size_t n = sizeof(id);
     unsigned bits = 0;
     int alg;
-    int rc = gnutls_x509_privkey_init(&key);
+    int rc = sw_key_import(pem, &key);
 
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_import2(key, d, GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (rc < 0) {
-        if (key)
-            gnutls_x509_privkey_deinit(key);
+    if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "broken private key");
-    }
     alg = gnutls_x509_privkey_get_pk_algorithm2(key, &bits);
     if (alg == GNUTLS_PK_ECDSA)
         (void)gnutls_x509_privkey_export_ecc_raw(key, &curve, NULL, NULL, NULL);
     put(p, "private key %u (public half only)\n", nth);
     put_key_type(p, alg, bits, curve);
     if (gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, id, &n) >= 0)
-        put_hex(p, "key sha256", id, n);
-    gnutls_x509_privkey_deinit(key);
+        put_digest(p, "key sha256", id, n);
     return SW_OK;
 }
 
@@ -316,14 +306,12 @@ static bool next_block(struct sw_slice *rest, struct sw_slice *ret_block,
 static int explain_block(struct printer *p, struct sw_slice block, struct sw_slice label,
                          unsigned count[3], struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)block.p, .size = (unsigned)block.n};
-
     if (sw_slice_eq_str(label, "CERTIFICATE"))
-        return explain_crt(p, &d, GNUTLS_X509_FMT_PEM, ++count[0], err);
+        return explain_crt(p, block, true, ++count[0], err);
     if (sw_slice_eq_str(label, "X509 CRL"))
-        return explain_crl(p, &d, ++count[1], err);
+        return explain_crl(p, block, ++count[1], err);
     if (sw_slice_has_suffix(label, SW_SLICE_LIT("PRIVATE KEY")))
-        return explain_key(p, &d, ++count[2], err);
+        return explain_key(p, block, ++count[2], err);
     return SW_OK; /* parameters and other company */
 }
 
@@ -339,10 +327,7 @@ int sw_x509_explain(struct sw_slice content, uint64_t now_s, struct sw_buf *out,
     if (content.n > SW_TLS_PEM_MAX)
         return sw_err_set(err, SW_ELIMIT, "larger than %d bytes", SW_TLS_PEM_MAX);
     if (content.n > 1 && content.p[0] == 0x30) {
-        gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)content.p,
-                            .size = (unsigned)content.n};
-
-        rc = explain_crt(&p, &d, GNUTLS_X509_FMT_DER, ++count[0], err);
+        rc = explain_crt(&p, content, false, ++count[0], err);
     } else {
         while (rc == SW_OK && next_block(&rest, &block, &label)) {
             if (count[0] + count[1] + count[2] == SW_X509_EXPLAIN_MAX)

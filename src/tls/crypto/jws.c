@@ -12,7 +12,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 #include "tls/crypto/pkcs8.h"
 
 enum { P256_LEN = 32 };
@@ -73,7 +73,6 @@ void sw_digest_sha256(struct sw_slice s, uint8_t ret[32])
     int rc = gnutls_hash_fast(GNUTLS_DIG_SHA256, s.p, s.n, ret);
 
     assert(rc >= 0);
-    (void)rc;
 }
 
 void sw_digest_sha512(struct sw_slice s, uint8_t ret[64])
@@ -81,7 +80,6 @@ void sw_digest_sha512(struct sw_slice s, uint8_t ret[64])
     int rc = gnutls_hash_fast(GNUTLS_DIG_SHA512, s.p, s.n, ret);
 
     assert(rc >= 0);
-    (void)rc;
 }
 
 /* --- keys --- */
@@ -107,28 +105,20 @@ static struct sw_slice url64(struct sw_arena *a, struct sw_slice raw)
     return sw_arena_slice(a, sw_buf_slice(&b));
 }
 
-/* A coordinate without sign byte, filled up to the length of the field. */
 static struct sw_slice coordinate(struct sw_arena *a, const gnutls_datum_t *d)
 {
     uint8_t raw[P256_LEN] = {0};
-    const uint8_t *p = d->data;
-    size_t n = d->size;
 
-    while (n > P256_LEN && *p == 0) {
-        p++;
-        n--;
-    }
-    if (n <= P256_LEN)
-        memcpy(raw + P256_LEN - n, p, n);
+    (void)sw_number_fixed(sw_slice(d->data, d->size), P256_LEN, raw);
     return url64(a, sw_slice(raw, sizeof(raw)));
 }
 
 static int describe(struct sw_jws_key *k)
 {
     gnutls_ecc_curve_t curve = GNUTLS_ECC_CURVE_INVALID;
-    gnutls_datum_t spki = {0};
-    gnutls_datum_t x = {0};
-    gnutls_datum_t y = {0};
+    SW_AUTO_DATUM spki = {0};
+    SW_AUTO_DATUM x = {0};
+    SW_AUTO_DATUM y = {0};
     uint8_t hash[32];
     int rc = gnutls_pubkey_export_ecc_raw2(k->pub, &curve, &x, &y, 0);
 
@@ -148,13 +138,10 @@ static int describe(struct sw_jws_key *k)
             "\"x\":\"%.*s\",\"y\":\"%.*s\"}",
             SW_SLICE_ARG(k->kid), SW_SLICE_ARG(cx), SW_SLICE_ARG(cy)));
     }
-    gnutls_free(spki.data);
-    gnutls_free(x.data);
-    gnutls_free(y.data);
     return rc;
 }
 
-/* Takes over the private key. */
+/* rc: of making the private key. */
 static struct sw_jws_key *finish_key(gnutls_x509_privkey_t raw, int rc, struct sw_err *err)
 {
     struct sw_jws_key *k = SW_NEW(struct sw_jws_key);
@@ -169,8 +156,6 @@ static struct sw_jws_key *finish_key(gnutls_x509_privkey_t raw, int rc, struct s
         rc = gnutls_pubkey_import_privkey(k->pub, k->priv, 0, 0);
     if (rc >= 0)
         rc = describe(k);
-    if (raw)
-        gnutls_x509_privkey_deinit(raw);
     if (rc >= 0)
         return k;
     (void)sw_gnutls_err(err, SW_EINVAL, rc, "token key");
@@ -180,29 +165,23 @@ static struct sw_jws_key *finish_key(gnutls_x509_privkey_t raw, int rc, struct s
 
 struct sw_jws_key *sw_jws_key_new(struct sw_err *err)
 {
-    gnutls_x509_privkey_t raw = NULL;
-    int rc = gnutls_x509_privkey_init(&raw);
+    SW_AUTO_KEY raw = NULL;
+    int rc = sw_key_generate(&raw);
 
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_generate(raw, GNUTLS_PK_ECDSA,
-                                          GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
     return finish_key(raw, rc, err);
 }
 
 struct sw_jws_key *sw_jws_key_from_pem(struct sw_slice pem, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)pem.p, .size = (unsigned)pem.n};
-    gnutls_x509_privkey_t raw = NULL;
-    int rc = gnutls_x509_privkey_init(&raw);
+    SW_AUTO_KEY raw = NULL;
+    int rc = sw_key_import(pem, &raw);
 
-    if (rc >= 0)
-        rc = gnutls_x509_privkey_import2(raw, &d, GNUTLS_X509_FMT_PEM, NULL, 0);
     return finish_key(raw, rc, err);
 }
 
 struct sw_jws_key *sw_jws_key_public(struct sw_slice spki, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)spki.p, .size = (unsigned)spki.n};
+    gnutls_datum_t d = SW_DATUM(spki);
     struct sw_jws_key *k = SW_NEW(struct sw_jws_key);
     int rc = gnutls_pubkey_init(&k->pub);
 
@@ -219,13 +198,12 @@ struct sw_jws_key *sw_jws_key_public(struct sw_slice spki, struct sw_err *err)
 
 int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err)
 {
-    gnutls_x509_privkey_t raw = NULL;
+    SW_AUTO_KEY raw = NULL;
     int rc = gnutls_privkey_export_x509(k->priv, &raw);
 
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "token key");
     rc = sw_pkcs8_pem(raw, out, err);
-    gnutls_x509_privkey_deinit(raw);
     return rc == SW_OK ? SW_OK : sw_err_prefix(err, "token key");
 }
 
@@ -238,27 +216,13 @@ struct sw_slice sw_jws_jwk(const struct sw_jws_key *k)
 
 static int raw_signature(const gnutls_datum_t *der, uint8_t out[2 * P256_LEN])
 {
-    gnutls_datum_t r = {0};
-    gnutls_datum_t s = {0};
+    SW_AUTO_DATUM r = {0};
+    SW_AUTO_DATUM s = {0};
     int rc = gnutls_decode_rs_value(der, &r, &s);
-    const gnutls_datum_t *part[2] = {&r, &s};
 
-    memset(out, 0, (size_t)2 * P256_LEN);
-    for (int i = 0; i < 2 && rc >= 0; i++) {
-        const uint8_t *p = part[i]->data;
-        size_t n = part[i]->size;
-
-        while (n > P256_LEN && *p == 0) {
-            p++;
-            n--;
-        }
-        if (n > P256_LEN)
-            rc = GNUTLS_E_ASN1_DER_ERROR;
-        else
-            memcpy(out + (size_t)i * P256_LEN + P256_LEN - n, p, n);
-    }
-    gnutls_free(r.data);
-    gnutls_free(s.data);
+    if (rc >= 0 && !(sw_number_fixed(sw_slice(r.data, r.size), P256_LEN, out) &&
+                     sw_number_fixed(sw_slice(s.data, s.size), P256_LEN, out + P256_LEN)))
+        rc = GNUTLS_E_ASN1_DER_ERROR;
     return rc;
 }
 
@@ -268,7 +232,7 @@ int sw_jws_sign(const struct sw_jws_key *k, struct sw_slice payload, struct sw_b
     SW_BUF_AUTO text = {.max = SW_JWS_TOKEN_MAX};
     SW_AUTO_FREE char *head =
         sw_asprintf("{\"alg\":\"ES256\",\"kid\":\"%.*s\"}", SW_SLICE_ARG(k->kid));
-    gnutls_datum_t sig = {0};
+    SW_AUTO_DATUM sig = {0};
     uint8_t raw[2 * P256_LEN];
     gnutls_datum_t d;
     int rc;
@@ -276,12 +240,10 @@ int sw_jws_sign(const struct sw_jws_key *k, struct sw_slice payload, struct sw_b
     if (sw_base64url_append(&text, sw_slice_str(head)) != SW_OK ||
         sw_buf_putc(&text, '.') != SW_OK || sw_base64url_append(&text, payload) != SW_OK)
         return sw_err_set(err, SW_ELIMIT, "the token would be too long");
-    d = (gnutls_datum_t){.data = (unsigned char *)(uintptr_t)sw_buf_data(&text),
-                         .size = (unsigned)sw_buf_len(&text)};
+    d = SW_DATUM(sw_buf_slice(&text));
     rc = gnutls_privkey_sign_data2(k->priv, GNUTLS_SIGN_ECDSA_SHA256, 0, &d, &sig);
     if (rc >= 0)
         rc = raw_signature(&sig, raw);
-    gnutls_free(sig.data);
     if (rc < 0)
         return sw_gnutls_err(err, SW_EINVAL, rc, "cannot sign a token");
     if (sw_buf_putc(&text, '.') != SW_OK ||
@@ -308,15 +270,14 @@ static int check_header(struct sw_slice head, struct sw_err *err)
 
 static int check_signature(const struct sw_jws_key *k, struct sw_slice text, struct sw_slice sig)
 {
-    gnutls_datum_t r = {.data = (unsigned char *)(uintptr_t)sig.p, .size = P256_LEN};
-    gnutls_datum_t s = {.data = (unsigned char *)(uintptr_t)sig.p + P256_LEN, .size = P256_LEN};
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)text.p, .size = (unsigned)text.n};
-    gnutls_datum_t der = {0};
+    gnutls_datum_t r = SW_DATUM(sw_slice_head(sig, P256_LEN));
+    gnutls_datum_t s = SW_DATUM(sw_slice_from(sig, P256_LEN));
+    gnutls_datum_t d = SW_DATUM(text);
+    SW_AUTO_DATUM der = {0};
     int rc = gnutls_encode_rs_value(&der, &r, &s);
 
     if (rc >= 0)
         rc = gnutls_pubkey_verify_data2(k->pub, GNUTLS_SIGN_ECDSA_SHA256, 0, &d, &der);
-    gnutls_free(der.data);
     return rc;
 }
 

@@ -25,7 +25,6 @@ struct sw_jws_key *sw_jws_key_public(struct sw_slice spki, struct sw_err *err);
 /* Appends the private key as PKCS#8 PEM. */
 SW_NODISCARD int sw_jws_key_pem(const struct sw_jws_key *k, struct sw_buf *out, struct sw_err *err);
 void sw_jws_key_free(struct sw_jws_key *k);
-/* base64url(SHA-256(SubjectPublicKeyInfo)); lives as long as the key. */
 /* The public key as one JWK (a JSON object); lives as long as the key. */
 struct sw_slice sw_jws_jwk(const struct sw_jws_key *k);
 

@@ -6,7 +6,7 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum {
     FIELD_MAX = 66, /* P-521 */
@@ -75,23 +75,6 @@ static void put_tlv(struct der *d, unsigned tag, const void *p, size_t n)
     wrap(d, end, tag);
 }
 
-/* An unsigned number in exactly n bytes; false when it does not fit. */
-static bool fixed(const gnutls_datum_t *v, size_t n, uint8_t out[FIELD_MAX])
-{
-    const uint8_t *p = v->data;
-    size_t len = v->size;
-
-    while (len > n && *p == 0) {
-        p++;
-        len--;
-    }
-    if (len > n)
-        return false;
-    memset(out, 0, n - len);
-    memcpy(out + (n - len), p, len);
-    return true;
-}
-
 struct ec_key {
     const struct curve *curve;
     uint8_t k[FIELD_MAX];
@@ -118,8 +101,8 @@ static void wipe(gnutls_datum_t *d)
 /* False: not a key of one of the curves above. */
 static bool read_ec(gnutls_x509_privkey_t key, struct ec_key *ret)
 {
-    gnutls_datum_t x = {0};
-    gnutls_datum_t y = {0};
+    SW_AUTO_DATUM x = {0};
+    SW_AUTO_DATUM y = {0};
     gnutls_datum_t k = {0};
     gnutls_ecc_curve_t id = GNUTLS_ECC_CURVE_INVALID;
     bool ok = false;
@@ -129,10 +112,9 @@ static bool read_ec(gnutls_x509_privkey_t key, struct ec_key *ret)
         return false;
     ret->curve = curve_of(id);
     if (ret->curve)
-        ok = fixed(&k, ret->curve->len, ret->k) && fixed(&x, ret->curve->len, ret->x) &&
-             fixed(&y, ret->curve->len, ret->y);
-    gnutls_free(x.data);
-    gnutls_free(y.data);
+        ok = sw_number_fixed(sw_slice(k.data, k.size), ret->curve->len, ret->k) &&
+             sw_number_fixed(sw_slice(x.data, x.size), ret->curve->len, ret->x) &&
+             sw_number_fixed(sw_slice(y.data, y.size), ret->curve->len, ret->y);
     wipe(&k);
     return ok;
 }

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "tls/cert/x509.h"
-#include "tls/crypto/gnutls_err.h"
+#include "tls/crypto/gnutls.h"
 
 enum { NAME_ROOM = 256, SAN_ROOM = 4096, SANS_MAX = 1024 };
 
@@ -21,6 +21,13 @@ struct wanted {
     struct sw_slice name;
 };
 
+unsigned sw_x509_ip_bytes(const char *text, uint8_t ret[16])
+{
+    if (inet_pton(AF_INET, text, ret) == 1)
+        return 4;
+    return inet_pton(AF_INET6, text, ret) == 1 ? 16 : 0;
+}
+
 static int parse_wanted(struct sw_slice host, struct wanted *w, struct sw_err *err)
 {
     char text[NAME_ROOM];
@@ -30,11 +37,8 @@ static int parse_wanted(struct sw_slice host, struct wanted *w, struct sw_err *e
         return sw_err_set(err, SW_EDENIED, "no usable server name to check");
     memcpy(text, host.p, host.n);
     text[host.n] = 0;
-    if (inet_pton(AF_INET, text, w->ip) == 1)
-        w->ip_len = 4;
-    else if (inet_pton(AF_INET6, text, w->ip) == 1)
-        w->ip_len = 16;
-    else if (host.p[host.n - 1] == '.')
+    w->ip_len = sw_x509_ip_bytes(text, w->ip);
+    if (w->ip_len == 0 && host.p[host.n - 1] == '.')
         w->name.n--;
     if (w->ip_len == 0 && (w->name.n == 0 || memchr(w->name.p, '*', w->name.n)))
         return sw_err_set(err, SW_EDENIED, "no usable server name to check");
@@ -118,39 +122,19 @@ static int check_names(gnutls_x509_crt_t crt, const struct wanted *w, struct sw_
 
 int sw_x509_check_host(struct sw_slice der, struct sw_slice host, struct sw_err *err)
 {
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
-    gnutls_x509_crt_t crt = NULL;
+    SW_AUTO_CRT crt = NULL;
     struct wanted w;
     int rc = parse_wanted(host, &w, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = gnutls_x509_crt_init(&crt);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER);
+    rc = sw_crt_import(der, false, &crt);
     if (rc < 0)
-        rc = sw_gnutls_err(err, SW_EDENIED, rc, "server certificate");
-    else
-        rc = check_names(crt, &w, host, err);
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
-    return rc;
+        return sw_gnutls_err(err, SW_EDENIED, rc, "server certificate");
+    return check_names(crt, &w, host, err);
 }
 
 /* ---- for callers with rules of their own ---- */
-
-static gnutls_x509_crt_t import(struct sw_slice der)
-{
-    gnutls_datum_t d = {.data = (unsigned char *)(uintptr_t)der.p, .size = (unsigned)der.n};
-    gnutls_x509_crt_t crt = NULL;
-
-    if (gnutls_x509_crt_init(&crt) < 0)
-        return NULL;
-    if (gnutls_x509_crt_import(crt, &d, GNUTLS_X509_FMT_DER) >= 0)
-        return crt;
-    gnutls_x509_crt_deinit(crt);
-    return NULL;
-}
 
 /* False: of a kind that is not supported, or not fit to be compared. */
 static bool to_text(unsigned type, struct sw_slice raw, char ip[INET6_ADDRSTRLEN],
@@ -183,10 +167,12 @@ static bool to_text(unsigned type, struct sw_slice raw, char ip[INET6_ADDRSTRLEN
 bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *san, void *arg),
                      void *arg)
 {
-    gnutls_x509_crt_t crt = import(der);
+    SW_AUTO_CRT crt = NULL;
     bool found = false;
 
-    for (unsigned i = 0; crt && !found && i < SW_X509_SANS_MAX; i++) {
+    if (sw_crt_import(der, false, &crt) < 0)
+        return false;
+    for (unsigned i = 0; !found && i < SW_X509_SANS_MAX; i++) {
         char raw[SAN_ROOM];
         char ip[INET6_ADDRSTRLEN];
         size_t n = sizeof(raw);
@@ -199,21 +185,19 @@ bool sw_x509_any_san(struct sw_slice der, bool (*fn)(const struct sw_x509_san *s
             break;
         found = to_text((unsigned)type, sw_slice(raw, n), ip, &san) && fn(&san, arg);
     }
-    if (crt)
-        gnutls_x509_crt_deinit(crt);
     return found;
 }
 
 int sw_x509_spki_sha256(struct sw_slice der, uint8_t ret[32], struct sw_err *err)
 {
-    gnutls_x509_crt_t crt = import(der);
+    SW_AUTO_CRT crt = NULL;
     size_t n = 32;
-    int rc = GNUTLS_E_ASN1_DER_ERROR;
+    int rc = sw_crt_import(der, false, &crt);
 
-    if (crt) {
+    if (rc < 0)
+        rc = GNUTLS_E_ASN1_DER_ERROR;
+    else
         rc = gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, ret, &n);
-        gnutls_x509_crt_deinit(crt);
-    }
     if (rc < 0 || n != 32)
         return sw_gnutls_err(err, SW_EINVAL, rc, "public key of a certificate");
     return SW_OK;
