@@ -16,6 +16,8 @@
 #include "connector/told.h"
 #include "io/resolver.h"
 #include "io/signal.h"
+#include "quic/id/ticket.h"
+#include "quic/path.h"
 #include "quic/relay/client.h"
 #include "tls/crypto/aead.h"
 

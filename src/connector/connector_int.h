@@ -17,6 +17,7 @@
 #include "connector/peers.h"
 #include "connector/reg/reg.h"
 #include "quic/id/addrs.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 #include "telemetry/admin.h"
 #include "telemetry/metrics.h"

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "quic/id/addrs.h"
+#include "quic/path.h"
 
 #define SW_CONNECTOR_GROUP       "networking.datumapis.com"
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 
 /* Of a Connector: "ID=ADDR[,ADDR...][;ID=...]". */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connection IDs: how packets find their connection, whatever address they come from. */
+#include "quic/cid.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "quic/core.h"
+#include "quic/conn.h"
 
 static bool add(struct sw_qconn *c, struct sw_map *m, struct sw_list *l, const uint8_t *p, size_t n)
 {

@@ -10,7 +10,12 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/handshake.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stream.h"
 
 #define LINGER_NS (30 * SW_NS_PER_S)
 

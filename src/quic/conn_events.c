@@ -6,7 +6,13 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/handshake.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stateless.h"
+#include "quic/stream.h"
 
 enum { RESETS_PER_SECOND = 100 }; /* streams a peer may give up, on the average */
 

@@ -6,7 +6,14 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/endpoint.h"
+#include "quic/handshake.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stateless.h"
+#include "quic/stream.h"
 #include "tls/record.h"
 
 enum {

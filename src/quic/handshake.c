@@ -11,7 +11,8 @@
 #include <ngtcp2/ngtcp2_crypto_gnutls.h>
 
 #include "base/mem.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/handshake.h"
 #include "tls/crypto/aead.h"
 
 enum { ALERT_MISSING_EXTENSION = 109 };

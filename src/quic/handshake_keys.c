@@ -12,7 +12,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/handshake.h"
 #include "tls/cert/vault.h"
 #include "tls/crypto/aead.h"
 #include "tls/record.h"

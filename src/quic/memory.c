@@ -31,7 +31,8 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/memory.h"
+#include "quic/stream.h"
 
 enum {
     READ_AHEAD = 4 * QUIC_CHUNK, /* unsent bytes of a stream while memory is tight */

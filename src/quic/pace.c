@@ -11,7 +11,9 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/pace.h"
+#include "quic/renew.h"
 
 enum {
     PASS_BYTES = 4 * SW_DGRAM_SEND_MAX, /* of one connection, before others have their turn */

@@ -26,12 +26,6 @@ struct sw_qstream; /* a bidirectional stream */
 
 /* ---- connections ---- */
 
-enum sw_qpath {
-    SW_QPATH_NONE, /* not decided yet */
-    SW_QPATH_DIRECT,
-    SW_QPATH_RELAY,
-};
-
 /* Why a connection ended. */
 struct sw_qclose {
     enum sw_qclose_kind {
@@ -69,11 +63,6 @@ void *sw_qconn_arg(const struct sw_qconn *c);
 const struct sw_nodeid *sw_qconn_peer(const struct sw_qconn *c);
 struct sw_slice sw_qconn_alpn(const struct sw_qconn *c);
 bool sw_qconn_dialled(const struct sw_qconn *c);
-enum sw_qpath sw_qconn_path(const struct sw_qconn *c);
-/* The peer's address on a direct path; family 0 on a relay. */
-struct sw_addr sw_qconn_addr(const struct sw_qconn *c);
-/* Why it stays on the relay, for people; empty: not known yet, or it is on a direct path. */
-const char *sw_qconn_path_note(const struct sw_qconn *c);
 uint64_t sw_qconn_rtt_ns(const struct sw_qconn *c);
 /* Time since the last packet of the peer. */
 uint64_t sw_qconn_silence_ns(const struct sw_qconn *c);
@@ -84,8 +73,6 @@ void sw_qconn_close(struct sw_qconn *c, uint64_t code, const char *reason);
 size_t sw_qconn_datagram_max(const struct sw_qconn *c);
 /* SW_OK: queued (may still be lost); SW_ELIMIT: too large or the queue is full; SW_ECLOSED. */
 SW_NODISCARD int sw_qconn_datagram(struct sw_qconn *c, const uint8_t *p, size_t n);
-/* Further addresses of a dialled peer, learnt later: tried when on a relay. */
-void sw_qconn_more_addrs(struct sw_qconn *c, const struct sw_addr *addrs, size_t n);
 
 /* ---- streams ---- */
 
@@ -213,36 +200,8 @@ void sw_quic_free(struct sw_quic *q);
 void sw_quic_drain(struct sw_quic *q);
 /* What the sockets are bound to: at most two. */
 size_t sw_quic_bound(const struct sw_quic *q, struct sw_addr ret[2]);
-/* The home relay: kept connected. Empty: none. */
-void sw_quic_set_home_relay(struct sw_quic *q, struct sw_slice url);
 /* The network changed (addresses, sleep): probe relays and paths now. */
 void sw_quic_network_changed(struct sw_quic *q);
-
-/* ---- direct paths ---- */
-
-enum {
-    SW_QUIC_MAPPED_MAX = 6,
-    SW_QUIC_PLACES_MAX = 32,
-};
-
-/* Our candidates: sent to peers of ours whose connections run through a relay. Copied. */
-void sw_quic_set_candidates(struct sw_quic *q, const struct sw_addr *addrs, size_t n);
-/* An address of a node that may dial us. */
-struct sw_quic_place {
-    struct sw_nodeid id;
-    struct sw_addr addr;
-};
-/*
- * Lets their packets in through a NAT before us: each gets a small datagram every few seconds, and
- * says which address it sees. At most SW_QUIC_PLACES_MAX; loopback ones only with candidates there.
- */
-void sw_quic_set_openings(struct sw_quic *q, const struct sw_quic_place *places, size_t n);
-/* A relay saw us at this address; family 0: it does not say any more. */
-void sw_quic_observed(struct sw_quic *q, const struct sw_addr *by, const struct sw_addr *at);
-/* All addresses that others see us at. */
-size_t sw_quic_mapped(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_MAPPED_MAX]);
-/* They differ by observer: a symmetric NAT. */
-bool sw_quic_mapping_varies(const struct sw_quic *q, uint8_t family);
 
 /*
  * Dials the node by every address and the relay at once; the first that answers with the right key

@@ -20,7 +20,9 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
+#include "quic/renew.h"
 
 enum {
     RISE = 3, /* times the lowest one */

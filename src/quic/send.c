@@ -8,7 +8,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/pace.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stream.h"
 
 enum {
     VECS = 4,

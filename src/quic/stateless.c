@@ -11,7 +11,11 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stateless.h"
 
 enum {
     RESETS_PER_SECOND = 50,
@@ -23,18 +27,6 @@ enum {
 };
 
 #define RETRY_LIFETIME_NS (10 * SW_NS_PER_S)
-
-bool sw_qbucket_take(struct sw_qbucket *b, uint64_t now_ns, uint32_t per_second)
-{
-    if (now_ns - b->at_ns >= SW_NS_PER_S) {
-        b->at_ns = now_ns;
-        b->used = 0;
-    }
-    if (b->used >= per_second)
-        return false;
-    b->used++;
-    return true;
-}
 
 void sw_quic_reset_token(const struct sw_quic *q, const uint8_t *cid, size_t n, uint8_t ret[16])
 {

@@ -6,7 +6,9 @@
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/mem.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/memory.h"
+#include "quic/stream.h"
 
 /* ---- chunks ---- */
 

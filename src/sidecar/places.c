@@ -5,6 +5,7 @@
  */
 #include "base/log.h"
 #include "base/mem.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
 

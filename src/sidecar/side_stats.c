@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
 

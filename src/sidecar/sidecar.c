@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "http/bearer.h"
 #include "io/sock.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
 #include "telemetry/ready.h"

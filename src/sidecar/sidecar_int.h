@@ -10,6 +10,7 @@
 #include "http/capsule.h"
 #include "io/accept.h"
 #include "quic/id/addrs.h"
+#include "quic/path.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/capsule.h"
+#include "quic/path.h"
 #include "tunnel/qdial_int.h"
 
 static void find(struct sw_qnode *n);

@@ -10,7 +10,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/endpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

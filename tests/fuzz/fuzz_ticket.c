@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "quic/id/nodeid.h"
+#include "quic/id/ticket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

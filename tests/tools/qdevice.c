@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/resolver.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 #include "tls/crypto/aead.h"
 #include "tunnel/qserve.h"

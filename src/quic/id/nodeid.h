@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text forms of a NodeID, and tickets: a NodeID with the addresses it can be reached at. */
+/* The text forms of a NodeID, and what is known of where it can be reached. */
 #pragma once
 
 #include "base/arena.h"
@@ -35,9 +35,3 @@ struct sw_quic_target {
     const struct sw_addr *addrs;
     size_t n_addrs; /* at most SW_QUIC_ADDRS_MAX */
 };
-
-/* "endpoint" + base32; addresses sorted. In the arena. */
-struct sw_slice sw_ticket_write(struct sw_arena *a, const struct sw_quic_target *t);
-/* SW_EINVAL, SW_ELIMIT. Custom addresses and all relays but the first are dropped. */
-SW_NODISCARD int sw_ticket_parse(struct sw_arena *a, struct sw_slice in, struct sw_quic_target *ret,
-                                 struct sw_err *err);

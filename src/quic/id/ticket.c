@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tickets: iroh's "endpoint" kind, postcard inside base32 (lengths and ports are LEB128). */
+#include "quic/id/ticket.h"
+
 #include "base/buf.h"
 #include "quic/id/base32.h"
-#include "quic/id/nodeid.h"
 
 enum {
     TICKET_TEXT_MAX = 8192, /* more than any address list we accept needs */

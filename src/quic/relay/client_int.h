@@ -68,7 +68,7 @@ struct rc_link {
     unsigned version;
 };
 
-/* ---- relay_dial.c ---- */
+/* ---- client_dial.c ---- */
 
 /* What is trusted with https. */
 SW_NODISCARD int rc_set_roots(struct sw_relay_client *c, const char *ca_file, struct sw_err *err);
@@ -77,7 +77,7 @@ void rc_dial(struct sw_relay_client *c);
 /* Drops connection and question. */
 void rc_hang_up(struct sw_relay_client *c);
 
-/* ---- relay_client.c ---- */
+/* ---- client.c ---- */
 void rc_upgraded(struct sw_relay_client *c);
 void rc_message(struct sw_relay_client *c, uint8_t *p, size_t n);
 /* The connection or the attempt is over: another one follows. */

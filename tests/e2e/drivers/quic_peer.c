@@ -29,6 +29,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "quic/id/addrs.h"
+#include "quic/path.h"
 #include "quic/quic.h"
 
 struct transfer {

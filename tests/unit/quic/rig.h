@@ -14,7 +14,13 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/endpoint.h"
+#include "quic/memory.h"
+#include "quic/pace.h"
+#include "quic/send.h"
+#include "quic/stateless.h"
+#include "quic/stream.h"
 
 struct rig_stream {
     struct sw_qstream *s;

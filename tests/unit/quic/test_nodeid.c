@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "quic/id/nodeid.h"
+#include "quic/id/ticket.h"
 
 static struct sw_rawkey *key_of(int byte)
 {

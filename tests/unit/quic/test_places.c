@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/time.h"
-#include "quic/path/places.h"
+#include "quic/path_places.h"
 
 #define T0 (1000 * SW_NS_PER_S)
 

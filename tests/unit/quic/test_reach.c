@@ -5,7 +5,8 @@
 #include "base/rand.h"
 #include "io/sock.h"
 #include "middle.h"
-#include "quic/path/places.h"
+#include "quic/path.h"
+#include "quic/path_places.h"
 #include "rig.h"
 
 enum { PONGS_PER_SECOND = 20 }; /* as in reach.c */

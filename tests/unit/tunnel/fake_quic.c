@@ -5,6 +5,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "quic/path.h"
 
 struct sw_quic {
     struct fake *f;

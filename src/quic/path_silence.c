@@ -10,7 +10,9 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
 
 #define REPEAT_NS SW_NS_PER_S
 #define ASK_NS    (3 * SW_NS_PER_S)  /* then relays have to answer a ping */

@@ -7,7 +7,8 @@
 #include <ngtcp2/ngtcp2.h>
 #include <stddef.h>
 
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
 
 /* ---- routes ---- */
 

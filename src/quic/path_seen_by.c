@@ -7,8 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/path_int.h"
 #include "quic/qad/qad.h"
+#include "quic/send.h"
 
 enum { FAMILIES = 2 };
 

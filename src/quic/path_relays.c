@@ -5,11 +5,28 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/endpoint.h"
+#include "quic/path_int.h"
+#include "quic/stateless.h"
 #include "quic/wire/relay_url.h"
 
+enum { HELD_MAX = 32 }; /* packets from relays that wait for a direct one */
+
+#define HOLD_NS           (120 * SW_NS_PER_MS)
 #define RELAY_IDLE_NS     (60 * SW_NS_PER_S)
 #define RELAY_LINES_PER_S 2
+
+/* An Initial that came by relay and waits: a direct copy of it may follow. */
+struct sw_qheld {
+    struct sw_list link;
+    struct sw_qroute route;
+    uint64_t due_ns;
+    uint8_t ecn;
+    size_t n;
+    uint8_t p[];
+};
 
 /* ---- callbacks of a relay ---- */
 
@@ -244,16 +261,15 @@ bool sw_qrelay_hold(struct sw_quic *q, const struct sw_qroute *from, uint8_t ecn
 {
     struct sw_qheld *h;
 
-    if (q->held.n >= QUIC_HELD_MAX)
+    if (q->held.n >= HELD_MAX)
         return false;
     h = sw_malloc(sizeof(*h) + n);
-    *h = (struct sw_qheld){
-        .route = *from, .due_ns = sw_quic_now(q) + QUIC_HOLD_NS, .ecn = ecn, .n = n};
+    *h = (struct sw_qheld){.route = *from, .due_ns = sw_quic_now(q) + HOLD_NS, .ecn = ecn, .n = n};
     memcpy(h->p, p, n);
     sw_list_push_back(&q->held.all, &h->link);
     q->held.n++;
     if (!sw_timer_running(&q->held.timer))
-        sw_timer_start(q->loop, &q->held.timer, QUIC_HOLD_NS, on_hold_timer);
+        sw_timer_start(q->loop, &q->held.timer, HOLD_NS, on_hold_timer);
     return true;
 }
 

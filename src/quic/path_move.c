@@ -10,7 +10,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
+#include "quic/renew.h"
+#include "quic/send.h"
 
 #define TRYING_NS (5 * SW_NS_PER_S)
 #define ANSWER_NS (1500 * SW_NS_PER_MS)

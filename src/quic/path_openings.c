@@ -11,7 +11,9 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/conn.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
 #include "quic/wire/probe.h"
 
 enum {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "quic/core.h"
+#include "quic/path_int.h"
 
 enum {
     PLACE_PINGS = 9,                    /* to each, in a round */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "quic/path/places.h"
+#include "quic/path_places.h"
 
 #include <string.h>
 

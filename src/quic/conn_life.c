@@ -7,7 +7,14 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
-#include "quic/core.h"
+#include "quic/cid.h"
+#include "quic/conn.h"
+#include "quic/endpoint.h"
+#include "quic/handshake.h"
+#include "quic/pace.h"
+#include "quic/path_int.h"
+#include "quic/send.h"
+#include "quic/stateless.h"
 
 enum { ACK_SHARE = 8 }; /* of a round trip, as ngtcp2 delays acknowledgements */
 
