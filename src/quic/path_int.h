@@ -79,6 +79,8 @@ bool sw_qpath_exhausted(const struct sw_qconn *c);
 /* A further path, also when there is one of that route. */
 struct sw_qpathent *sw_qpath_add(struct sw_qconn *c, const struct sw_qroute *r);
 struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id);
+/* The present path; NULL: it was forgotten. */
+const struct sw_qpathent *sw_qpath_now(const struct sw_qconn *c);
 /* The path as ngtcp2 knows it. */
 void sw_qpath_fill(const struct sw_qpathent *p, struct ngtcp2_path_storage *ps);
 /* The same for one received packet: valid until the next call. */

@@ -126,18 +126,23 @@ void sw_qpath_repeat(struct sw_qconn *c, struct sw_qrelay *r)
 
 static bool on_relay(const struct sw_qconn *c)
 {
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
-            return c->paths.ent[i].route.relay != NULL;
-    return false;
+    const struct sw_qpathent *p = sw_qpath_now(c);
+
+    return p && p->route.relay;
 }
 
 bool sw_qpath_relay_down(const struct sw_qconn *c)
 {
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
-            return c->paths.ent[i].route.relay && !c->paths.ent[i].route.relay->up;
-    return false;
+    return on_relay(c) && !sw_qpath_now(c)->route.relay->up;
+}
+
+/* The first route of the dial by a relay, or of those without one; NULL: there is none. */
+static const struct sw_qroute *first_route(const struct sw_qroutes *d, bool by_relay)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if ((d->route[i].relay != NULL) == by_relay)
+            return &d->route[i];
+    return NULL;
 }
 
 /* When another direct address is worth a try: quickly at first, then ever more seldom. */
@@ -230,15 +235,10 @@ static void divert(struct sw_qconn *c, const struct sw_qroute *relay)
 static bool try_relay(struct sw_qconn *c)
 {
     struct sw_qroutes *d = c->dial;
-    const struct sw_qroute *r = NULL;
+    const struct sw_qroute *r = first_route(d, true);
     int rc;
 
-    if (sw_quic_now(c->q) < d->relay_at_ns)
-        return false;
-    for (size_t i = 0; i < d->n && !r; i++)
-        if (d->route[i].relay)
-            r = &d->route[i];
-    if (!r)
+    if (!r || sw_quic_now(c->q) < d->relay_at_ns)
         return false;
     d->relay_at_ns = sw_quic_now(c->q) + relay_pause_ns(d);
     if (d->relay_tries < UINT8_MAX)
@@ -247,22 +247,6 @@ static bool try_relay(struct sw_qconn *c)
     if (rc == NGTCP2_ERR_CONN_ID_BLOCKED && r->relay->up)
         divert(c, r);
     return rc == 0 || rc == NGTCP2_ERR_CONN_ID_BLOCKED;
-}
-
-static bool has_direct(const struct sw_qroutes *d)
-{
-    for (size_t i = 0; i < d->n; i++)
-        if (!d->route[i].relay)
-            return true;
-    return false;
-}
-
-static bool has_relay(const struct sw_qroutes *d)
-{
-    for (size_t i = 0; i < d->n; i++)
-        if (d->route[i].relay)
-            return true;
-    return false;
 }
 
 /*
@@ -297,7 +281,7 @@ static void choose_keepalive(struct sw_qconn *c)
 /* When the next address is tried without knowing whether it answers: UINT64_MAX: not so. */
 static uint64_t blind_due(const struct sw_qconn *c)
 {
-    return has_direct(c->dial) && !sw_qreach_pending(c) && !sw_qreach_known(c)
+    return first_route(c->dial, false) && !sw_qreach_pending(c) && !sw_qreach_known(c)
                ? c->dial->retry_at_ns
                : UINT64_MAX;
 }
@@ -359,7 +343,7 @@ static void look_for_better(struct sw_qconn *c)
     if (sw_qreach_best(c, &sw_qpath_get(c, c->paths.now)->route,
                        silent || st.pto_count >= PTOS_BEFORE_MOVE, &r)) {
         (void)try_route(c, &r, false);
-    } else if ((silent || st.pto_count >= PTOS_BEFORE_FALLBACK) && has_relay(d) && try_relay(c)) {
+    } else if ((silent || st.pto_count >= PTOS_BEFORE_FALLBACK) && try_relay(c)) {
         sw_log_info("quic", "no packets on the direct path: probing the relay");
         sw_qreach_restart(c);
     }

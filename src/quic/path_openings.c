@@ -59,8 +59,7 @@ struct sw_qopenings {
     size_t n;
     struct seen seen[SEEN_MAX];
     size_t n_seen;
-    struct sw_addr own[SW_QUIC_ADDRS_MAX];
-    size_t n_own;
+    struct sw_addr_list own;
 };
 
 struct sw_qopenings *sw_qopenings_new(struct sw_quic *q)
@@ -85,10 +84,7 @@ void sw_qopenings_free(struct sw_qopenings *s)
 
 static size_t push(struct sw_addr *list, size_t n, size_t max, const struct sw_addr *a)
 {
-    for (size_t i = 0; i < n; i++)
-        if (sw_addr_eq(&list[i], a))
-            return n;
-    if (!a->ip.family || n == max)
+    if (!a->ip.family || n == max || sw_addr_among(list, n, a))
         return n;
     list[n] = *a;
     return n + 1;
@@ -117,8 +113,8 @@ size_t sw_quic_candidates(const struct sw_quic *q, struct sw_addr ret[SW_QUIC_AD
 
     for (size_t i = 0; i < n_mapped; i++)
         n = push(ret, n, SW_QUIC_ADDRS_MAX, &mapped[i]);
-    for (size_t i = 0; i < s->n_own; i++)
-        n = push(ret, n, SW_QUIC_ADDRS_MAX, &s->own[i]);
+    for (size_t i = 0; i < s->own.n; i++)
+        n = push(ret, n, SW_QUIC_ADDRS_MAX, &s->own.a[i]);
     return n;
 }
 
@@ -174,21 +170,15 @@ static void changed(struct sw_quic *q, bool mapped)
 void sw_quic_set_candidates(struct sw_quic *q, const struct sw_addr *addrs, size_t n)
 {
     struct sw_qopenings *s = q->openings;
-    struct sw_addr before[SW_QUIC_ADDRS_MAX];
-    size_t n_before = s->n_own;
-    bool same;
+    struct sw_addr_list before = s->own;
 
-    memcpy(before, s->own, sizeof(before));
-    s->n_own = 0;
+    s->own.n = 0;
     q->loopback = false;
     for (size_t i = 0; i < n; i++) {
-        s->n_own = push(s->own, s->n_own, SW_QUIC_ADDRS_MAX, &addrs[i]);
+        s->own.n = push(s->own.a, s->own.n, SW_QUIC_ADDRS_MAX, &addrs[i]);
         q->loopback = q->loopback || sw_ip_is_loopback(&addrs[i].ip);
     }
-    same = s->n_own == n_before;
-    for (size_t i = 0; i < s->n_own && same; i++)
-        same = sw_addr_eq(&before[i], &s->own[i]);
-    if (!same)
+    if (!sw_addr_list_equal(&before, &s->own))
         changed(q, false);
 }
 

@@ -41,6 +41,14 @@ struct sw_qpathent *sw_qpath_get(struct sw_qconn *c, uint16_t id)
     return NULL;
 }
 
+const struct sw_qpathent *sw_qpath_now(const struct sw_qconn *c)
+{
+    for (size_t i = 0; c->paths.now && i < QUIC_PATHS_MAX; i++)
+        if (c->paths.ent[i].id == c->paths.now)
+            return &c->paths.ent[i];
+    return NULL;
+}
+
 /*
  * Several paths may have one route, when the network changed or became slower: then the present one
  * matches. The accepting side moves to a renewed path by taking the peer's next packet for one of
@@ -209,12 +217,7 @@ bool sw_qpath_uses_relay(const struct sw_qconn *c, const struct sw_qrelay *r)
 
 static const struct sw_qpathent *current(const struct sw_qconn *c)
 {
-    if (c->dial && c->dial->racing)
-        return NULL;
-    for (size_t i = 0; i < QUIC_PATHS_MAX; i++)
-        if (c->paths.ent[i].id && c->paths.ent[i].id == c->paths.now)
-            return &c->paths.ent[i];
-    return NULL;
+    return c->dial && c->dial->racing ? NULL : sw_qpath_now(c);
 }
 
 enum sw_qpath sw_qconn_path(const struct sw_qconn *c)

@@ -28,7 +28,6 @@ struct sw_relay_access *sw_relay_access_ref(struct sw_relay_access *a);
 /* Returns NULL. */
 struct sw_relay_access *sw_relay_access_unref(struct sw_relay_access *a);
 
-/* True when a token is needed at all. */
 /* In a time that does not depend on how much of it is right. */
 bool sw_relay_access_token_ok(const struct sw_relay_access *a, struct sw_slice token);
 /* NULL: may come; else why not. */

@@ -55,8 +55,7 @@ static int parse_url(struct sw_slice url, struct sw_http_client_opts *o,
     return SW_OK;
 }
 
-/* The value of Authorization; NULL when the file cannot be read. Read each time: tokens change. */
-/* The value of the field Authorization. Without a path: nothing. */
+/* The value of the field Authorization, read each time: tokens change. Without a path: nothing. */
 static int read_token(const char *path, struct sw_slice *ret, struct sw_err *err)
 {
     struct sw_slice token = {0};
@@ -106,7 +105,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct relay_ask *a = arg;
 
-    (void)call;
     a->status = msg->status;
 }
 
@@ -115,7 +113,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
     struct relay_ask *a = arg;
     size_t n = sw_min(data.n, sizeof(a->answer) - a->n);
 
-    (void)call;
     memcpy(a->answer + a->n, data.p, n);
     a->n += n;
 }
@@ -127,7 +124,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     bool yes = rc == SW_OK && a->status == 200 && a->n == 4 && memcmp(a->answer, "true", 4) == 0;
     char why[160];
 
-    (void)call;
     if (rc != SW_OK)
         (void)snprintf(why, sizeof(why), "--access-url: %.120s", err ? err->msg : "no answer");
     else

@@ -430,7 +430,6 @@ static void on_message(struct sw_wsconn *ws, uint8_t *p, size_t n)
 
 static void on_text(struct sw_wsconn *ws, size_t n)
 {
-    (void)n;
     sw_metric_add(client_of(ws)->worker->stats.unknown_frames, 1);
 }
 

@@ -59,15 +59,7 @@ enum relay_kin relay_roster_find(const struct relay_roster *r, const struct sw_n
 
 size_t relay_roster_count(const struct relay_roster *r, enum relay_kin kin)
 {
-    switch (kin) {
-    case RELAY_STRANGER:
-        break;
-    case RELAY_DEVICE:
-        return r->devices.n;
-    case RELAY_GATEWAY:
-        return r->gateways.n;
-    }
-    return 0;
+    return kin == RELAY_DEVICE ? r->devices.n : kin == RELAY_GATEWAY ? r->gateways.n : 0;
 }
 
 struct relay_roster *relay_roster_ref(struct relay_roster *r)

@@ -65,7 +65,6 @@ static void on_claimed(struct sw_crew_thread *t, void *arg)
 {
     struct relay_worker *w = SW_CONTAINER_OF(t, struct relay_worker, thread);
 
-    (void)arg;
     (void)atomic_fetch_add_explicit(&w->n_evictable, 1, memory_order_relaxed);
     if (!t->stopped)
         (void)evict(w, 1);

@@ -73,9 +73,7 @@ static const struct sw_json *details(const struct sw_kube_obj *o)
 /* The one of a list whose type is this; NULL: none. */
 static const struct sw_json *of_type(const struct sw_json *list, const char *type)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *it = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (it, list) {
         if (sw_json_str_eq(sw_json_find(it, "type"), type))
             return it;
     }
@@ -272,7 +270,6 @@ static void on_ns_made(void *arg, struct sw_kube_reply *r)
 {
     struct side_api *a = arg;
 
-    (void)r;
     a->call = NULL;
     again(a, retry_min_ns / 10);
 }
@@ -281,15 +278,13 @@ static void on_ns_made(void *arg, struct sw_kube_reply *r)
 static void make_ns(struct side_api *a)
 {
     SW_ARENA_AUTO tmp = {0};
-    struct sw_json *o = sw_json_new_object(&tmp);
-    struct sw_json *meta = sw_json_new_object(&tmp);
+    struct sw_json *meta = SW_JSON_OF(&tmp, {"name", .str = a->s->c->ns});
 
     a->made_ns = true;
-    sw_json_put_str(&tmp, meta, "name", sw_slice_str(a->s->c->ns));
-    sw_json_put_str(&tmp, o, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put_str(&tmp, o, "kind", SW_SLICE_LIT("Namespace"));
-    sw_json_put(&tmp, o, "metadata", meta);
-    a->call = sw_kube_create(a->client, &namespaces, o, on_ns_made, a);
+    a->call = sw_kube_create(a->client, &namespaces,
+                             SW_JSON_OF(&tmp, {"apiVersion", .str = "v1"},
+                                        {"kind", .str = "Namespace"}, {"metadata", .json = meta}),
+                             on_ns_made, a);
 }
 
 static void on_applied(void *arg, struct sw_kube_reply *r)
@@ -320,13 +315,12 @@ static void on_applied(void *arg, struct sw_kube_reply *r)
 /* "ip:port,..." as registered. */
 static void put_addresses(const struct side_api *a, struct sw_buf *out)
 {
-    struct sw_addr_list list;
+    const struct sw_addr_list *list = side_places_list(a->s->places);
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
 
-    side_places_get(a->s->places, &list);
-    for (size_t i = 0; i < list.n && rc == SW_OK; i++)
-        rc = sw_buf_printf(out, "%s%s", i ? "," : "", sw_addr_text(&list.a[i], text));
+    for (size_t i = 0; i < list->n && rc == SW_OK; i++)
+        rc = sw_buf_printf(out, "%s%s", i ? "," : "", sw_addr_text(&list->a[i], text));
 }
 
 void side_api_moved(struct side_api *a)
@@ -342,25 +336,21 @@ static void try_register(struct side_api *a)
 {
     SW_ARENA_AUTO tmp = {0};
     SW_BUF_AUTO addrs = {.max = 4096};
-    struct sw_json *o = sw_json_new_object(&tmp);
-    struct sw_json *meta = sw_json_new_object(&tmp);
-    struct sw_json *labels = sw_json_new_object(&tmp);
-    struct sw_json *data = sw_json_new_object(&tmp);
+    struct sw_json *o;
+    struct sw_json *meta;
+    struct sw_json *data;
     char hex[SW_NODEID_HEX];
     char id[SW_NODEID_SHORT];
     char *name = sw_arena_printf(&tmp, "gateway-%s", sw_nodeid_short(sw_sidecar_id(a->s), id));
 
     put_addresses(a, &addrs);
-    sw_json_put_str(&tmp, labels, "spanwire.dev/gateway-identity", SW_SLICE_LIT("true"));
-    sw_json_put_str(&tmp, meta, "name", sw_slice_str(name));
-    sw_json_put_str(&tmp, meta, "namespace", sw_slice_str(a->s->c->ns));
-    sw_json_put(&tmp, meta, "labels", labels);
-    sw_json_put_str(&tmp, data, "id", sw_slice_str(sw_nodeid_hex(sw_sidecar_id(a->s), hex)));
-    sw_json_put_str(&tmp, data, "addresses", sw_buf_slice(&addrs));
-    sw_json_put_str(&tmp, o, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put_str(&tmp, o, "kind", SW_SLICE_LIT("ConfigMap"));
-    sw_json_put(&tmp, o, "metadata", meta);
-    sw_json_put(&tmp, o, "data", data);
+    meta = SW_JSON_OF(
+        &tmp, {"name", .str = name}, {"namespace", .str = a->s->c->ns},
+        {"labels", .json = SW_JSON_OF(&tmp, {"spanwire.dev/gateway-identity", .str = "true"})});
+    data = SW_JSON_OF(&tmp, {"id", .str = sw_nodeid_hex(sw_sidecar_id(a->s), hex)},
+                      {"addresses", .text = sw_buf_slice(&addrs)});
+    o = SW_JSON_OF(&tmp, {"apiVersion", .str = "v1"}, {"kind", .str = "ConfigMap"},
+                   {"metadata", .json = meta}, {"data", .json = data});
     a->call =
         sw_kube_apply(a->client,
                       &(struct sw_kube_apply){

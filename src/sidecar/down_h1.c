@@ -395,7 +395,6 @@ static void on_fail(struct sw_conn *io, const struct sw_err *err)
     struct h1c *c = conn_of(io);
     bool idle = c->state == H1_IDLE;
 
-    (void)err;
     side_h1_kill(c, !idle, idle ? NULL : "client_gone");
 }
 

@@ -313,7 +313,6 @@ static void on_stream_end(struct sw_h2stream *s, void *arg)
 {
     struct h2x *x = arg;
 
-    (void)s;
     x->eof = true;
     push_up(x);
 }
@@ -322,7 +321,6 @@ static void on_stream_drain(struct sw_h2stream *s, void *arg)
 {
     struct h2x *x = arg;
 
-    (void)s;
     if (x->blocked) {
         x->blocked = false;
         sw_qcall_resume(&x->call);
@@ -333,7 +331,6 @@ static void on_stream_close(struct sw_h2stream *s, uint32_t code, void *arg)
 {
     struct h2x *x = arg;
 
-    (void)s;
     x->stream = NULL;
     if (x->over)
         return;
@@ -406,7 +403,6 @@ static void on_request(struct sw_h2conn *conn, struct sw_h2stream *s, const stru
     struct sw_qcall_spec spec;
     struct h2x *x;
 
-    (void)conn;
     if (!read_request(c, &tmp, head, &req, &why)) {
         sw_h2stream_own(s, &none, NULL);
         side_denied(c->s, &why);
@@ -438,7 +434,6 @@ static void on_closed(struct sw_h2conn *conn, const struct sw_err *err, void *ar
 {
     struct h2c *c = arg;
 
-    (void)conn;
     if (err->rc != SW_EOF && err->rc != SW_OK)
         sw_log_debug("sidecar", "HTTP/2 connection ended: %s", err->msg);
     sw_list_unlink(&c->link);

@@ -63,14 +63,9 @@ void side_places_changed(struct side_places *p)
 /* Interfaces of containers come and go: only an address that is lost concerns connections. */
 static bool lost_one(const struct sw_addr_list *before, const struct sw_addr_list *now)
 {
-    for (size_t i = 0; i < before->n; i++) {
-        size_t k = 0;
-
-        while (k < now->n && !sw_addr_eq(&before->a[i], &now->a[k]))
-            k++;
-        if (k == now->n)
+    for (size_t i = 0; i < before->n; i++)
+        if (!sw_addr_among(now->a, now->n, &before->a[i]))
             return true;
-    }
     return false;
 }
 
@@ -105,7 +100,7 @@ void side_places_free(struct side_places *p)
     sw_free(p);
 }
 
-void side_places_get(const struct side_places *p, struct sw_addr_list *ret)
+const struct sw_addr_list *side_places_list(const struct side_places *p)
 {
-    *ret = p->list;
+    return &p->list;
 }

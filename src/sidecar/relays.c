@@ -122,13 +122,11 @@ static void on_add(void *arg, struct sw_kube_obj *o)
 
 static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_add(arg, now);
 }
 
 static void on_del(void *arg, struct sw_kube_obj *last)
 {
-    (void)last;
     take(arg, sw_slice(NULL, 0));
 }
 

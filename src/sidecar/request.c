@@ -23,17 +23,12 @@ static const struct side_alias old_names[] = {
 
 const char *side_kind_text(enum side_kind k)
 {
-    switch (k) {
-    case SIDE_CONNECT:
-        return "connect";
-    case SIDE_ORIGIN:
-        return "origin";
-    case SIDE_UPGRADE:
-        return "upgrade";
-    case SIDE_UDP:
-        break;
-    }
-    return "connect_udp";
+    static const char *const texts[] = {[SIDE_CONNECT] = "connect",
+                                        [SIDE_ORIGIN] = "origin",
+                                        [SIDE_UPGRADE] = "upgrade",
+                                        [SIDE_UDP] = "connect_udp"};
+
+    return texts[k];
 }
 
 /* ---- fields ---- */
@@ -334,36 +329,25 @@ bool side_request_read(struct sw_arena *a, const struct side_aliases *aliases,
 
 struct side_failure side_failure_of(enum sw_qfail why)
 {
-    switch (why) {
-    case SW_QFAIL_UNKNOWN_NODE:
-        return (struct side_failure){504, "destination_not_found"};
-    case SW_QFAIL_LOOKUP:
-        return (struct side_failure){504, "dns_timeout"};
-    case SW_QFAIL_OFFLINE:
-        return (struct side_failure){503, "destination_unavailable"};
-    case SW_QFAIL_DIAL_TIMEOUT:
-        return (struct side_failure){504, "connection_timeout"};
-    case SW_QFAIL_DIAL_FAILED:
-        return (struct side_failure){504, "destination_ip_unroutable"};
-    case SW_QFAIL_IDENTITY:
-        return (struct side_failure){502, "tls_certificate_error"};
-    case SW_QFAIL_NOT_ADMITTED:
-        return (struct side_failure){403, "http_request_denied"};
-    case SW_QFAIL_LIMIT:
-    case SW_QFAIL_STREAM:
-    case SW_QFAIL_DRAINING:
-        return (struct side_failure){503, "connection_limit_reached"};
-    case SW_QFAIL_ANSWER_TIMEOUT:
-        return (struct side_failure){504, "http_response_timeout"};
-    case SW_QFAIL_BAD_ANSWER:
-        return (struct side_failure){502, "http_protocol_error"};
-    case SW_QFAIL_LOST:
-    case SW_QFAIL_RESET:
-        return (struct side_failure){502, "connection_terminated"};
-    case SW_QFAIL_NONE:
-        break;
-    }
-    return (struct side_failure){502, "proxy_internal_error"};
+    static const struct side_failure failures[] = {
+        [SW_QFAIL_NONE] = {502, "proxy_internal_error"},
+        [SW_QFAIL_UNKNOWN_NODE] = {504, "destination_not_found"},
+        [SW_QFAIL_LOOKUP] = {504, "dns_timeout"},
+        [SW_QFAIL_OFFLINE] = {503, "destination_unavailable"},
+        [SW_QFAIL_DIAL_TIMEOUT] = {504, "connection_timeout"},
+        [SW_QFAIL_DIAL_FAILED] = {504, "destination_ip_unroutable"},
+        [SW_QFAIL_IDENTITY] = {502, "tls_certificate_error"},
+        [SW_QFAIL_NOT_ADMITTED] = {403, "http_request_denied"},
+        [SW_QFAIL_LIMIT] = {503, "connection_limit_reached"},
+        [SW_QFAIL_STREAM] = {503, "connection_limit_reached"},
+        [SW_QFAIL_DRAINING] = {503, "connection_limit_reached"},
+        [SW_QFAIL_ANSWER_TIMEOUT] = {504, "http_response_timeout"},
+        [SW_QFAIL_BAD_ANSWER] = {502, "http_protocol_error"},
+        [SW_QFAIL_LOST] = {502, "connection_terminated"},
+        [SW_QFAIL_RESET] = {502, "connection_terminated"},
+    };
+
+    return failures[why];
 }
 
 struct sw_slice side_proxy_status(struct sw_arena *a, const char *proxy_error, const char *text)

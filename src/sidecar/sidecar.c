@@ -72,7 +72,6 @@ static void sniff(struct side_sniff *n)
 
 static void on_sniff(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     sniff(SW_CONTAINER_OF(w, struct side_sniff, watch));
 }
 
@@ -105,7 +104,6 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     struct sw_sidecar *s = SW_CONTAINER_OF(a->group, struct sw_sidecar, accept);
     struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
 
-    (void)peer;
     if (s->n_conns >= s->c->max_clients) {
         struct side_refusal why = {503, "too_many_clients", "the connection was closed"};
 
@@ -341,7 +339,6 @@ static void on_opened(void *arg, struct sw_qconn *q)
 
 static void on_set_apart(void *arg, const struct sw_nodeid *id, const char *why)
 {
-    (void)id;
     side_event(arg, why);
 }
 
@@ -363,7 +360,6 @@ static void on_dial_failed(void *arg, const struct sw_nodeid *id, enum sw_qfail 
 {
     struct sw_sidecar *s = arg;
 
-    (void)text;
     side_event(s, "dial_failed");
     if (why == SW_QFAIL_DIAL_TIMEOUT || why == SW_QFAIL_DIAL_FAILED || why == SW_QFAIL_IDENTITY)
         side_where_failed(s->where, id);

@@ -11,6 +11,7 @@
 #include "io/accept.h"
 #include "quic/id/addrs.h"
 #include "quic/path.h"
+#include "quic/quic.h"
 #include "sidecar/request.h"
 #include "sidecar/sidecar.h"
 #include "telemetry/metrics.h"
@@ -39,11 +40,7 @@ struct side_listener {
 
 struct side_stats {
     struct sw_metrics_shard *shard; /* NULL: not counted */
-    uint64_t last_rx, last_tx;      /* of the endpoint, at the last scrape */
-    uint64_t last_held_back;
-    uint64_t last_renewals;
-    uint64_t last_probes_sent, last_probes_received, last_probes_dropped;
-    uint64_t last_direct_found, last_direct_failed;
+    struct sw_quic_stats last;      /* of the endpoint, at the last scrape */
 };
 
 struct sw_sidecar {
@@ -158,8 +155,8 @@ struct side_places *side_places_new(struct sw_sidecar *s);
 void side_places_free(struct side_places *p);
 /* The endpoint learnt how others see us. */
 void side_places_changed(struct side_places *p);
-/* What to register: as advertised, else all that is known, best first. */
-void side_places_get(const struct side_places *p, struct sw_addr_list *ret);
+/* What to register: as advertised, else all that is known, best first. Borrowed. */
+const struct sw_addr_list *side_places_list(const struct side_places *p);
 
 /* ---- where.c ---- */
 struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);

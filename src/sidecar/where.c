@@ -26,9 +26,8 @@ struct side_where {
     struct sw_sidecar *s;
     struct sw_map peers; /* id -> struct peer */
     struct sw_arena arena;
-    struct sw_dns_stub *stub;
+    struct sw_dns_stub *stub; /* NULL: without DNS */
     struct sw_dns_name origin;
-    bool dns;
     struct sw_list asks;
 };
 
@@ -87,7 +86,6 @@ static int start_dns(struct side_where *w, struct sw_err *err)
         o.n_servers++;
     }
     w->stub = sw_dns_stub_new(w->s->loop, &o, err);
-    w->dns = w->stub != NULL;
     return w->stub ? SW_OK : err->rc;
 }
 
@@ -118,11 +116,8 @@ void side_where_free(struct side_where *w)
 {
     if (!w)
         return;
-    while (!sw_list_empty(&w->asks)) {
-        struct ask *a = SW_CONTAINER_OF(w->asks.next, struct ask, link);
-
-        if (a->d)
-            sw_discovery_cancel(a->d);
+    SW_LIST_EACH (struct ask, a, &w->asks, link) {
+        sw_discovery_cancel(a->d);
         ask_free(a);
     }
     sw_dns_stub_free(w->stub);
@@ -182,7 +177,7 @@ static void ask_dns(struct side_where *w, struct sw_qlookup *l)
 {
     struct ask *a;
 
-    if (!w->dns) {
+    if (!w->stub) {
         sw_qlookup_failed(l, SW_QFAIL_UNKNOWN_NODE, "NodeID not found in any source");
         return;
     }
@@ -209,7 +204,7 @@ static void ask_others(struct side_where *w, struct sw_qlookup *l)
         sw_qlookup_failed(l, SW_QFAIL_OFFLINE, "the connector is not online");
         break;
     case SIDE_NOT_SYNCED:
-        if (w->dns)
+        if (w->stub)
             ask_dns(w, l);
         else
             (void)ask_new(w, l); /* until the first list is there */
@@ -234,27 +229,25 @@ void side_where_cancel(struct side_where *w, struct sw_qlookup *l)
 {
     struct ask *a = sw_qlookup_get(l);
 
-    (void)w;
     if (!a)
         return;
-    if (a->d)
-        sw_discovery_cancel(a->d);
+    sw_discovery_cancel(a->d);
     ask_free(a);
 }
 
 void side_where_synced(struct side_where *w)
 {
     struct sw_list waiting;
+    struct ask *a;
 
     sw_list_init(&waiting);
-    SW_LIST_FOREACH (it, &w->asks) {
-        if (!SW_CONTAINER_OF(it, struct ask, link)->d) {
-            sw_list_unlink(it);
-            sw_list_push_back(&waiting, it);
+    SW_LIST_EACH (struct ask, it, &w->asks, link) {
+        if (!it->d) {
+            sw_list_unlink(&it->link);
+            sw_list_push_back(&waiting, &it->link);
         }
     }
-    while (!sw_list_empty(&waiting)) {
-        struct ask *a = SW_CONTAINER_OF(waiting.next, struct ask, link);
+    while ((a = SW_LIST_FIRST(&waiting, struct ask, link))) {
         struct sw_qlookup *l = a->l;
 
         ask_free(a);
@@ -267,7 +260,7 @@ void side_where_failed(struct side_where *w, const struct sw_nodeid *id)
 {
     struct sw_dns_name name;
 
-    if (!w->dns || sw_map_get(&w->peers, sw_slice(id->b, SW_NODEID_LEN)))
+    if (!w->stub || sw_map_get(&w->peers, sw_slice(id->b, SW_NODEID_LEN)))
         return;
     if (sw_discovery_name(id, sw_slice_str(w->s->c->dns_origin), &name, NULL) == SW_OK)
         sw_dns_stub_forget(w->stub, &name);

@@ -210,7 +210,6 @@ static int on_handshake(gnutls_session_t s, unsigned type, unsigned when, unsign
 {
     struct sw_tls_lib *l = gnutls_session_get_ptr(s);
 
-    (void)when;
     if (!incoming)
         return 0;
     if (type == GNUTLS_HANDSHAKE_CERTIFICATE_PKT)

@@ -58,13 +58,44 @@ enum sw_addr_reach sw_addr_reach(const struct sw_ip *ip)
     return (b[0] & 0xfe) == 0xfc ? SW_REACH_PRIVATE : SW_REACH_PUBLIC;
 }
 
+bool sw_addr_among(const struct sw_addr *list, size_t n, const struct sw_addr *a)
+{
+    for (size_t i = 0; i < n; i++)
+        if (sw_addr_eq(&list[i], a))
+            return true;
+    return false;
+}
+
+static int addr_order(const struct sw_addr *a, const struct sw_addr *b)
+{
+    int d = (int)a->ip.family - (int)b->ip.family;
+
+    if (d == 0)
+        d = memcmp(a->ip.b, b->ip.b, sizeof(a->ip.b));
+    return d ? d : (int)a->port - (int)b->port;
+}
+
+/* Insertion: they are few. */
+size_t sw_addr_sort(const struct sw_addr *from, size_t n, struct sw_addr ret[SW_QUIC_ADDRS_MAX])
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n && k < SW_QUIC_ADDRS_MAX; i++) {
+        size_t at = k;
+
+        if (sw_ip_len(&from[i].ip) == 0 || sw_addr_among(ret, k, &from[i]))
+            continue;
+        for (; at > 0 && addr_order(&ret[at - 1], &from[i]) > 0; at--)
+            ret[at] = ret[at - 1];
+        ret[at] = from[i];
+        k++;
+    }
+    return k;
+}
+
 static void push(struct sw_addr_list *l, struct sw_addr a)
 {
-    for (size_t i = 0; i < l->n; i++) {
-        if (sw_addr_eq(&l->a[i], &a))
-            return;
-    }
-    if (l->n < SW_QUIC_ADDRS_MAX && a.port)
+    if (l->n < SW_QUIC_ADDRS_MAX && a.port && !sw_addr_among(l->a, l->n, &a))
         l->a[l->n++] = a;
 }
 

@@ -16,6 +16,11 @@ struct sw_addr_list {
     size_t n;
 };
 
+/* Is the address one of the list? */
+bool sw_addr_among(const struct sw_addr *list, size_t n, const struct sw_addr *a);
+/* Those of 'from' that have a family, by family, address and port, each once; how many. */
+size_t sw_addr_sort(const struct sw_addr *from, size_t n, struct sw_addr ret[SW_QUIC_ADDRS_MAX]);
+
 /* How far away others can use an address; smaller is better. */
 enum sw_addr_reach {
     SW_REACH_PUBLIC,

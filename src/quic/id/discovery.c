@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quic/id/discovery.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "quic/id/addrs.h"
 
 enum { RELAY_MAX = 512 };
+
+static int name_below(const struct sw_nodeid *id, const struct sw_dns_name *origin,
+                      struct sw_dns_name *ret, struct sw_err *err)
+{
+    char head[8 + SW_NODEID_B32] = "_iroh.";
+
+    (void)sw_nodeid_z32(id, head + 6);
+    return sw_dns_name_join(sw_slice_str(head), origin, ret, err);
+}
 
 int sw_discovery_name(const struct sw_nodeid *id, struct sw_slice origin, struct sw_dns_name *ret,
                       struct sw_err *err)
 {
-    char head[8 + SW_NODEID_B32] = "_iroh.";
     struct sw_dns_name tail;
     int rc = sw_dns_name_parse(origin, &tail, err);
 
-    if (rc != SW_OK)
-        return rc;
-    (void)sw_nodeid_z32(id, head + 6);
-    return sw_dns_name_join(sw_slice_str(head), &tail, ret, err);
+    return rc == SW_OK ? name_below(id, &tail, ret, err) : rc;
 }
 
 /* ---- records ---- */
@@ -42,20 +47,12 @@ static bool is_url(struct sw_slice v)
     return false;
 }
 
-static bool known_addr(const struct sw_addr *addrs, size_t n, const struct sw_addr *a)
-{
-    for (size_t i = 0; i < n; i++)
-        if (sw_addr_eq(&addrs[i], a))
-            return true;
-    return false;
-}
-
 static void take_addr(struct sw_slice value, struct sw_addr *addrs, size_t *n)
 {
     struct sw_addr a;
 
     if (*n < SW_QUIC_ADDRS_MAX && sw_addr_parse(value, &a, NULL) == SW_OK && a.port &&
-        !sw_ip_is_any(&a.ip) && !known_addr(addrs, *n, &a))
+        !sw_ip_is_any(&a.ip) && !sw_addr_among(addrs, *n, &a))
         addrs[(*n)++] = a;
 }
 
@@ -88,32 +85,19 @@ int sw_discovery_parse(struct sw_arena *a, const struct sw_nodeid *id, const str
     return SW_OK;
 }
 
-static int addr_cmp(const void *x, const void *y)
-{
-    const struct sw_addr *a = x;
-    const struct sw_addr *b = y;
-    int d = a->ip.family - b->ip.family;
-
-    if (!d)
-        d = memcmp(a->ip.b, b->ip.b, sizeof(a->ip.b));
-    return d ? d : a->port - b->port;
-}
-
 size_t sw_discovery_write(struct sw_arena *a, const struct sw_quic_target *t,
                           struct sw_slice **ret_txt)
 {
     struct sw_slice *txt = sw_arena_array(a, 1 + t->n_addrs, sizeof(*txt));
-    struct sw_addr *addrs = sw_arena_array(a, t->n_addrs + 1, sizeof(*addrs));
+    struct sw_addr addrs[SW_QUIC_ADDRS_MAX];
+    size_t n_addrs = sw_addr_sort(t->addrs, t->n_addrs, addrs);
     char text[SW_ADDR_TEXT];
     size_t n = 0;
 
     if (is_url(t->relay) && sw_slice_find(t->relay, '=') < 0)
         txt[n++] = sw_slice_str(sw_arena_printf(a, "relay=%.*s", SW_SLICE_ARG(t->relay)));
-    for (size_t i = 0; i < t->n_addrs; i++)
-        addrs[i] = t->addrs[i];
-    qsort(addrs, t->n_addrs, sizeof(*addrs), addr_cmp);
-    for (size_t i = 0; i < t->n_addrs; i++)
-        if (addrs[i].port && !sw_ip_is_any(&addrs[i].ip) && !known_addr(addrs, i, &addrs[i]))
+    for (size_t i = 0; i < n_addrs; i++)
+        if (addrs[i].port && !sw_ip_is_any(&addrs[i].ip))
             txt[n++] = sw_slice_str(sw_arena_printf(a, "addr=%s", sw_addr_text(&addrs[i], text)));
     *ret_txt = txt;
     return n;
@@ -149,14 +133,12 @@ struct sw_discovery *sw_discovery_start(struct sw_dns_stub *s, const struct sw_n
                                         void *arg)
 {
     struct sw_discovery *d = SW_NEW(struct sw_discovery);
-    char head[8 + SW_NODEID_B32] = "_iroh.";
 
     d->id = *id;
     d->cb = cb;
     d->arg = arg;
-    (void)sw_nodeid_z32(id, head + 6);
     /* An origin too long to prefix with a node's label: query the origin, which finds nothing. */
-    if (sw_dns_name_join(sw_slice_str(head), origin, &d->name, NULL) != SW_OK)
+    if (name_below(id, origin, &d->name, NULL) != SW_OK)
         d->name = *origin;
     d->lookup = sw_dns_stub_txt(s, &d->name, on_txt, d);
     return d;

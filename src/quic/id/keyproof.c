@@ -206,19 +206,16 @@ enum sw_keyproof sw_keyproof_check(const struct sw_json *connector, uint64_t *re
 
 const char *sw_keyproof_text(enum sw_keyproof p)
 {
-    switch (p) {
-    case SW_KEYPROOF_VALID:
-        break;
-    case SW_KEYPROOF_NO_KEY:
-        return "status.connectionDetails names no key";
-    case SW_KEYPROOF_MISSING:
-        return "the annotation " SW_KEYPROOF " is missing";
-    case SW_KEYPROOF_MALFORMED:
-        return "the annotation " SW_KEYPROOF " is malformed";
-    case SW_KEYPROOF_AHEAD:
-        return "the annotation " SW_KEYPROOF " names a resourceVersion of the future";
-    case SW_KEYPROOF_WRONG:
-        return "the annotation " SW_KEYPROOF " is not signed by this key for this Connector";
-    }
-    return "it has";
+    static const char *const texts[] = {
+        [SW_KEYPROOF_VALID] = "it has",
+        [SW_KEYPROOF_NO_KEY] = "status.connectionDetails names no key",
+        [SW_KEYPROOF_MISSING] = "the annotation " SW_KEYPROOF " is missing",
+        [SW_KEYPROOF_MALFORMED] = "the annotation " SW_KEYPROOF " is malformed",
+        [SW_KEYPROOF_AHEAD] =
+            "the annotation " SW_KEYPROOF " names a resourceVersion of the future",
+        [SW_KEYPROOF_WRONG] =
+            "the annotation " SW_KEYPROOF " is not signed by this key for this Connector",
+    };
+
+    return texts[p];
 }

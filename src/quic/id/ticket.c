@@ -3,6 +3,7 @@
 #include "quic/id/ticket.h"
 
 #include "base/buf.h"
+#include "quic/id/addrs.h"
 #include "quic/id/base32.h"
 
 enum {
@@ -34,46 +35,15 @@ static void put_leb(struct sw_buf *b, uint64_t v)
     } while (v);
 }
 
-static int addr_order(const struct sw_addr *a, const struct sw_addr *b)
-{
-    int d = (int)a->ip.family - (int)b->ip.family;
-
-    if (d == 0)
-        d = memcmp(a->ip.b, b->ip.b, sizeof(a->ip.b));
-    return d ? d : (int)a->port - (int)b->port;
-}
-
-/* Insertion sort of a few; duplicates and addresses of no family are left out. */
-static size_t sorted(const struct sw_quic_target *t, struct sw_addr out[SW_QUIC_ADDRS_MAX])
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < t->n_addrs && n < SW_QUIC_ADDRS_MAX; i++) {
-        size_t at = n;
-
-        if (sw_ip_len(&t->addrs[i].ip) == 0)
-            continue;
-        while (at > 0 && addr_order(&out[at - 1], &t->addrs[i]) > 0)
-            at--;
-        if (at > 0 && sw_addr_eq(&out[at - 1], &t->addrs[i]))
-            continue;
-        memmove(out + at + 1, out + at, (n - at) * sizeof(out[0]));
-        out[at] = t->addrs[i];
-        n++;
-    }
-    return n;
-}
-
 struct sw_slice sw_ticket_write(struct sw_arena *a, const struct sw_quic_target *t)
 {
     struct sw_addr addrs[SW_QUIC_ADDRS_MAX];
-    size_t n_addrs = sorted(t, addrs);
+    size_t n_addrs = sw_addr_sort(t->addrs, t->n_addrs, addrs);
     bool relay = t->relay.n > 0 && t->relay.n <= RELAY_URL_MAX;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = RELAY_URL_MAX + 64 + SW_QUIC_ADDRS_MAX * 24};
     char *text;
     size_t n;
 
-    sw_buf_init(&b, RELAY_URL_MAX + 64 + SW_QUIC_ADDRS_MAX * 24);
     put_leb(&b, 0);
     put(&b, t->id.b, SW_NODEID_LEN);
     put_leb(&b, n_addrs + relay);

@@ -33,7 +33,6 @@ static void on_send(struct sw_qadc *c, const struct sw_addr *to, const struct sw
 {
     struct sw_qad_client *q = client_of(c);
 
-    (void)from;
     q->ops->send(q->arg, to, p, n);
 }
 

@@ -154,8 +154,6 @@ static int on_message(gnutls_session_t session, gnutls_record_encryption_level_t
 static int on_alert(gnutls_session_t session, gnutls_record_encryption_level_t level,
                     gnutls_alert_level_t alert_level, gnutls_alert_description_t alert)
 {
-    (void)level;
-    (void)alert_level;
     ngtcp2_conn_set_tls_alert(conn_of(session), (uint8_t)alert);
     return 0;
 }

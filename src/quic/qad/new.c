@@ -116,7 +116,6 @@ static int on_update_key(ngtcp2_conn *nc, uint8_t *rx_secret, uint8_t *tx_secret
 
 static void on_rand(uint8_t *p, size_t n, const ngtcp2_rand_ctx *ctx)
 {
-    (void)ctx;
     sw_rand_bytes(p, n);
 }
 
@@ -130,7 +129,6 @@ static void new_cid(struct sw_qadc *c, ngtcp2_cid *cid, size_t n)
 
 static int on_new_cid(ngtcp2_conn *nc, ngtcp2_cid *cid, uint8_t *token, size_t n, void *user)
 {
-    (void)nc;
     new_cid(user, cid, n);
     sw_rand_bytes(token, NGTCP2_STATELESS_RESET_TOKENLEN); /* we never send resets */
     return 0;
@@ -140,7 +138,6 @@ static int on_cid_gone(ngtcp2_conn *nc, const ngtcp2_cid *cid, void *user)
 {
     struct sw_qadc *c = user;
 
-    (void)nc;
     c->ops->cid_gone(c, cid->data, cid->datalen);
     return 0;
 }
@@ -151,11 +148,6 @@ static int on_peer_cid(ngtcp2_conn *nc, int type, uint64_t seq, const ngtcp2_cid
 {
     struct sw_qadc *c = user;
 
-    (void)nc;
-    (void)type;
-    (void)seq;
-    (void)cid;
-    (void)token;
     c->through = true;
     return 0;
 }
@@ -178,7 +170,6 @@ static int on_completed(ngtcp2_conn *nc, void *user)
 {
     struct sw_qadc *c = user;
 
-    (void)nc;
     c->established = true;
     return 0;
 }
@@ -190,8 +181,6 @@ static int on_report(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t n
     struct sw_addr at;
     uint64_t seq;
 
-    (void)nc;
-    (void)flags;
     if (c->server || !sw_qad_get_report(p, n, &at, &seq))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     if (seq < c->observed_seq)
@@ -206,7 +195,6 @@ static int on_said_acked(ngtcp2_conn *nc, uint64_t id, void *user)
 {
     struct sw_qadc *c = user;
 
-    (void)nc;
     if (id == c->seq)
         c->unacked = false;
     return 0;
@@ -216,7 +204,6 @@ static int on_said_lost(ngtcp2_conn *nc, uint64_t id, void *user)
 {
     struct sw_qadc *c = user;
 
-    (void)nc;
     if (id == c->seq && c->unacked)
         c->due = true;
     return 0;

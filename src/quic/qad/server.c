@@ -369,7 +369,6 @@ static void on_readable(struct sw_watch *w, unsigned events)
     struct sw_dgram_in v[SW_DGRAM_BATCH];
     int n = SW_DGRAM_BATCH;
 
-    (void)events;
     for (size_t i = 0; i < SW_DGRAM_BATCH; i++)
         v[i].buf = s->rx + i * SW_DGRAM_MAX;
     /* Level-triggered: what is left wakes us again. */

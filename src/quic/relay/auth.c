@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/buf.h"
+#include "tls/crypto/hmac.h"
+#include "tls/crypto/jws.h"
 
 /* ---- BLAKE3: single blocks, which is all that is needed ---- */
 
@@ -119,56 +120,37 @@ enum {
     HEADER_TEXT = SW_RELAY_AUTH_HEADER - 1
 };
 
-/* Between the two alphabets of RFC 4648. */
-static void translate(char *p, size_t n, char from62, char to62, char from63, char to63)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] == from62)
-            p[i] = to62;
-        else if (p[i] == from63)
-            p[i] = to63;
-    }
-}
-
 int sw_relay_header_make(const struct sw_rawkey *key, const uint8_t km[SW_RELAY_KM_LEN],
                          char out[SW_RELAY_AUTH_HEADER], struct sw_err *err)
 {
     uint8_t raw[HEADER_RAW];
-    SW_BUF_AUTO text;
+    SW_BUF_AUTO text = {.max = HEADER_TEXT + 4};
     int rc;
 
-    sw_buf_init(&text, HEADER_TEXT + 4);
     memcpy(raw, sw_rawkey_id(key)->b, SW_NODEID_LEN);
     raw[SW_NODEID_LEN] = SW_ED25519_SIG;
     rc = sw_rawkey_sign(key, sw_slice(km, 16), raw + SW_NODEID_LEN + 1, err);
     if (rc != SW_OK)
         return rc;
     memcpy(raw + HEADER_RAW - 16, km + 16, 16);
-    rc = sw_base64_append(&text, sw_slice(raw, sizeof(raw)));
+    rc = sw_base64url_append(&text, sw_slice(raw, sizeof(raw)));
     if (rc != SW_OK)
         return rc;
-    memcpy(out, sw_buf_data(&text), HEADER_TEXT); /* without the padding */
+    memcpy(out, sw_buf_data(&text), HEADER_TEXT);
     out[HEADER_TEXT] = '\0';
-    translate(out, HEADER_TEXT, '+', '-', '/', '_');
     return SW_OK;
 }
 
 int sw_relay_header_parse(struct sw_slice text, struct sw_relay_header *ret, struct sw_err *err)
 {
-    char padded[HEADER_TEXT + 1];
     const uint8_t *raw;
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {.max = HEADER_RAW};
 
-    sw_buf_init(&out, HEADER_RAW);
     if (text.n != HEADER_TEXT)
         return sw_err_set(err, SW_EINVAL, SW_RELAY_AUTH_FIELD " of %zu characters", text.n);
-    memcpy(padded, text.p, HEADER_TEXT);
-    padded[HEADER_TEXT] = '=';
-    if (memchr(padded, '+', HEADER_TEXT) || memchr(padded, '/', HEADER_TEXT))
+    if (sw_slice_find(text, '+') >= 0 || sw_slice_find(text, '/') >= 0)
         return sw_err_set(err, SW_EINVAL, SW_RELAY_AUTH_FIELD " in the wrong alphabet");
-    translate(padded, HEADER_TEXT, '-', '+', '_', '/');
-    if (sw_base64_decode(&out, sw_slice(padded, sizeof(padded))) != SW_OK ||
-        sw_buf_len(&out) != HEADER_RAW)
+    if (sw_base64url_decode(&out, text) != SW_OK || sw_buf_len(&out) != HEADER_RAW)
         return sw_err_set(err, SW_EINVAL, SW_RELAY_AUTH_FIELD " is no base64");
     raw = (const uint8_t *)sw_buf_data(&out);
     if (raw[SW_NODEID_LEN] != SW_ED25519_SIG)
@@ -182,10 +164,6 @@ int sw_relay_header_parse(struct sw_slice text, struct sw_relay_header *ret, str
 
 bool sw_relay_header_ok(const struct sw_relay_header *h, const uint8_t km[SW_RELAY_KM_LEN])
 {
-    uint8_t diff = 0;
-
-    for (size_t i = 0; i < 16; i++)
-        diff |= h->km_tail[i] ^ km[16 + i];
-    return diff == 0 && sw_nodeid_valid(&h->id) &&
+    return sw_secret_eq(h->km_tail, km + 16, 16) && sw_nodeid_valid(&h->id) &&
            sw_rawkey_verify(&h->id, sw_slice(km, 16), h->sig);
 }

@@ -195,7 +195,6 @@ bool sw_x25519_ifma_ok(void)
 
 void sw_x25519_ifma(const uint8_t n[32], const struct sw_fe *u, struct sw_fe *x, struct sw_fe *z)
 {
-    (void)n;
     *x = *u;
     *z = (struct sw_fe){{1, 0, 0, 0, 0}};
 }
