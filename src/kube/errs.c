@@ -188,14 +188,10 @@ struct sw_json *sw_invalid_causes(struct sw_arena *a, const struct sw_field_errs
 {
     struct sw_json *list = sw_json_new_array(a);
 
-    for (size_t i = 0; i < e->n; i++) {
-        struct sw_json *c = sw_json_new_object(a);
-
-        sw_json_put(a, c, "reason", sw_json_new_str(a, sw_cause_reason(e->p[i].cause)));
-        sw_json_put(a, c, "message", sw_json_new_str(a, e->p[i].text));
-        sw_json_put(a, c, "field", sw_json_new_str(a, e->p[i].field));
-        sw_json_push(a, list, c);
-    }
+    for (size_t i = 0; i < e->n; i++)
+        sw_json_push(a, list,
+                     SW_JSON_OF(a, {"reason", .str = sw_cause_reason(e->p[i].cause)},
+                                {"message", .str = e->p[i].text}, {"field", .str = e->p[i].field}));
     return list;
 }
 

@@ -177,7 +177,6 @@ int sw_review_parse(struct sw_arena *a, struct sw_slice body, const struct sw_re
 struct sw_json *sw_review_denial(struct sw_arena *a, struct sw_slice hook,
                                  const struct sw_json *status)
 {
-    struct sw_json *s = sw_json_new_object(a);
     struct sw_slice message = sw_json_str(member(status, "message"));
     struct sw_slice reason = sw_json_str(member(status, "reason"));
     const struct sw_json *details = member(status, "details");
@@ -189,20 +188,14 @@ struct sw_json *sw_review_denial(struct sw_arena *a, struct sw_slice hook,
         code = 400;
     if (!message.n)
         message = reason;
-    sw_json_put_str(a, s, "kind", SW_SLICE_LIT("Status"));
-    sw_json_put_str(a, s, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put(a, s, "metadata", sw_json_new_object(a));
-    sw_json_put_str(a, s, "status", SW_SLICE_LIT("Failure"));
-    sw_json_put_str(a, s, "message",
-                    sw_slice_str(message.n
-                                     ? sw_arena_printf(a, "%s: %.*s", by, SW_SLICE_ARG(message))
-                                     : sw_arena_printf(a, "%s without explanation", by)));
-    if (reason.n)
-        sw_json_put_str(a, s, "reason", reason);
-    if (sw_json_is(details, SW_JSON_OBJECT))
-        sw_json_put(a, s, "details", sw_json_copy(a, details));
-    sw_json_put(a, s, "code", sw_json_new_i64(a, code));
-    return s;
+    return SW_JSON_OF(
+        a, {"kind", .str = "Status"}, {"apiVersion", .str = "v1"},
+        {"metadata", .json = sw_json_new_object(a)}, {"status", .str = "Failure"},
+        {"message", .str = message.n ? sw_arena_printf(a, "%s: %.*s", by, SW_SLICE_ARG(message))
+                                     : sw_arena_printf(a, "%s without explanation", by)},
+        {"reason", .some = reason},
+        {"details", .json = sw_json_is(details, SW_JSON_OBJECT) ? sw_json_copy(a, details) : NULL},
+        {"code", .json = sw_json_new_i64(a, code)});
 }
 
 /* ---- addresses ---- */

@@ -33,9 +33,7 @@ static bool name_fits(const struct sw_json *rule, struct sw_slice name)
 static bool rules_match(const struct sw_json *rules, const struct sw_match_attrs *at,
                         bool equivalent, struct sw_slice *ret_version)
 {
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        const struct sw_json *r = sw_json_at(rules, i);
-
+    SW_JSON_ITEMS (r, rules) {
         if (sw_match_rule(r, at, at->version) && name_fits(r, at->name)) {
             *ret_version = at->version;
             return true;

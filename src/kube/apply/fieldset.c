@@ -324,8 +324,7 @@ static struct sw_fset *decode(struct sw_arena *a, const struct sw_json *v, unsig
         return s;
     s->cap = sw_json_len(v) + 1;
     s->p = sw_arena_array(a, s->cap, sizeof(*s->p));
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         struct sw_fset_node node = {0};
 
         if (!decode_pe(a, m->key, &node.pe))

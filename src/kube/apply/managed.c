@@ -74,8 +74,7 @@ static bool asks_reset(const struct sw_json *list)
 /* Entries that cannot be read are as good as none: the stored ones stay. */
 static bool readable(const struct sw_json *list)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
+    SW_JSON_ITEMS (e, list) {
         const struct sw_json *op = sw_json_find(e, "operation");
 
         if (!(sw_json_str_eq(op, "Apply") || sw_json_str_eq(op, "Update")) ||

@@ -103,14 +103,12 @@ static struct sw_json *conflict_causes(const struct conflicts *c)
     struct sw_json *list = sw_json_new_array(c->a);
 
     for (size_t i = 0; i < c->v.n; i++) {
-        struct sw_json *e = sw_json_new_object(c->a);
         const char *msg =
             sw_arena_printf(c->a, "conflict with %s", owner_text(c->a, c->v.p[i].owner));
 
-        sw_json_put(c->a, e, "reason", sw_json_new_str(c->a, "FieldManagerConflict"));
-        sw_json_put(c->a, e, "message", sw_json_new_str(c->a, msg));
-        sw_json_put(c->a, e, "field", sw_json_new_str(c->a, c->v.p[i].path));
-        sw_json_push(c->a, list, e);
+        sw_json_push(c->a, list,
+                     SW_JSON_OF(c->a, {"reason", .str = "FieldManagerConflict"},
+                                {"message", .str = msg}, {"field", .str = c->v.p[i].path}));
     }
     return list;
 }
@@ -180,8 +178,8 @@ static size_t annotation_bytes(const struct sw_json *ann)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(ann); i++)
-        n += sw_json_member_at(ann, i)->key.n + sw_json_str(sw_json_member_at(ann, i)->value).n;
+    SW_JSON_MEMBERS (m, ann)
+        n += m->key.n + sw_json_str(m->value).n;
     return n;
 }
 

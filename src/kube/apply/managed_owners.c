@@ -29,8 +29,7 @@ struct managed_owner *managed_find(const struct managed_owners *o, const struct 
 void managed_decode(struct sw_arena *a, const struct sw_json *list, struct managed_owners *ret)
 {
     *ret = (struct managed_owners){.a = a};
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *e = sw_json_at(list, i);
+    SW_JSON_ITEMS (e, list) {
         struct managed_owner x = {.manager = sw_field_text(e, "manager"),
                                   .api_version = sw_field_text(e, "apiVersion"),
                                   .subresource = sw_field_text(e, "subresource"),
@@ -91,12 +90,8 @@ static struct sw_json *encode_owners(struct managed_owners *o)
 
 void managed_store(struct sw_arena *a, struct sw_json *obj, struct managed_owners *o)
 {
-    struct sw_json *meta = sw_json_find(obj, "metadata");
+    struct sw_json *meta = sw_json_need(a, obj, "metadata", SW_JSON_OBJECT);
 
-    if (!sw_json_is(meta, SW_JSON_OBJECT)) {
-        meta = sw_json_new_object(a);
-        sw_json_put(a, obj, "metadata", meta);
-    }
     (void)sw_json_remove(meta, SW_SLICE_LIT("managedFields"));
     if (o->n)
         sw_json_put(a, meta, "managedFields", encode_owners(o));
@@ -117,15 +112,12 @@ struct sw_json *managed_strip(struct sw_arena *a, const struct sw_json *v)
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         struct sw_json *x = m->value;
 
         if (sw_slice_eq_str(m->key, "metadata") && x->type == SW_JSON_OBJECT) {
             x = sw_json_new_object(a);
-            for (size_t j = 0; j < sw_json_len(m->value); j++) {
-                const struct sw_json_member *k = sw_json_member_at(m->value, j);
-
+            SW_JSON_MEMBERS (k, m->value) {
                 if (!sw_slice_eq_str(k->key, "managedFields"))
                     sw_json_set(a, x, k->key, k->value);
             }

@@ -33,9 +33,7 @@ static struct sw_json *plain(struct merger *m, const struct sw_json *v)
 
     if (v->type == SW_JSON_ARRAY) {
         out = sw_json_new_array(m->a);
-        for (size_t i = 0; i < sw_json_len(v); i++) {
-            const struct sw_json *x = sw_json_at(v, i);
-
+        SW_JSON_ITEMS (x, v) {
             if (!sw_json_find(x, "$patch"))
                 sw_json_push(m->a, out, plain(m, x));
         }
@@ -44,9 +42,7 @@ static struct sw_json *plain(struct merger *m, const struct sw_json *v)
     if (v->type != SW_JSON_OBJECT)
         return sw_json_copy(m->a, v);
     out = sw_json_new_object(m->a);
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *x = sw_json_member_at(v, i);
-
+    SW_JSON_MEMBERS (x, v) {
         if (!directive(x->key) && x->value->type != SW_JSON_NULL &&
             !sw_json_find(x->value, "$patch"))
             sw_json_set(m->a, out, x->key, plain(m, x->value));
@@ -99,8 +95,7 @@ static struct sw_json *sorted_items(struct merger *m, const struct sw_json *list
     struct sw_json *out = sw_json_new_array(m->a);
     ptrdiff_t *ranks = sw_arena_array(m->a, sw_json_len(list) + 1, sizeof(*ranks));
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_json *x = sw_json_at(list, i);
+    SW_JSON_ITEMS (x, list) {
         ptrdiff_t mine = rank(by, key, x);
         size_t pos = sw_json_len(out);
 
@@ -148,8 +143,7 @@ static bool order_fits(struct merger *m, const struct sw_json *patch, const stru
 
     if (!sw_json_len(order))
         return true;
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        const struct sw_json *x = sw_json_at(patch, i);
+    SW_JSON_ITEMS (x, patch) {
         const struct sw_json *id = item_id(key, x);
 
         if (sw_json_find(x, "$patch") || !id)
@@ -246,9 +240,7 @@ static struct sw_json *merge_items(struct merger *m, const struct sw_schema *s,
 
     if (!same_types(m, live, patch, s->merge_key.n > 0))
         return NULL;
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        const struct sw_json *item = sw_json_at(patch, i);
-
+    SW_JSON_ITEMS (item, patch) {
         if (s->merge_key.n) {
             if (!merge_item(m, s, list, item))
                 return NULL;
@@ -302,9 +294,7 @@ static bool retain_keys(struct merger *m, struct sw_json *doc, const struct sw_j
 
     if (!sw_json_is(keep, SW_JSON_ARRAY))
         return malformed(m, why);
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        const struct sw_json_member *x = sw_json_member_at(patch, i);
-
+    SW_JSON_MEMBERS (x, patch) {
         if (x->value->type != SW_JSON_NULL && !directive(x->key) &&
             !sw_field_list_has(keep, x->key))
             return malformed(m, why);
@@ -364,9 +354,7 @@ static bool apply_directives(struct merger *m, const struct sw_schema *s, struct
 
     if (keep && !retain_keys(m, doc, patch, keep))
         return false;
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        const struct sw_json_member *d = sw_json_member_at(patch, i);
-
+    SW_JSON_MEMBERS (d, patch) {
         if (sw_slice_has_prefix(d->key, SW_SLICE_LIT(ORDER_PREFIX)) &&
             !merge_ordered(m, s, doc, patch, d))
             return false;
@@ -433,8 +421,8 @@ static struct sw_json *merge_map(struct merger *m, const struct sw_schema *s, st
         return unknown_directive(m, patch, sw_json_str(how));
     if (!apply_directives(m, s, doc, patch))
         return NULL;
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        if (!merge_member(m, s, doc, patch, sw_json_member_at(patch, i)))
+    SW_JSON_MEMBERS (x, patch) {
+        if (!merge_member(m, s, doc, patch, x))
             return NULL;
     }
     return doc;

@@ -206,16 +206,14 @@ static struct sw_json *merge_maps(const struct sw_smd *c, struct smd_place p,
 {
     struct sw_json *out = sw_json_new_object(c->arena);
 
-    for (size_t i = 0; i < sw_json_len(x); i++) {
-        const struct sw_json_member *m = sw_json_member_at(x, i);
+    SW_JSON_MEMBERS (m, x) {
         struct smd_place q;
         bool declared;
 
         (void)smd_child(c, p, m->key, &q, &declared);
         sw_json_set(c->arena, out, m->key, merge(c, q, m->value, sw_json_get(y, m->key)));
     }
-    for (size_t i = 0; i < sw_json_len(y); i++) {
-        const struct sw_json_member *m = sw_json_member_at(y, i);
+    SW_JSON_MEMBERS (m, y) {
         struct smd_place q;
         bool declared;
 
@@ -310,8 +308,7 @@ static struct sw_json *remove_from_map(const struct sw_smd *c, struct smd_place 
 {
     struct sw_json *out = sw_json_new_object(c->arena);
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         struct sw_pe pe = smd_field_pe(m->key);
         const struct sw_fset_node *n = sw_fset_get(set, &pe);
         struct sw_json *x;
@@ -334,9 +331,8 @@ static struct sw_json *remove_from_list(const struct sw_smd *c, struct smd_place
     struct sw_json *out = sw_json_new_array(c->arena);
     const char *why;
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
+    SW_JSON_ITEMS (x, v) {
         const struct sw_fset_node *n = NULL;
-        struct sw_json *x = sw_json_at(v, i);
         struct sw_pe pe;
 
         if (smd_item_pe(c, p.s, x, &pe, &why))

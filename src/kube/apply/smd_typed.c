@@ -47,8 +47,7 @@ static void check_typed_list(struct typed *t, struct smd_place p, const struct s
 static void check_typed_map(struct typed *t, struct smd_place p, const struct sw_json *v,
                             const char *path)
 {
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         const char *at = sw_arena_printf(t->c->arena, "%s.%.*s", path, SW_SLICE_ARG(m->key));
         struct smd_place q;
         bool declared;

@@ -216,8 +216,7 @@ static struct sw_json *recase(struct sw_arena *a, const struct sw_json *v, bool 
     if (v->type != SW_JSON_OBJECT)
         return sw_json_copy(a, v);
     out = sw_json_new_object(a);
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         char *key = sw_arena_dup(a, m->key);
 
         if (m->value->type == SW_JSON_NULL)
@@ -262,9 +261,7 @@ static void metrics_to_v1(struct sw_arena *a, struct sw_json *obj, struct sw_jso
     struct sw_json *others = sw_json_new_array(a);
     const struct sw_json *cpu = NULL;
 
-    for (size_t i = 0; i < sw_json_len(metrics); i++) {
-        const struct sw_json *m = sw_json_at(metrics, i);
-
+    SW_JSON_ITEMS (m, metrics) {
         if (!cpu && is_cpu(m))
             cpu = sw_json_walk(m, "resource", "target", "averageUtilization", NULL);
         else

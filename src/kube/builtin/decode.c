@@ -115,8 +115,7 @@ static int decode_field(struct decoder *d, const struct sw_kube_pb_field *f, str
         return decode_scalar(d, f, v, path);
     if (v->type != SW_JSON_OBJECT)
         return mismatch(d, v, path, "map[string]string");
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         struct sw_fpath at = sw_fpath_field(path, m->key);
 
         /* null in a map is the zero value of its type. */
@@ -176,8 +175,7 @@ static int decode_struct(struct decoder *d, const struct sw_pb_type *t, struct s
 {
     struct keep k = {.type = t, .root = !path};
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (m, v) {
         const struct sw_kube_pb_field *f = field_named(t, m->key);
         struct sw_fpath at = sw_fpath_field(path, m->key);
 

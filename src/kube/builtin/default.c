@@ -19,13 +19,7 @@ static void default_str(struct sw_arena *a, struct sw_json *v, const char *key, 
 
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key)
 {
-    struct sw_json *x = sw_json_find(v, key);
-
-    if (!sw_json_is(x, SW_JSON_OBJECT)) {
-        x = sw_json_new_object(a);
-        sw_json_put(a, v, key, x);
-    }
-    return x;
+    return sw_json_need(a, v, key, SW_JSON_OBJECT);
 }
 
 void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list)
@@ -56,8 +50,7 @@ static void default_secret(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *plain = sw_json_remove(obj, SW_SLICE_LIT("stringData"));
 
-    for (size_t i = 0; i < sw_json_len(plain); i++) {
-        const struct sw_json_member *m = sw_json_member_at(plain, i);
+    SW_JSON_MEMBERS (m, plain) {
         SW_BUF_AUTO b = {0};
 
         sw_buf_init(&b, m->value->text.n * 2 + 8);
@@ -70,8 +63,7 @@ static void default_secret(struct sw_arena *a, struct sw_json *obj)
 
 static void default_ports(struct sw_arena *a, const struct sw_json *ports)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         const struct sw_json *target = sw_json_find(p, "targetPort");
         int64_t n;
         bool unset = !target || (sw_json_i64(target, &n) && n == 0) ||
@@ -102,9 +94,7 @@ static void default_ingress(struct sw_arena *a, const struct sw_json *obj)
 {
     const struct sw_json *list = sw_json_walk(obj, "status", "loadBalancer", "ingress", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_json *in = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (in, list) {
         if (sw_json_str(sw_json_find(in, "ip")).n && !sw_json_find(in, "ipMode"))
             sw_json_put(a, in, "ipMode", sw_json_new_str(a, "VIP"));
     }
@@ -158,8 +148,7 @@ static void default_endpoints(struct sw_arena *a, struct sw_json *obj)
     static const char *const lists[] = {"addresses", "notReadyAddresses"};
     const struct sw_json *subsets = sw_json_find(obj, "subsets");
 
-    for (size_t i = 0; i < sw_json_len(subsets); i++) {
-        const struct sw_json *set = sw_json_at(subsets, i);
+    SW_JSON_ITEMS (set, subsets) {
         const struct sw_json *ports = sw_json_find(set, "ports");
 
         for (size_t k = 0; k < sw_json_len(ports); k++)
@@ -194,9 +183,7 @@ static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
 {
     const struct sw_json *ports = sw_json_find(obj, "ports");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         if (!sw_json_find(p, "name"))
             sw_json_put(a, p, "name", sw_json_new_str(a, ""));
         sw_b_defaults(a, p, "protocol=TCP");
@@ -209,8 +196,7 @@ static void default_binding(struct sw_arena *a, struct sw_json *obj)
 {
     const struct sw_json *subjects = sw_json_find(obj, "subjects");
 
-    for (size_t i = 0; i < sw_json_len(subjects); i++) {
-        struct sw_json *s = sw_json_at(subjects, i);
+    SW_JSON_ITEMS (s, subjects) {
         const struct sw_json *kind = sw_json_find(s, "kind");
 
         if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
@@ -251,8 +237,7 @@ static void default_admission(struct sw_arena *a, struct sw_json *obj)
         sw_b_defaults(a, spec, "failurePolicy=Fail");
     default_match(a, sw_json_find(spec, "matchConstraints"));
     default_match(a, sw_json_find(spec, "matchResources"));
-    for (size_t i = 0; i < sw_json_len(hooks); i++) {
-        struct sw_json *h = sw_json_at(hooks, i);
+    SW_JSON_ITEMS (h, hooks) {
         const struct sw_json *rules = sw_json_find(h, "rules");
         struct sw_json *service = sw_json_walk(h, "clientConfig", "service", NULL);
 

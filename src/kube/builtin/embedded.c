@@ -49,16 +49,12 @@ static bool coerce(struct coercion *c, const struct sw_schema *s, struct sw_json
         if (!coerce(c, s->items, sw_json_at(v, i), &at))
             return false;
     }
-    for (size_t i = 0; v->type == SW_JSON_OBJECT && i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_prop(s, m->key) : NULL;
+    SW_JSON_MEMBERS (m, v) {
+        const struct sw_schema *p = sw_schema_prop(s, m->key);
+        struct sw_fpath at = sw_fpath_field(path, m->key);
 
-        if (p) {
-            struct sw_fpath at = sw_fpath_field(path, m->key);
-
-            if (!coerce(c, p, m->value, &at))
-                return false;
-        }
+        if (p && !coerce(c, p, m->value, &at))
+            return false;
     }
     return true;
 }

@@ -118,9 +118,7 @@ static const struct sw_json *old_node(const struct sw_json *old, struct sw_slice
         for (size_t l = 0; l < 2; l++) {
             const struct sw_json *list = sw_json_find(sw_json_at(subsets, i), lists[l]);
 
-            for (size_t k = 0; k < sw_json_len(list); k++) {
-                const struct sw_json *a = sw_json_at(list, k);
-
+            SW_JSON_ITEMS (a, list) {
                 if (sw_slice_eq(sw_field_text(a, "ip"), ip) && sw_json_find(a, "nodeName"))
                     found = sw_json_find(a, "nodeName");
             }

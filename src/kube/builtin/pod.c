@@ -52,8 +52,7 @@ static void default_resources(struct sw_arena *a, struct sw_json *c)
     struct sw_json *res = sw_b_object_in(a, c, "resources");
     const struct sw_json *limits = sw_json_find(res, "limits");
 
-    for (size_t i = 0; sw_json_is(limits, SW_JSON_OBJECT) && i < sw_json_len(limits); i++) {
-        const struct sw_json_member *m = sw_json_member_at(limits, i);
+    SW_JSON_MEMBERS (m, limits) {
         struct sw_json *requests = sw_b_object_in(a, res, "requests");
 
         if (sw_json_is(requests, SW_JSON_OBJECT) && !sw_json_get(requests, m->key))
@@ -77,9 +76,7 @@ static void default_container(struct sw_arena *a, struct sw_json *c, bool host_n
     default_resources(a, c);
     for (size_t i = 0; i < SW_ARRAY_LEN(probes); i++)
         default_probe(a, sw_json_find(c, probes[i]));
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_json *p = sw_json_at(ports, i);
-
+    SW_JSON_ITEMS (p, ports) {
         sw_b_defaults(a, p, "protocol=TCP");
         if (host_network)
             def_int(a, p, "hostPort", sw_field_int(p, "containerPort"));
@@ -147,9 +144,7 @@ static void tolerate(struct sw_arena *a, struct sw_json *list, const char *key)
 {
     struct sw_json *t;
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *x = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (x, list) {
         if ((sw_field_is(x, "key", key) || !sw_field_text(x, "key").n) &&
             (sw_field_is(x, "effect", "NoExecute") || !sw_field_text(x, "effect").n))
             return;

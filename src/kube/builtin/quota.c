@@ -119,11 +119,9 @@ void sw_b_check_quota(const struct sw_at *obj, const struct sw_json *old)
     for (size_t i = 0; i < SW_ARRAY_LEN(parts); i++) {
         const struct sw_at *map = SW_IN(obj, parts[i]);
 
-        for (size_t k = 0; sw_json_is(map->v, SW_JSON_OBJECT) && k < sw_at_len(map); k++) {
-            struct sw_slice name = sw_json_member_at(map->v, k)->key;
-
-            check_name(name, SW_KEY(map, name));
-            check_value(name, SW_KEY(map, name));
+        SW_JSON_MEMBERS (m, map->v) {
+            check_name(m->key, SW_KEY(map, m->key));
+            check_value(m->key, SW_KEY(map, m->key));
         }
     }
     if (old && (sw_at_len(scopes) || sw_json_len(was)))

@@ -16,8 +16,7 @@ void svc_carry_node_ports(struct svc_settle *s)
     const struct sw_json *ports = sw_json_find(s->spec, "ports");
     const struct sw_json *old = sw_json_find(s->was, "ports");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         int64_t known = 0;
 
         if (sw_field_int(p, "nodePort"))

@@ -55,9 +55,7 @@ static size_t check_keys(const struct sw_at *data)
 {
     size_t total = 0;
 
-    for (size_t i = 0; i < sw_at_len(data); i++) {
-        const struct sw_json_member *m = sw_json_member_at(data->v, i);
-
+    SW_JSON_MEMBERS (m, data->v) {
         /* "." and ".." have the right letters: only their own text is given. */
         sw_name_report(data->e, &SW_KEY(data, m->key)->path, m->key, sw_name_config_key(m->key));
         total += sw_json_str(m->value).n;
@@ -69,8 +67,8 @@ static size_t base64_bytes(const struct sw_json *data)
 {
     size_t total = 0;
 
-    for (size_t i = 0; i < sw_json_len(data); i++) {
-        struct sw_slice v = sw_json_str(sw_json_member_at(data, i)->value);
+    SW_JSON_MEMBERS (m, data) {
+        struct sw_slice v = sw_json_str(m->value);
 
         total += v.n / 4 * 3;
         for (size_t k = v.n; k > 0 && v.p[k - 1] == '='; k--)
@@ -104,11 +102,9 @@ static void check_config_map(const struct sw_at *obj, const struct sw_json *old)
     size_t total = check_keys(data) + base64_bytes(bin->v);
 
     (void)check_keys(bin);
-    for (size_t i = 0; i < sw_at_len(data); i++) {
-        struct sw_slice key = sw_json_member_at(data->v, i)->key;
-
-        if (sw_json_get(bin->v, key))
-            sw_ferr_invalid_str(obj->e, &SW_KEY(data, key)->path, key,
+    SW_JSON_MEMBERS (m, data->v) {
+        if (sw_json_get(bin->v, m->key))
+            sw_ferr_invalid_str(obj->e, &SW_KEY(data, m->key)->path, m->key,
                                 "duplicate of key present in binaryData");
     }
     if (total > DATA_MAX)

@@ -118,9 +118,7 @@ void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old)
     if (!SW_IN(spec, "capacity.storage")->v)
         sw_at_required(SW_IN(spec, "capacity"), NULL);
     sw_at_one_of(SW_IN(spec, "persistentVolumeReclaimPolicy"), policies);
-    for (size_t i = 0; i < sw_at_len(spec); i++) {
-        const struct sw_json_member *m = sw_json_member_at(spec->v, i);
-
+    SW_JSON_MEMBERS (m, spec->v) {
         if (!is_source(m->key))
             continue;
         moved = moved || !sw_json_equal(m->value, sw_json_get(was, m->key), SW_JSON_EQ_VALUE);

@@ -201,8 +201,7 @@ static bool only_allowed_changes(const struct sw_json *spec, const struct sw_jso
     const struct sw_json *pair[2] = {spec, was};
 
     for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < sw_json_len(pair[side]); i++) {
-            const struct sw_json_member *m = sw_json_member_at(pair[side], i);
+        SW_JSON_MEMBERS (m, pair[side]) {
             bool may = false;
 
             for (size_t k = 0; k < SW_ARRAY_LEN(free_fields); k++)
@@ -249,11 +248,8 @@ void sw_b_check_replication_controller(const struct sw_at *obj, const struct sw_
         sw_at_required(template, NULL);
         return;
     }
-    for (size_t i = 0; i < sw_at_len(selector); i++) {
-        const struct sw_json_member *m = sw_json_member_at(selector->v, i);
-
+    SW_JSON_MEMBERS (m, selector->v)
         fits = fits && sw_json_equal(m->value, sw_json_get(labels, m->key), SW_JSON_EQ_VALUE);
-    }
     if (!fits)
         labels_differ(spec);
     check_template(template);

@@ -146,7 +146,10 @@ enum cel_op {
     OP_MOD,
 };
 
-struct cel_fn;
+struct cel_env;
+struct cel_node;
+typedef struct cel_val (*cel_fn_ptr)(struct cel_env *env, const struct cel_node *n,
+                                     struct cel_val *args, size_t nargs);
 
 /*
  * args by kind: SELECT {operand}; INDEX {operand, index}; CALL target and arguments in one list;
@@ -167,7 +170,7 @@ struct cel_node {
     struct cel_val value;  /* constants */
     struct cel_node **args;
     size_t nargs;
-    const struct cel_fn *fn;
+    cel_fn_ptr fn;       /* of calls */
     struct sw_regex *re; /* constant pattern; owned by the program */
     const struct cel_type *type;
 };
@@ -329,24 +332,14 @@ struct cel_val cel_binary(struct cel_env *env, enum cel_op op, struct cel_val x,
 
 /* ---- functions ---- */
 
-typedef struct cel_val (*cel_fn_ptr)(struct cel_env *env, const struct cel_node *n,
-                                     struct cel_val *args, size_t nargs);
-
-struct cel_fn {
-    const char *name;
-    const char *sig; /* argument letters, ':', result letter; see cel_fn.h */
-    bool member;
-    cel_fn_ptr call;
-};
-
-/* Overloads with this name; *ret_any tells whether the name exists at all. */
-const struct cel_fn *cel_fn_find(struct sw_slice name, bool member,
-                                 const struct cel_type *const *args, size_t nargs, bool *ret_any);
+/*
+ * Finds the function that a call means with arguments of these types and puts it there. Returns the
+ * type of its result; NULL: there is none, and *ret_any tells whether the name exists at all.
+ */
+const struct cel_type *cel_call_find(struct sw_arena *a, struct cel_node *n,
+                                     const struct cel_type *const *args, bool *ret_any);
 /* True when some function of this (dotted) name exists. */
 bool cel_fn_exists(struct sw_slice name);
-/* Result type of an overload. */
-const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn,
-                                     const struct cel_type *const *args, size_t nargs);
 /* Go's duration syntax ("1h2m", "1.5s"); RFC 3339 times. */
 bool cel_parse_duration(struct sw_slice s, int64_t *ret_ns);
 bool cel_parse_time(struct sw_slice s, int64_t *ret_sec, int32_t *ret_ns);

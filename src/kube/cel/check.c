@@ -400,6 +400,7 @@ static bool legacy(const struct cel_node *n)
 static const struct cel_type *check_call(struct checker *k, struct cel_node *n)
 {
     const struct cel_type **args;
+    const struct cel_type *r;
     bool any;
 
     fold_namespace(k, n);
@@ -409,17 +410,17 @@ static const struct cel_type *check_call(struct checker *k, struct cel_node *n)
         if (!args[i])
             return NULL;
     }
-    n->fn = cel_fn_find(n->name, n->has_target, args, n->nargs, &any);
-    if (n->fn && !(k->c->flags & SW_CEL_STORED) && legacy(n)) {
-        n->fn = NULL;
+    r = cel_call_find(&k->c->arena, n, args, &any);
+    if (r && strict(k) && legacy(n)) {
+        r = NULL;
         any = !sw_slice_eq_str(n->name, "reverse");
     }
     if (!any)
         return cel_fail(k->c, n->pos, "undeclared reference to '%.*s' (in container '')",
                         SW_SLICE_ARG(n->name));
-    if (!n->fn)
+    if (!r)
         return no_overload(k, n, sw_arena_dup(&k->c->arena, n->name), args, n->nargs);
-    return constant_regex(k, n) ? cel_fn_result(&k->c->arena, n->fn, args, n->nargs) : NULL;
+    return constant_regex(k, n) ? r : NULL;
 }
 
 static const struct cel_type *check_has(struct checker *k, struct cel_node *n)

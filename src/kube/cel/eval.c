@@ -266,7 +266,7 @@ static struct cel_val eval_call(struct cel_env *env, const struct cel_node *n)
         if (args[i].k == CEL_ERROR)
             return args[i];
     }
-    return n->fn->call(env, n, args, n->nargs);
+    return n->fn(env, n, args, n->nargs);
 }
 
 static struct cel_val eval_bind(struct cel_env *env, const struct cel_node *n)

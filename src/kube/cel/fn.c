@@ -13,9 +13,14 @@ static const struct cel_type t_format = {.k = CEL_FORMAT};
 static const struct cel_type t_maybe_format = {.k = CEL_OPTIONAL, .elem = &t_format};
 static const struct cel_type t_query = {.k = CEL_MAP, .elem = &t_strings};
 
-static const struct cel_fn *const rooms[] = {cel_fns_strings,  cel_fns_lists, cel_fns_convert,
-                                             cel_fns_time,     cel_fns_kube,  cel_fns_net,
-                                             cel_fns_quantity, cel_fns_authz};
+static const struct {
+    cel_fn_ptr call;
+    const char *forms; /* see fn.h */
+} functions[] = {
+#define X(name, forms) {cel_fn_##name, forms},
+    CEL_FNS(X)
+#undef X
+};
 
 static enum cel_kind letter_kind(char c)
 {
@@ -58,40 +63,43 @@ static bool arg_fits(char c, const struct cel_type *t)
     return t->k == letter_kind(c);
 }
 
-static bool args_fit(const struct cel_fn *f, const struct cel_type *const *args, size_t nargs)
+static bool args_fit(struct sw_slice sig, const struct cel_type *const *args, size_t nargs)
 {
     size_t k = 0;
 
-    while (k < nargs && f->sig[k] != ':' && arg_fits(f->sig[k], args[k]))
+    while (k < nargs && sig.p[k] != ':' && arg_fits(sig.p[k], args[k]))
         k++;
-    return k == nargs && f->sig[k] == ':';
+    return k == nargs && sig.p[k] == ':';
 }
 
-const struct cel_fn *cel_fn_find(struct sw_slice name, bool member,
-                                 const struct cel_type *const *args, size_t nargs, bool *ret_any)
+/*
+ * The first signature of a name among the forms of a function that fits the arguments, p == NULL
+ * when none does; args == NULL: none is asked for. *ret_any is set when the name is there at all.
+ */
+static struct sw_slice find_form(const char *forms, const struct cel_node *n,
+                                 const struct cel_type *const *args, bool *ret_any)
 {
-    *ret_any = false;
-    for (size_t r = 0; r < SW_ARRAY_LEN(rooms); r++) {
-        for (const struct cel_fn *f = rooms[r]; f->name; f++) {
-            if (!sw_slice_eq_str(name, f->name))
-                continue;
+    struct sw_slice rest = sw_slice_str(forms);
+    bool names = false, found = false;
+
+    while (rest.p) {
+        struct sw_slice word = sw_slice_cut(&rest, ' ');
+        bool member = word.p[0] == '.';
+
+        if (sw_slice_find(word, ':') >= 0) {
+            names = false;
+            if (found && args_fit(word, args, n->nargs))
+                return word;
+            continue;
+        }
+        found = found && names;
+        names = true;
+        if (sw_slice_eq(sw_slice_from(word, member), n->name)) {
             *ret_any = true;
-            if (f->member == member && args_fit(f, args, nargs))
-                return f;
+            found = found || member == n->has_target;
         }
     }
-    return NULL;
-}
-
-bool cel_fn_exists(struct sw_slice name)
-{
-    for (size_t r = 0; r < SW_ARRAY_LEN(rooms); r++) {
-        for (const struct cel_fn *f = rooms[r]; f->name; f++) {
-            if (sw_slice_eq_str(name, f->name))
-                return true;
-        }
-    }
-    return false;
+    return sw_slice(NULL, 0);
 }
 
 static const struct cel_type *unwrapped(const struct cel_type *list)
@@ -99,10 +107,10 @@ static const struct cel_type *unwrapped(const struct cel_type *list)
     return list->elem && list->elem->k == CEL_OPTIONAL ? list->elem->elem : &t_dyn;
 }
 
-const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn,
-                                     const struct cel_type *const *args, size_t nargs)
+/* Type of what a function with that letter behind its signature results in. */
+static const struct cel_type *result_of(struct sw_arena *a, char c,
+                                        const struct cel_type *const *args, size_t nargs)
 {
-    char c = strchr(fn->sig, ':')[1];
     struct cel_type *t;
 
     if (c == '*' || (c == 'e' && (!nargs || !args[0]->elem)))
@@ -130,4 +138,32 @@ const struct cel_type *cel_fn_result(struct sw_arena *a, const struct cel_fn *fn
     t = SW_ARENA_NEW(a, struct cel_type);
     t->k = letter_kind(c);
     return t;
+}
+
+const struct cel_type *cel_call_find(struct sw_arena *a, struct cel_node *n,
+                                     const struct cel_type *const *args, bool *ret_any)
+{
+    *ret_any = false;
+    for (size_t i = 0; i < SW_ARRAY_LEN(functions); i++) {
+        struct sw_slice sig = find_form(functions[i].forms, n, args, ret_any);
+
+        if (sig.p) {
+            n->fn = functions[i].call;
+            return result_of(a, sig.p[sig.n - 1], args, n->nargs);
+        }
+    }
+    return NULL;
+}
+
+bool cel_fn_exists(struct sw_slice name)
+{
+    for (size_t i = 0; i < SW_ARRAY_LEN(functions); i++) {
+        struct sw_slice rest = sw_slice_str(functions[i].forms);
+
+        while (rest.p) {
+            if (sw_slice_eq(sw_slice_cut(&rest, ' '), name))
+                return true;
+        }
+    }
+    return false;
 }

@@ -20,7 +20,7 @@ static struct cel_val made(enum cel_kind k, const struct sw_cel_access *x)
 }
 
 /* authorizer.path, .group and .serviceAccount */
-FN(fn_authorizer)
+FN(authorizer)
 {
     struct sw_cel_access *x = copy(env, &a[0]);
 
@@ -40,7 +40,7 @@ FN(fn_authorizer)
     return made(CEL_AUTHORIZER, x);
 }
 
-FN(fn_group_resource)
+FN(group_resource)
 {
     struct sw_cel_access *x = copy(env, &a[0]);
 
@@ -51,7 +51,7 @@ FN(fn_group_resource)
 }
 
 /* What narrows a resource; selectors do not change what RBAC answers. */
-FN(fn_narrow)
+FN(narrow)
 {
     struct sw_cel_access *x = copy(env, &a[0]);
 
@@ -66,7 +66,7 @@ FN(fn_narrow)
     return made(CEL_RESOURCE_CHECK, x);
 }
 
-FN(fn_check)
+FN(check)
 {
     struct sw_cel_access *x = copy(env, &a[0]);
     const char *reason = NULL;
@@ -83,7 +83,7 @@ FN(fn_check)
     return v;
 }
 
-FN(fn_decision)
+FN(decision)
 {
     if (a[0].k != CEL_DECISION)
         return cel_no_overload(env);
@@ -93,22 +93,3 @@ FN(fn_decision)
         return cel_bool(false);
     return cel_string(sw_slice_str(sw_slice_eq_str(n->name, "reason") ? a[0].reason : ""));
 }
-
-const struct cel_fn cel_fns_authz[] = {
-    {"path", "As:P", true, fn_authorizer},
-    {"group", "As:G", true, fn_authorizer},
-    {"serviceAccount", "Ass:A", true, fn_authorizer},
-    {"resource", "Gs:R", true, fn_group_resource},
-    {"subresource", "Rs:R", true, fn_narrow},
-    {"namespace", "Rs:R", true, fn_narrow},
-    {"name", "Rs:R", true, fn_narrow},
-    {"fieldSelector", "Rs:R", true, fn_narrow},
-    {"labelSelector", "Rs:R", true, fn_narrow},
-    {"check", "Rs:X", true, fn_check},
-    {"check", "Ps:X", true, fn_check},
-    {"allowed", "X:b", true, fn_decision},
-    {"errored", "X:b", true, fn_decision},
-    {"error", "X:s", true, fn_decision},
-    {"reason", "X:s", true, fn_decision},
-    {0},
-};

@@ -17,7 +17,7 @@ bool cel_to_text(struct sw_slice s, char *buf, size_t cap)
     return strlen(buf) == s.n;
 }
 
-FN(fn_int)
+FN(int)
 {
     char buf[64];
     char *end;
@@ -49,7 +49,7 @@ FN(fn_int)
     }
 }
 
-FN(fn_uint)
+FN(uint)
 {
     char buf[64];
     char *end;
@@ -79,7 +79,7 @@ FN(fn_uint)
     }
 }
 
-FN(fn_double)
+FN(double)
 {
     char buf[64];
     char *end;
@@ -106,7 +106,7 @@ FN(fn_double)
     }
 }
 
-FN(fn_bool)
+FN(boolean)
 {
     static const char *const yes[] = {"1", "t", "true", "TRUE", "True", "T"};
     static const char *const no[] = {"0", "f", "false", "FALSE", "False", "F"};
@@ -163,19 +163,19 @@ struct cel_val cel_to_string(struct cel_env *env, const struct cel_val *v)
     return cel_string(sw_slice_str(p));
 }
 
-FN(fn_string)
+FN(string)
 {
     return cel_to_string(env, &a[0]);
 }
 
-FN(fn_bytes)
+FN(bytes)
 {
     if (a[0].k != CEL_STRING && a[0].k != CEL_BYTES)
         return cel_error(env, "no such overload");
     return (struct cel_val){.k = CEL_BYTES, .s = a[0].s};
 }
 
-FN(fn_dyn)
+FN(dyn)
 {
     return a[0];
 }
@@ -191,41 +191,7 @@ const char *cel_kind_name(enum cel_kind k)
     return names[k];
 }
 
-FN(fn_type)
+FN(type)
 {
     return (struct cel_val){.k = CEL_TYPE, .s = sw_slice_str(cel_kind_name(a[0].k))};
 }
-
-const struct cel_fn cel_fns_convert[] = {
-    {"int", "i:i", false, fn_int},
-    {"int", "u:i", false, fn_int},
-    {"int", "d:i", false, fn_int},
-    {"int", "s:i", false, fn_int},
-    {"int", "T:i", false, fn_int},
-    {"uint", "u:u", false, fn_uint},
-    {"uint", "i:u", false, fn_uint},
-    {"uint", "d:u", false, fn_uint},
-    {"uint", "s:u", false, fn_uint},
-    {"double", "d:d", false, fn_double},
-    {"double", "i:d", false, fn_double},
-    {"double", "u:d", false, fn_double},
-    {"double", "s:d", false, fn_double},
-    {"bool", "b:b", false, fn_bool},
-    {"bool", "s:b", false, fn_bool},
-    {"string", "s:s", false, fn_string},
-    {"string", "b:s", false, fn_string},
-    {"string", "i:s", false, fn_string},
-    {"string", "u:s", false, fn_string},
-    {"string", "d:s", false, fn_string},
-    {"string", "y:s", false, fn_string},
-    {"string", "D:s", false, fn_string},
-    {"string", "T:s", false, fn_string},
-    {"string", "U:s", false, fn_string},
-    {"string", "I:s", false, fn_string},
-    {"string", "C:s", false, fn_string},
-    {"bytes", "s:y", false, fn_bytes},
-    {"bytes", "y:y", false, fn_bytes},
-    {"dyn", "*:*", false, fn_dyn},
-    {"type", "*:t", false, fn_type},
-    {0},
-};

@@ -63,13 +63,13 @@ static const struct {
     {"format.datetime", datetime_msgs},
 };
 
-FN(fn_format)
+FN(format)
 {
     return (struct cel_val){.k = CEL_FORMAT, .s = n->name};
 }
 
 /* format.named("uuid") */
-FN(fn_named)
+FN(named)
 {
     NEED_STRINGS(1);
     for (size_t i = 0; i < SW_ARRAY_LEN(formats); i++) {
@@ -80,7 +80,7 @@ FN(fn_named)
     return (struct cel_val){.k = CEL_OPTIONAL};
 }
 
-FN(fn_validate)
+FN(validate)
 {
     struct cel_val list = cel_new_list(env);
 
@@ -99,22 +99,3 @@ FN(fn_validate)
         return (struct cel_val){.k = CEL_OPTIONAL};
     return cel_some(env, list);
 }
-
-const struct cel_fn cel_fns_kube[] = {
-    {"format.named", "s:N", false, fn_named},
-    {"format.dns1123LabelPrefix", ":F", false, fn_format},
-    {"format.dns1123SubdomainPrefix", ":F", false, fn_format},
-    {"format.dns1035LabelPrefix", ":F", false, fn_format},
-    {"format.dns1123Label", ":F", false, fn_format},
-    {"format.dns1123Subdomain", ":F", false, fn_format},
-    {"format.dns1035Label", ":F", false, fn_format},
-    {"format.qualifiedName", ":F", false, fn_format},
-    {"format.labelValue", ":F", false, fn_format},
-    {"format.uri", ":F", false, fn_format},
-    {"format.uuid", ":F", false, fn_format},
-    {"format.byte", ":F", false, fn_format},
-    {"format.date", ":F", false, fn_format},
-    {"format.datetime", ":F", false, fn_format},
-    {"validate", "Fs:V", true, fn_validate},
-    {0},
-};

@@ -4,7 +4,7 @@
 
 /* ---- lists and sets ---- */
 
-FN(fn_is_sorted)
+FN(is_sorted)
 {
     for (size_t i = 1; i < cel_len(&a[0]); i++) {
         struct cel_val x = cel_at(env, &a[0], i - 1);
@@ -21,7 +21,7 @@ FN(fn_is_sorted)
 }
 
 /* The sum of nothing is a zero of the list's type. */
-FN(fn_sum)
+FN(sum)
 {
     struct cel_val r = cel_int(0);
 
@@ -39,7 +39,7 @@ FN(fn_sum)
     return r;
 }
 
-FN(fn_min_max)
+FN(min_max)
 {
     bool max = sw_slice_eq_str(n->name, "max");
     struct cel_val r;
@@ -74,7 +74,7 @@ static size_t overlap(struct cel_env *env, const struct cel_val *x, const struct
     return hits;
 }
 
-FN(fn_sets)
+FN(sets)
 {
     if (sw_slice_has_suffix(n->name, SW_SLICE_LIT("intersects")))
         return cel_bool(overlap(env, &a[0], &a[1]) > 0);
@@ -98,7 +98,7 @@ static bool zero_value(const struct cel_val *v)
            (v->k == CEL_DOUBLE && v->d == 0) || (v->k == CEL_OPTIONAL && !v->opt);
 }
 
-FN(fn_optional)
+FN(optional)
 {
     if (sw_slice_eq_str(n->name, "optional.none") ||
         (sw_slice_eq_str(n->name, "optional.ofNonZeroValue") && zero_value(&a[0])))
@@ -106,7 +106,7 @@ FN(fn_optional)
     return cel_some(env, a[0]);
 }
 
-FN(fn_opt_access)
+FN(opt_access)
 {
     if (a[0].k != CEL_OPTIONAL)
         return cel_error(env, "no such overload");
@@ -119,7 +119,7 @@ FN(fn_opt_access)
     return na > 1 ? a[1] : cel_error(env, "optional.none() dereference");
 }
 
-FN(fn_first_last)
+FN(first_last)
 {
     size_t len = cel_len(&a[0]);
 
@@ -131,7 +131,7 @@ FN(fn_first_last)
 }
 
 /* The values of those that have one. */
-FN(fn_unwrap)
+FN(unwrap)
 {
     struct cel_val list = cel_new_list(env);
 
@@ -148,25 +148,3 @@ FN(fn_unwrap)
     }
     return list;
 }
-
-const struct cel_fn cel_fns_lists[] = {
-    {"isSorted", "c:b", true, fn_is_sorted},
-    {"sum", "n:e", true, fn_sum},
-    {"min", "c:e", true, fn_min_max},
-    {"max", "c:e", true, fn_min_max},
-    {"first", "l:E", true, fn_first_last},
-    {"last", "l:E", true, fn_first_last},
-    {"unwrapOpt", "p:W", true, fn_unwrap},
-    {"optional.unwrap", "p:W", false, fn_unwrap},
-    {"sets.contains", "ll:b", false, fn_sets},
-    {"sets.equivalent", "ll:b", false, fn_sets},
-    {"sets.intersects", "ll:b", false, fn_sets},
-    {"optional.of", "*:O", false, fn_optional},
-    {"optional.ofNonZeroValue", "*:O", false, fn_optional},
-    {"optional.none", ":o", false, fn_optional},
-    {"hasValue", "o:b", true, fn_opt_access},
-    {"value", "o:e", true, fn_opt_access},
-    {"orValue", "o*:e", true, fn_opt_access},
-    {"or", "oo:S", true, fn_opt_access},
-    {0},
-};

@@ -112,7 +112,7 @@ static void split_host(struct sw_slice h, struct sw_slice *ret_name, struct sw_s
         *ret_port = sw_slice_from(h, (size_t)colon + 1);
 }
 
-FN(fn_is_url)
+FN(is_url)
 {
     struct url u;
 
@@ -120,7 +120,7 @@ FN(fn_is_url)
     return cel_bool(parse_url(a[0].s, &u));
 }
 
-FN(fn_url)
+FN(url)
 {
     struct url u;
 
@@ -138,7 +138,7 @@ static struct cel_val part(struct sw_slice s)
     return cel_string(s.p ? s : sw_slice("", 0));
 }
 
-FN(fn_url_part)
+FN(url_part)
 {
     struct sw_slice name = {0}, port = {0};
     struct url u;
@@ -161,7 +161,7 @@ FN(fn_url_part)
     return part(sw_slice_eq_str(n->name, "getPort") ? port : name);
 }
 
-FN(fn_url_query)
+FN(url_query)
 {
     struct cel_map *m = SW_ARENA_NEW(env->a, struct cel_map);
     struct sw_query q = {0};
@@ -261,13 +261,13 @@ bool cel_net_equal(const struct cel_val *x, const struct cel_val *y)
            memcmp(p.b, q.b, sizeof(p.b)) == 0;
 }
 
-FN(fn_is_ip)
+FN(is_ip)
 {
     NEED_STRINGS(1);
     return cel_bool(sw_is_ipv4(a[0].s) || sw_is_ipv6(a[0].s));
 }
 
-FN(fn_ip)
+FN(ip)
 {
     struct net x;
 
@@ -280,7 +280,7 @@ FN(fn_ip)
     return (struct cel_val){.k = CEL_IP, .s = sw_slice_str(net_text(env->a, &x))};
 }
 
-FN(fn_ip_canonical)
+FN(ip_canonical)
 {
     struct net x;
 
@@ -320,7 +320,7 @@ static bool ip_is(const struct net *x, struct sw_slice what)
            !(!x->v6 && b[0] == 255 && b[1] == 255 && b[2] == 255 && b[3] == 255);
 }
 
-FN(fn_ip_part)
+FN(ip_part)
 {
     struct net x;
 
@@ -333,7 +333,7 @@ FN(fn_ip_part)
 
 /* ---- prefixes ---- */
 
-FN(fn_is_cidr)
+FN(is_cidr)
 {
     NEED_STRINGS(1);
     return cel_bool(sw_is_cidr(a[0].s));
@@ -346,7 +346,7 @@ static struct cel_val cidr_value(struct cel_env *env, const struct net *x)
         .s = sw_slice_str(sw_arena_printf(env->a, "%s/%u", net_text(env->a, x), x->bits))};
 }
 
-FN(fn_cidr)
+FN(cidr)
 {
     struct net x;
 
@@ -359,7 +359,7 @@ FN(fn_cidr)
     return cidr_value(env, &x);
 }
 
-FN(fn_cidr_contains)
+FN(cidr_contains)
 {
     bool ip = sw_slice_eq_str(n->name, "containsIP");
     struct net p, x;
@@ -372,7 +372,7 @@ FN(fn_cidr_contains)
     return cel_bool(covers(&p, &x));
 }
 
-FN(fn_cidr_part)
+FN(cidr_part)
 {
     struct net p;
 
@@ -385,33 +385,3 @@ FN(fn_cidr_part)
     mask(&p);
     return cidr_value(env, &p);
 }
-
-const struct cel_fn cel_fns_net[] = {
-    {"url", "s:U", false, fn_url},
-    {"isURL", "s:b", false, fn_is_url},
-    {"getScheme", "U:s", true, fn_url_part},
-    {"getHost", "U:s", true, fn_url_part},
-    {"getHostname", "U:s", true, fn_url_part},
-    {"getPort", "U:s", true, fn_url_part},
-    {"getEscapedPath", "U:s", true, fn_url_part},
-    {"getQuery", "U:M", true, fn_url_query},
-    {"isIP", "s:b", false, fn_is_ip},
-    {"ip", "s:I", false, fn_ip},
-    {"ip.isCanonical", "s:b", false, fn_ip_canonical},
-    {"family", "I:i", true, fn_ip_part},
-    {"isUnspecified", "I:b", true, fn_ip_part},
-    {"isLoopback", "I:b", true, fn_ip_part},
-    {"isLinkLocalMulticast", "I:b", true, fn_ip_part},
-    {"isLinkLocalUnicast", "I:b", true, fn_ip_part},
-    {"isGlobalUnicast", "I:b", true, fn_ip_part},
-    {"isCIDR", "s:b", false, fn_is_cidr},
-    {"cidr", "s:C", false, fn_cidr},
-    {"containsIP", "Cs:b", true, fn_cidr_contains},
-    {"containsIP", "CI:b", true, fn_cidr_contains},
-    {"containsCIDR", "Cs:b", true, fn_cidr_contains},
-    {"containsCIDR", "CC:b", true, fn_cidr_contains},
-    {"ip", "C:I", true, fn_cidr_part},
-    {"masked", "C:C", true, fn_cidr_part},
-    {"prefixLength", "C:i", true, fn_cidr_part},
-    {0},
-};

@@ -126,7 +126,7 @@ static struct cel_val from_nano(struct cel_env *env, wide nano)
     return (struct cel_val){.k = CEL_QUANTITY, .qty = q};
 }
 
-FN(fn_quantity)
+FN(quantity)
 {
     const struct cel_quantity *q;
 
@@ -138,7 +138,7 @@ FN(fn_quantity)
     return (struct cel_val){.k = CEL_QUANTITY, .qty = q};
 }
 
-FN(fn_is_quantity)
+FN(is_quantity)
 {
     NEED_STRINGS(1);
     return cel_bool(cel_quantity_parse(env->a, a[0].s) != NULL);
@@ -151,7 +151,7 @@ static bool integral(const struct cel_quantity *q)
     return q->nano % nanos == 0 && v >= INT64_MIN && v <= INT64_MAX;
 }
 
-FN(fn_quantity_get)
+FN(quantity_get)
 {
     const struct cel_quantity *q = a[0].qty;
 
@@ -168,7 +168,7 @@ FN(fn_quantity_get)
     return cel_int((int64_t)(q->nano / nanos));
 }
 
-FN(fn_quantity_compare)
+FN(quantity_compare)
 {
     int c;
 
@@ -180,7 +180,7 @@ FN(fn_quantity_compare)
     return sw_slice_eq_str(n->name, "isLessThan") ? cel_bool(c < 0) : cel_int(c);
 }
 
-FN(fn_quantity_add)
+FN(quantity_add)
 {
     bool sub = sw_slice_eq_str(n->name, "sub");
     wide y;
@@ -190,21 +190,3 @@ FN(fn_quantity_add)
     y = a[1].k == CEL_INT ? (wide)a[1].i * nanos : a[1].qty->nano;
     return from_nano(env, sub ? a[0].qty->nano - y : a[0].qty->nano + y);
 }
-
-const struct cel_fn cel_fns_quantity[] = {
-    {"quantity", "s:Q", false, fn_quantity},
-    {"isQuantity", "s:b", false, fn_is_quantity},
-    {"sign", "Q:i", false, fn_quantity_get},
-    {"sign", "Q:i", true, fn_quantity_get}, /* expressions stored before only */
-    {"isInteger", "Q:b", true, fn_quantity_get},
-    {"asInteger", "Q:i", true, fn_quantity_get},
-    {"asApproximateFloat", "Q:d", true, fn_quantity_get},
-    {"isGreaterThan", "QQ:b", true, fn_quantity_compare},
-    {"isLessThan", "QQ:b", true, fn_quantity_compare},
-    {"compareTo", "QQ:i", true, fn_quantity_compare},
-    {"add", "QQ:Q", true, fn_quantity_add},
-    {"add", "Qi:Q", true, fn_quantity_add},
-    {"sub", "QQ:Q", true, fn_quantity_add},
-    {"sub", "Qi:Q", true, fn_quantity_add},
-    {0},
-};

@@ -9,7 +9,7 @@
 
 /* ---- sizes and strings ---- */
 
-FN(fn_size)
+FN(size)
 {
     if (a[0].k == CEL_STRING) {
         charge(env, a[0].s.n);
@@ -22,19 +22,19 @@ FN(fn_size)
     return cel_error(env, "no such overload");
 }
 
-FN(fn_contains)
+FN(contains)
 {
     NEED_STRINGS(2);
     return cel_bool(!a[1].s.n || (a[0].s.n && memmem(a[0].s.p, a[0].s.n, a[1].s.p, a[1].s.n)));
 }
 
-FN(fn_starts)
+FN(starts)
 {
     NEED_STRINGS(2);
     return cel_bool(sw_slice_has_prefix(a[0].s, a[1].s));
 }
 
-FN(fn_ends)
+FN(ends)
 {
     NEED_STRINGS(2);
     return cel_bool(sw_slice_has_suffix(a[0].s, a[1].s));
@@ -76,7 +76,7 @@ static const struct sw_regex *regex_for(struct cel_env *env, const struct cel_no
     return env->re;
 }
 
-FN(fn_matches)
+FN(matches)
 {
     struct cel_val err;
     const struct sw_regex *re;
@@ -91,7 +91,7 @@ FN(fn_matches)
     return rc < 0 ? out_of_work(env) : cel_bool(rc == 1);
 }
 
-FN(fn_find)
+FN(find)
 {
     bool all = sw_slice_eq_str(n->name, "findAll");
     int64_t max = na > 2 && a[2].k == CEL_INT ? a[2].i : -1;
@@ -140,7 +140,7 @@ static size_t rune_at(struct sw_slice s, int64_t i)
     return i ? s.n + 1 : at;
 }
 
-FN(fn_substring)
+FN(substring)
 {
     size_t from, to;
 
@@ -159,7 +159,7 @@ FN(fn_substring)
     return cel_string(sw_slice(a[0].s.p + from, to - from));
 }
 
-FN(fn_char_at)
+FN(char_at)
 {
     size_t from, to;
 
@@ -187,7 +187,7 @@ static struct cel_val list_index_of(struct cel_env *env, const struct cel_val *a
     return cel_int(r);
 }
 
-FN(fn_index_of)
+FN(index_of)
 {
     bool last = sw_slice_eq_str(n->name, "lastIndexOf");
     size_t from = 0;
@@ -215,7 +215,7 @@ FN(fn_index_of)
     return cel_int(r);
 }
 
-FN(fn_case)
+FN(case)
 {
     bool up = sw_slice_eq_str(n->name, "upperAscii");
     char *p;
@@ -229,7 +229,7 @@ FN(fn_case)
     return cel_string(sw_slice(p, a[0].s.n));
 }
 
-FN(fn_trim)
+FN(trim)
 {
     struct sw_slice s;
 
@@ -253,7 +253,7 @@ static size_t next_sep(struct sw_slice s, struct sw_slice sep)
     return p ? (size_t)(p - s.p) : s.n;
 }
 
-FN(fn_split)
+FN(split)
 {
     struct cel_val out = cel_new_list(env);
     int64_t max = na > 2 && a[2].k == CEL_INT ? a[2].i : -1;
@@ -276,7 +276,7 @@ FN(fn_split)
     return out;
 }
 
-FN(fn_replace)
+FN(replace)
 {
     SW_BUF_AUTO b = {0};
     int64_t max = na > 3 && a[3].k == CEL_INT ? a[3].i : -1;
@@ -300,7 +300,7 @@ FN(fn_replace)
     return cel_string(sw_arena_slice(env->a, sw_buf_slice(&b)));
 }
 
-FN(fn_join)
+FN(join)
 {
     SW_BUF_AUTO b = {0};
     struct sw_slice sep = na > 1 && a[1].k == CEL_STRING ? a[1].s : sw_slice("", 0);
@@ -321,13 +321,13 @@ FN(fn_join)
     return cel_string(sw_arena_slice(env->a, sw_buf_slice(&b)));
 }
 
-FN(fn_quote)
+FN(quote)
 {
     NEED_STRINGS(1);
     return cel_string(sw_slice_str(sw_go_quote(env->a, a[0].s)));
 }
 
-FN(fn_reverse)
+FN(reverse)
 {
     char *p;
 
@@ -512,7 +512,7 @@ static int take_precision(struct sw_slice s, size_t *i)
     return p;
 }
 
-FN(fn_format_string)
+FN(format_string)
 {
     SW_BUF_AUTO b = {0};
     size_t next = 0;
@@ -551,44 +551,3 @@ FN(fn_format_string)
     }
     return cel_string(sw_arena_slice(env->a, sw_buf_slice(&b)));
 }
-
-const struct cel_fn cel_fns_strings[] = {
-    {"size", "s:i", true, fn_size},
-    {"size", "y:i", true, fn_size},
-    {"size", "l:i", true, fn_size},
-    {"size", "m:i", true, fn_size},
-    {"size", "s:i", false, fn_size},
-    {"size", "y:i", false, fn_size},
-    {"size", "l:i", false, fn_size},
-    {"size", "m:i", false, fn_size},
-    {"contains", "ss:b", true, fn_contains},
-    {"startsWith", "ss:b", true, fn_starts},
-    {"endsWith", "ss:b", true, fn_ends},
-    {"matches", "ss:b", true, fn_matches},
-    {"matches", "ss:b", false, fn_matches},
-    {"find", "ss:s", true, fn_find},
-    {"findAll", "ss:L", true, fn_find},
-    {"findAll", "ssi:L", true, fn_find},
-    {"substring", "si:s", true, fn_substring},
-    {"substring", "sii:s", true, fn_substring},
-    {"charAt", "si:s", true, fn_char_at},
-    {"indexOf", "ss:i", true, fn_index_of},
-    {"indexOf", "ssi:i", true, fn_index_of},
-    {"indexOf", "l*:i", true, fn_index_of},
-    {"lastIndexOf", "ss:i", true, fn_index_of},
-    {"lastIndexOf", "ssi:i", true, fn_index_of},
-    {"lastIndexOf", "l*:i", true, fn_index_of},
-    {"lowerAscii", "s:s", true, fn_case},
-    {"upperAscii", "s:s", true, fn_case},
-    {"trim", "s:s", true, fn_trim},
-    {"split", "ss:L", true, fn_split},
-    {"split", "ssi:L", true, fn_split},
-    {"replace", "sss:s", true, fn_replace},
-    {"replace", "sssi:s", true, fn_replace},
-    {"join", "L:s", true, fn_join},
-    {"join", "Ls:s", true, fn_join},
-    {"strings.quote", "s:s", false, fn_quote},
-    {"reverse", "s:s", true, fn_reverse},
-    {"format", "sl:s", true, fn_format_string},
-    {0},
-};

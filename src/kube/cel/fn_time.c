@@ -18,7 +18,7 @@ const char *cel_time_text(struct cel_env *env, const struct cel_val *v)
         sw_slice_str(sw_rfc3339((uint64_t)v->i * SW_NS_PER_S + (uint64_t)v->ns, v->ns != 0, out)));
 }
 
-FN(fn_duration)
+FN(duration)
 {
     struct cel_val r = {.k = CEL_DURATION};
 
@@ -31,7 +31,7 @@ FN(fn_duration)
     return r;
 }
 
-FN(fn_timestamp)
+FN(timestamp)
 {
     struct cel_val r = {.k = CEL_TIMESTAMP};
 
@@ -104,7 +104,7 @@ static int64_t date_part(struct sw_slice name, int64_t sec, int32_t ns)
     return ns / 1000000;
 }
 
-FN(fn_time_part)
+FN(time_part)
 {
     if (a[0].k == CEL_TIMESTAMP)
         return cel_int(date_part(n->name, a[0].i, a[0].ns));
@@ -192,16 +192,3 @@ bool cel_parse_duration(struct sw_slice s, int64_t *ret_ns)
     *ret_ns = neg ? -(int64_t)total : (int64_t)total;
     return true;
 }
-
-const struct cel_fn cel_fns_time[] = {
-    {"duration", "s:D", false, fn_duration},        {"duration", "D:D", false, fn_duration},
-    {"timestamp", "s:T", false, fn_timestamp},      {"timestamp", "T:T", false, fn_timestamp},
-    {"timestamp", "i:T", false, fn_timestamp},      {"getFullYear", "T:i", true, fn_time_part},
-    {"getMonth", "T:i", true, fn_time_part},        {"getDate", "T:i", true, fn_time_part},
-    {"getDayOfMonth", "T:i", true, fn_time_part},   {"getDayOfWeek", "T:i", true, fn_time_part},
-    {"getDayOfYear", "T:i", true, fn_time_part},    {"getHours", "T:i", true, fn_time_part},
-    {"getHours", "D:i", true, fn_time_part},        {"getMinutes", "T:i", true, fn_time_part},
-    {"getMinutes", "D:i", true, fn_time_part},      {"getSeconds", "T:i", true, fn_time_part},
-    {"getSeconds", "D:i", true, fn_time_part},      {"getMilliseconds", "T:i", true, fn_time_part},
-    {"getMilliseconds", "D:i", true, fn_time_part}, {0},
-};

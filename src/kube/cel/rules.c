@@ -535,15 +535,12 @@ static void walk(struct runner *w, const struct sw_schema *s, const struct sw_js
     for (size_t i = 0; i < s->nrules && !w->stop; i++)
         run_rule(w, s, &s->rules[i], &(struct subject){v, old, same, path});
     if (v->type == SW_JSON_OBJECT) {
-        for (size_t i = 0; i < sw_json_len(v); i++) {
-            const struct sw_json_member *m = sw_json_member_at(v, i);
-            const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
+        SW_JSON_MEMBERS (m, v) {
+            struct sw_fpath at;
+            const struct sw_schema *p = sw_schema_step(s, m->key, path, &at);
 
-            if (p || (m && s->additional)) {
-                struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
-
-                walk(w, p ? p : s->additional, m->value, sw_json_get(old, m->key), same, &at);
-            }
+            if (p)
+                walk(w, p, m->value, sw_json_get(old, m->key), same, &at);
         }
     } else if (v->type == SW_JSON_ARRAY && s->items) {
         struct sw_correlator was;

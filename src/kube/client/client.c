@@ -337,8 +337,10 @@ struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c,
                                           void *arg)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *patch = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *meta =
+        SW_JSON_OF(&a, {"resourceVersion", .text = meta_str(p->seen, "resourceVersion")});
+    struct sw_json *patch =
+        SW_JSON_OF(&a, {"metadata", .json = meta}, {"status", .json = sw_json_copy(&a, p->status)});
     struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
                               .patch = SW_KUBE_PATCH_MERGE,
                               .gvr = p->gvr,
@@ -348,8 +350,5 @@ struct sw_kube_call *sw_kube_patch_status(struct sw_kube_client *c,
                               .body = patch,
                               .field_manager = p->manager};
 
-    sw_json_put_str(&a, meta, "resourceVersion", meta_str(p->seen, "resourceVersion"));
-    sw_json_put(&a, patch, "metadata", meta);
-    sw_json_put(&a, patch, "status", sw_json_copy(&a, p->status));
     return sw_kube_do(c, &req, cb, arg);
 }

@@ -360,45 +360,25 @@ static const char *type_name(enum sw_event_type type)
     return "Normal";
 }
 
-static void put_if(struct sw_arena *a, struct sw_json *o, const char *key, struct sw_slice s)
-{
-    if (s.n)
-        sw_json_put_str(a, o, key, s);
-}
-
 /* The Event without its counters. */
 static char *body_of(struct sw_recorder *r, const struct known *k, const struct about *o,
                      const char *type, const char *reason, const char *message)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *e = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
-    struct sw_json *ref = sw_json_new_object(&a);
-    struct sw_json *source = sw_json_new_object(&a);
-    struct sw_slice text;
+    struct sw_json *meta = SW_JSON_OF(&a, {"name", .str = k->name}, {"namespace", .str = k->ns});
+    struct sw_json *ref =
+        SW_JSON_OF(&a, {"apiVersion", .some = o->api_version}, {"kind", .some = o->kind},
+                   {"namespace", .some = o->ns}, {"name", .some = o->name}, {"uid", .some = o->uid},
+                   {"resourceVersion", .some = o->rv});
+    struct sw_json *e =
+        SW_JSON_OF(&a, {"apiVersion", .str = "v1"}, {"kind", .str = "Event"},
+                   {"metadata", .json = meta}, {"involvedObject", .json = ref},
+                   {"type", .str = type}, {"reason", .str = reason}, {"message", .str = message},
+                   {"source", .json = SW_JSON_OF(&a, {"component", .str = r->component})},
+                   {"firstTimestamp", .str = k->first}, {"reportingComponent", .str = r->component},
+                   {"reportingInstance", .str = r->instance});
 
-    sw_json_put(&a, e, "apiVersion", sw_json_new_str(&a, "v1"));
-    sw_json_put(&a, e, "kind", sw_json_new_str(&a, "Event"));
-    sw_json_put(&a, meta, "name", sw_json_new_str(&a, k->name));
-    sw_json_put(&a, meta, "namespace", sw_json_new_str(&a, k->ns));
-    sw_json_put(&a, e, "metadata", meta);
-    put_if(&a, ref, "apiVersion", o->api_version);
-    put_if(&a, ref, "kind", o->kind);
-    put_if(&a, ref, "namespace", o->ns);
-    put_if(&a, ref, "name", o->name);
-    put_if(&a, ref, "uid", o->uid);
-    put_if(&a, ref, "resourceVersion", o->rv);
-    sw_json_put(&a, e, "involvedObject", ref);
-    sw_json_put(&a, e, "type", sw_json_new_str(&a, type));
-    sw_json_put(&a, e, "reason", sw_json_new_str(&a, reason));
-    sw_json_put(&a, e, "message", sw_json_new_str(&a, message));
-    sw_json_put(&a, source, "component", sw_json_new_str(&a, r->component));
-    sw_json_put(&a, e, "source", source);
-    sw_json_put(&a, e, "firstTimestamp", sw_json_new_str(&a, k->first));
-    sw_json_put(&a, e, "reportingComponent", sw_json_new_str(&a, r->component));
-    sw_json_put(&a, e, "reportingInstance", sw_json_new_str(&a, r->instance));
-    text = sw_json_text(&a, e, NULL);
-    return sw_slice_dup(text);
+    return sw_slice_dup(sw_json_text(&a, e, NULL));
 }
 
 /* Makes room; an Event whose request is under way stays. */

@@ -56,14 +56,11 @@ static struct sw_kube_obj *remains_of(const struct inf_known *k)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_slice key = sw_slice(k->key, k->key_len);
-    struct sw_json *obj = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *meta =
+        SW_JSON_OF(&a, {"namespace", .some = sw_slice_head(key, k->ns_len)},
+                   {"name", .text = k->ns_len ? sw_slice_from(key, k->ns_len + 1u) : key});
 
-    if (k->ns_len)
-        sw_json_put_str(&a, meta, "namespace", sw_slice_head(key, k->ns_len));
-    sw_json_put_str(&a, meta, "name", k->ns_len ? sw_slice_from(key, k->ns_len + 1u) : key);
-    sw_json_put(&a, obj, "metadata", meta);
-    return sw_kube_obj_new(obj);
+    return sw_kube_obj_new(SW_JSON_OF(&a, {"metadata", .json = meta}));
 }
 
 /* The entry goes from the map; last may be NULL. */

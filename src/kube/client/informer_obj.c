@@ -58,9 +58,7 @@ static struct sw_json *with(struct sw_arena *a, const struct sw_json *json, cons
 {
     struct sw_json *out = sw_json_new_object(a);
 
-    for (size_t i = 0; i < sw_json_len(json); i++) {
-        const struct sw_json_member *m = sw_json_member_at(json, i);
-
+    SW_JSON_MEMBERS (m, json) {
         if (!sw_slice_eq_str(m->key, key))
             sw_json_set(a, out, m->key, m->value);
         else if (instead)
@@ -84,7 +82,6 @@ struct sw_kube_obj *sw_kube_obj_stub(const struct sw_json *json)
     static const char *const kept[] = {"name", "namespace", "uid", "resourceVersion"};
     SW_ARENA_AUTO tmp = {0};
     const struct sw_json *meta = sw_json_find(json, "metadata");
-    struct sw_json *out = sw_json_new_object(&tmp);
     struct sw_json *few = sw_json_new_object(&tmp);
 
     for (size_t i = 0; i < SW_ARRAY_LEN(kept); i++) {
@@ -93,8 +90,7 @@ struct sw_kube_obj *sw_kube_obj_stub(const struct sw_json *json)
         if (text.p)
             sw_json_put_str(&tmp, few, kept[i], text);
     }
-    sw_json_put(&tmp, out, "metadata", few);
-    return sw_kube_obj_new(out);
+    return sw_kube_obj_new(SW_JSON_OF(&tmp, {"metadata", .json = few}));
 }
 
 struct sw_kube_obj *sw_kube_obj_ref(struct sw_kube_obj *o)

@@ -137,26 +137,21 @@ static bool held_by_other(const struct sw_lease *l)
 /* The record as we want it, from what is there. */
 static struct sw_json *wanted(struct sw_lease *l, struct sw_arena *a, bool release)
 {
-    struct sw_json *obj = l->seen ? sw_json_copy(a, l->seen->json) : sw_json_new_object(a);
-    struct sw_json *spec = sw_json_find(obj, "spec");
+    struct sw_json *obj;
+    struct sw_json *spec;
     char now[SW_RFC3339_LEN];
     int64_t transitions = 0;
     bool ours = l->seen && is_ours(l);
 
     (void)sw_rfc3339(sw_wall_ns(), 1, now);
-    if (!l->seen) {
-        struct sw_json *meta = sw_json_new_object(a);
-
-        sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, "coordination.k8s.io/v1"));
-        sw_json_put(a, obj, "kind", sw_json_new_str(a, "Lease"));
-        sw_json_put_str(a, meta, "namespace", l->o.ns);
-        sw_json_put_str(a, meta, "name", l->o.name);
-        sw_json_put(a, obj, "metadata", meta);
-    }
-    if (!sw_json_is(spec, SW_JSON_OBJECT)) {
-        spec = sw_json_new_object(a);
-        sw_json_put(a, obj, "spec", spec);
-    }
+    if (l->seen)
+        obj = sw_json_copy(a, l->seen->json);
+    else
+        obj =
+            SW_JSON_OF(a, {"apiVersion", .str = "coordination.k8s.io/v1"}, {"kind", .str = "Lease"},
+                       {"metadata", .json = SW_JSON_OF(a, {"namespace", .text = l->o.ns},
+                                                       {"name", .text = l->o.name})});
+    spec = sw_json_need(a, obj, "spec", SW_JSON_OBJECT);
     (void)!sw_json_i64(sw_json_find(spec, "leaseTransitions"), &transitions);
     sw_json_put_str(a, spec, "holderIdentity", release ? SW_SLICE_LIT("") : l->o.identity);
     sw_json_put(a, spec, "leaseDurationSeconds", sw_json_new_u64(a, release ? 1 : l->o.duration_s));

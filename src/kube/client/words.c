@@ -117,25 +117,16 @@ static int put_query(struct sw_buf *b, const struct sw_kube_req *r,
 static int put_delete_options(struct kube_words *w, const struct sw_kube_req *r)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *o = sw_json_new_object(&a);
+    struct sw_json *only = SW_JSON_OF(&a, {"uid", .some = r->if_uid},
+                                      {"resourceVersion", .some = r->if_resource_version});
+    struct sw_json *grace = r->grace_s > 0 ? sw_json_new_i64(&a, r->grace_s) : NULL;
+    struct sw_json *o = SW_JSON_OF(
+        &a, {"kind", .str = "DeleteOptions"}, {"apiVersion", .str = "v1"},
+        {"gracePeriodSeconds", .json = grace}, {"propagationPolicy", .str = r->propagation},
+        {"preconditions", .json = sw_json_len(only) ? only : NULL});
 
-    if (!r->propagation && !r->if_uid.n && !r->if_resource_version.n && r->grace_s <= 0)
+    if (sw_json_len(o) == 2)
         return SW_OK;
-    sw_json_put(&a, o, "kind", sw_json_new_str(&a, "DeleteOptions"));
-    sw_json_put(&a, o, "apiVersion", sw_json_new_str(&a, "v1"));
-    if (r->grace_s > 0)
-        sw_json_put(&a, o, "gracePeriodSeconds", sw_json_new_i64(&a, r->grace_s));
-    if (r->propagation)
-        sw_json_put(&a, o, "propagationPolicy", sw_json_new_str(&a, r->propagation));
-    if (r->if_uid.n || r->if_resource_version.n) {
-        struct sw_json *p = sw_json_new_object(&a);
-
-        if (r->if_uid.n)
-            sw_json_put_str(&a, p, "uid", r->if_uid);
-        if (r->if_resource_version.n)
-            sw_json_put_str(&a, p, "resourceVersion", r->if_resource_version);
-        sw_json_put(&a, o, "preconditions", p);
-    }
     w->content_type = "application/json";
     return sw_json_write(&w->body, o, NULL);
 }

@@ -37,13 +37,12 @@ static void check_root(const struct sw_json *schema, bool status, const struct s
     struct sw_fpath at_null = sw_fpath_str(path, "nullable");
     bool ok = true;
 
-    for (size_t i = 0; status && i < sw_json_len(schema); i++) {
-        const struct sw_json_member *m = sw_json_member_at(schema, i);
-        bool known = false;
+    SW_JSON_MEMBERS (m, schema) {
+        bool known = !status || (m->value->type == SW_JSON_BOOL && !m->value->boolean);
 
-        for (size_t k = 0; m && k < SW_ARRAY_LEN(allowed); k++)
+        for (size_t k = 0; k < SW_ARRAY_LEN(allowed); k++)
             known = known || sw_slice_eq_str(m->key, allowed[k]);
-        ok = ok && (known || !m || (m->value->type == SW_JSON_BOOL && !m->value->boolean));
+        ok = ok && known;
     }
     if (!ok)
         sw_ferr_invalid(e, path, schema,

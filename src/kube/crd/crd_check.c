@@ -274,9 +274,7 @@ static bool established(const struct sw_json *crd)
 {
     const struct sw_json *list = sw_json_walk(crd, "status", "conditions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         if (sw_json_str_eq(sw_json_find(c, "type"), "Established"))
             return sw_json_str_eq(sw_json_find(c, "status"), "True");
     }

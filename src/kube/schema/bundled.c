@@ -38,9 +38,7 @@ struct sw_json *sw_bundled_rules(struct sw_arena *a, const struct sw_json *role,
     /* An annotation that cannot be read is the user's doing: nothing is taken away for it. */
     if (note.n && sw_json_parse(a, note, NULL, &last, NULL) == SW_OK)
         before = last;
-    for (size_t i = 0; i < sw_json_len(have); i++) {
-        struct sw_json *rule = sw_json_at(have, i);
-
+    SW_JSON_ITEMS (rule, have) {
         if (has(bundled, rule) || !has(before, rule))
             sw_json_push(a, out, rule);
     }

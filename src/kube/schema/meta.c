@@ -10,8 +10,7 @@ void sw_labels_validate(const struct sw_at *labels)
 {
     const struct sw_fpath *path = &labels->path;
 
-    for (size_t i = 0; sw_json_is(labels->v, SW_JSON_OBJECT) && i < sw_at_len(labels); i++) {
-        const struct sw_json_member *m = sw_json_member_at(labels->v, i);
+    SW_JSON_MEMBERS (m, labels->v) {
         struct sw_slice v = sw_json_str(m->value);
 
         sw_name_report(labels->e, path, m->key, sw_name_label_key(m->key));
@@ -25,8 +24,7 @@ static void check_annotations(const struct sw_at *ann)
     struct sw_field_errs *e = ann->e;
     size_t total = 0;
 
-    for (size_t i = 0; sw_json_is(ann->v, SW_JSON_OBJECT) && i < sw_at_len(ann); i++) {
-        const struct sw_json_member *m = sw_json_member_at(ann->v, i);
+    SW_JSON_MEMBERS (m, ann->v) {
         char *lower = sw_arena_dup(e->arena, m->key);
 
         for (size_t j = 0; j < m->key.n; j++)
@@ -67,8 +65,7 @@ static void check_owners(const struct sw_at *list)
 
     if (!sw_at_max(list, SW_META_REFS_MAX))
         return;
-    for (size_t i = 0; i < sw_at_len(list); i++) {
-        const struct sw_json *o = sw_json_at(list->v, i);
+    SW_JSON_ITEMS (o, list->v) {
         struct sw_at at = sw_at_path(o, &list->path, list->e);
         struct sw_slice name = sw_field_text(o, "name");
 
@@ -90,8 +87,8 @@ static void check_finalizers(const struct sw_at *list)
 {
     if (!sw_at_max(list, SW_META_REFS_MAX))
         return;
-    for (size_t i = 0; i < sw_at_len(list); i++) {
-        struct sw_slice f = sw_json_str(sw_json_at(list->v, i));
+    SW_JSON_ITEMS (item, list->v) {
+        struct sw_slice f = sw_json_str(item);
 
         if (f.p)
             sw_name_report(list->e, &list->path, f, sw_name_label_key(f));

@@ -37,15 +37,10 @@ static void prune_object(struct sw_json *v, const struct sw_schema *s, bool reso
 {
     bool strict = !s->preserve && !s->additional_any;
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        struct sw_fpath at;
-        const struct sw_schema *p;
+    SW_JSON_MEMBERS (m, v) {
+        struct sw_fpath at = sw_fpath_field(path, m->key);
+        const struct sw_schema *p = sw_schema_prop(s, m->key);
 
-        if (!m)
-            break;
-        at = sw_fpath_field(path, m->key);
-        p = sw_schema_prop(s, m->key);
         if (resource && resource_key(m->key))
             continue;
         if (p)
@@ -100,9 +95,8 @@ void sw_schema_drop_nulls(struct sw_json *v, const struct sw_schema *s)
         return;
     }
     (void)sw_json_filter(v, may_be_null, s);
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_prop(s, m->key) : NULL;
+    SW_JSON_MEMBERS (m, v) {
+        const struct sw_schema *p = sw_schema_prop(s, m->key);
 
         if (p)
             sw_schema_drop_nulls(m->value, p);
@@ -130,13 +124,10 @@ static size_t weight(const struct sw_json *v)
 
     if (v->type == SW_JSON_STRING || v->type == SW_JSON_NUMBER)
         return n + v->text.n;
-    for (size_t i = 0; i < sw_json_len(v) && sw_json_is(v, SW_JSON_ARRAY); i++)
-        n += weight(sw_json_at(v, i));
-    for (size_t i = 0; i < sw_json_len(v) && sw_json_is(v, SW_JSON_OBJECT); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-
-        n += m ? sizeof(*m) + weight(m->value) : 0;
-    }
+    SW_JSON_ITEMS (item, v)
+        n += weight(item);
+    SW_JSON_MEMBERS (m, v)
+        n += sizeof(*m) + weight(m->value);
     return n;
 }
 
@@ -176,14 +167,12 @@ static void fill_object(struct defaulter *d, struct sw_json *v, const struct sw_
         if (copy)
             sw_json_set(d->a, v, s->props[i].name, copy);
     }
-    for (size_t i = 0; i < sw_json_len(v) && !d->where; i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
-        struct sw_fpath at;
+    SW_JSON_MEMBERS (m, v) {
+        const struct sw_schema *p = sw_schema_declared(s, m->key);
+        struct sw_fpath at = sw_fpath_field(path, m->key);
 
-        if (!m)
-            break;
-        at = sw_fpath_field(path, m->key);
+        if (d->where)
+            return;
         if (p)
             fill(d, m->value, p, &at);
         else if (s->additional)
@@ -203,10 +192,7 @@ static void fill(struct defaulter *d, struct sw_json *v, const struct sw_schema 
         for (size_t i = 0; i < n && !d->where; i++) {
             struct sw_fpath at = sw_fpath_index(path, i);
 
-            struct sw_json *item = sw_json_at(v, i);
-
-            if (item)
-                fill_null(d, item, s->items, &at);
+            fill_null(d, sw_json_at(v, i), s->items, &at);
         }
     }
 }

@@ -63,6 +63,15 @@ const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slic
     return p || !s ? p : s->additional;
 }
 
+const struct sw_schema *sw_schema_step(const struct sw_schema *s, struct sw_slice name,
+                                       const struct sw_fpath *path, struct sw_fpath *ret_at)
+{
+    const struct sw_schema *p = sw_schema_declared(s, name);
+
+    *ret_at = p ? sw_fpath_field(path, name) : sw_fpath_key(path, name);
+    return p ? p : s->additional;
+}
+
 /* ---- reading ---- */
 
 struct reader {
@@ -181,13 +190,9 @@ static void read_props(struct reader *r, struct sw_schema *s, const struct sw_js
     struct sw_fpath up = sw_fpath_str(path, "properties");
 
     s->props = sw_arena_array(&r->set->arena, sw_json_len(v) + 1, sizeof(*s->props));
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        struct sw_fpath at;
+    SW_JSON_MEMBERS (m, v) {
+        struct sw_fpath at = sw_fpath_key(&up, m->key);
 
-        if (!m)
-            break;
-        at = sw_fpath_key(&up, m->key);
         s->props[s->nprops].name = m->key;
         s->props[s->nprops].schema = read_schema(r, m->value, &at);
         if (s->props[s->nprops].schema)

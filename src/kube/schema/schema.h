@@ -126,6 +126,9 @@ SW_NODISCARD int sw_schema_read(struct sw_schema_set *set, const struct sw_json 
 
 /* The schema of a property: declared, else additionalProperties; NULL when neither. */
 const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slice name);
+/* The same for the value below a path; *ret_at is the path of the property. */
+const struct sw_schema *sw_schema_step(const struct sw_schema *s, struct sw_slice name,
+                                       const struct sw_fpath *path, struct sw_fpath *ret_at);
 /* Only declared properties. */
 const struct sw_schema *sw_schema_declared(const struct sw_schema *s, struct sw_slice name);
 /* An empty schema with all bounds unset. */

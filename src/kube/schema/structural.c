@@ -292,13 +292,9 @@ static void check_metadata(const struct sw_schema *s, const struct sw_at *node, 
     for (size_t i = 0; i < meta->nprops; i++)
         ok = ok && (sw_slice_eq_str(meta->props[i].name, "name") ||
                     sw_slice_eq_str(meta->props[i].name, "generateName"));
-    for (size_t i = 0; i < sw_at_len(at); i++) {
-        const struct sw_json_member *m = sw_json_member_at(at->v, i);
-
-        ok = ok && m &&
-             (sw_slice_eq_str(m->key, "type") || sw_slice_eq_str(m->key, "properties") ||
-              sw_slice_eq_str(m->key, "default"));
-    }
+    SW_JSON_MEMBERS (m, at->v)
+        ok = ok && (sw_slice_eq_str(m->key, "type") || sw_slice_eq_str(m->key, "properties") ||
+                    sw_slice_eq_str(m->key, "default"));
     if (!ok)
         sw_at_forbidden(at, "must not specify anything other than name and generateName, but "
                             "metadata is implicitly specified");

@@ -371,9 +371,8 @@ static unsigned check_object(const struct ctx *c, const struct sw_schema *s,
         if (!sw_json_get(v, s->required[i]))
             sw_ferr_required(c->e, outer(c, &at), NULL);
     }
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_prop(s, m->key) : NULL;
+    SW_JSON_MEMBERS (m, v) {
+        const struct sw_schema *p = sw_schema_prop(s, m->key);
 
         if (p) {
             struct sw_fpath at = sw_fpath_field(path, m->key);
@@ -568,15 +567,12 @@ void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v
             sw_schema_validate_lists(s->items, sw_json_at(v, i), &at, e);
         }
     }
-    for (size_t i = 0; v->type == SW_JSON_OBJECT && i < sw_json_len(v); i++) {
-        const struct sw_json_member *m = sw_json_member_at(v, i);
-        const struct sw_schema *p = m ? sw_schema_declared(s, m->key) : NULL;
+    SW_JSON_MEMBERS (m, v) {
+        struct sw_fpath at;
+        const struct sw_schema *p = sw_schema_step(s, m->key, path, &at);
 
-        if (p || (m && s->additional)) {
-            struct sw_fpath at = p ? sw_fpath_field(path, m->key) : sw_fpath_key(path, m->key);
-
-            sw_schema_validate_lists(p ? p : s->additional, m->value, &at, e);
-        }
+        if (p)
+            sw_schema_validate_lists(p, m->value, &at, e);
     }
 }
 

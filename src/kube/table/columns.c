@@ -18,8 +18,7 @@ static struct sw_json *subjects(const struct table_row *r, const char *kind)
     SW_BUF_AUTO b = {0};
 
     sw_buf_init(&b, 65536);
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *s = sw_json_at(list, i);
+    SW_JSON_ITEMS (s, list) {
         struct sw_slice ns = sw_json_str(sw_json_find(s, "namespace"));
 
         if (!sw_json_str_eq(sw_json_find(s, "kind"), kind))

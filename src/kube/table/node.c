@@ -8,9 +8,7 @@ struct sw_json *table_node_status(const struct table_row *r, const char *none)
     const struct sw_json *off = sw_json_walk(r->obj, "spec", "unschedulable", NULL);
     const char *s = "Unknown";
 
-    for (size_t i = 0; i < sw_json_len(conds); i++) {
-        const struct sw_json *c = sw_json_at(conds, i);
-
+    SW_JSON_ITEMS (c, conds) {
         if (sw_json_str_eq(sw_json_find(c, "type"), "Ready"))
             s = sw_json_str_eq(sw_json_find(c, "status"), "True") ? "Ready" : "NotReady";
     }
@@ -27,9 +25,7 @@ struct sw_json *table_node_roles(const struct table_row *r, const char *none)
     size_t n = 0;
     SW_BUF_AUTO b = {0};
 
-    for (size_t i = 0; sw_json_is(labels, SW_JSON_OBJECT) && i < sw_json_len(labels); i++) {
-        const struct sw_json_member *m = sw_json_member_at(labels, i);
-
+    SW_JSON_MEMBERS (m, labels) {
         if (sw_slice_has_prefix(m->key, prefix))
             p[n] = sw_slice_from(m->key, prefix.n);
         else if (sw_slice_eq_str(m->key, "kubernetes.io/role"))

@@ -137,9 +137,7 @@ static bool gated(const struct sw_json *pod)
 {
     const struct sw_json *list = sw_json_walk(pod, "status", "conditions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         if (sw_json_str_eq(sw_json_find(c, "type"), "PodScheduled") &&
             sw_json_str_eq(sw_json_find(c, "reason"), "SchedulingGated"))
             return true;

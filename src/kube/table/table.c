@@ -146,14 +146,9 @@ struct sw_json *table_pair(const struct table_row *r, const char *arg)
 static struct sw_json *definition(struct sw_arena *a, const char *name, const char *type,
                                   const char *format, const char *text, int64_t priority)
 {
-    struct sw_json *d = sw_json_new_object(a);
-
-    sw_json_put(a, d, "name", sw_json_new_str(a, name));
-    sw_json_put(a, d, "type", sw_json_new_str(a, type));
-    sw_json_put(a, d, "format", sw_json_new_str(a, format));
-    sw_json_put(a, d, "description", sw_json_new_str(a, text));
-    sw_json_put(a, d, "priority", sw_json_new_i64(a, priority));
-    return d;
+    return SW_JSON_OF(a, {"name", .str = name}, {"type", .str = type}, {"format", .str = format},
+                      {"description", .str = text},
+                      {"priority", .json = sw_json_new_i64(a, priority)});
 }
 
 static struct sw_json *builtin_definition(struct sw_arena *a, const struct table_column *c,
@@ -191,8 +186,7 @@ struct sw_json *sw_table_columns(struct sw_arena *a, const struct sw_builtin *b,
         return list;
     }
     sw_json_push(a, list, definition(a, "Name", "string", "name", "Name of the object.", 0));
-    for (size_t i = 0; i < sw_json_len(columns); i++) {
-        const struct sw_json *c = sw_json_at(columns, i);
+    SW_JSON_ITEMS (c, columns) {
         int64_t priority = 0;
 
         if (!sw_json_i64(sw_json_find(c, "priority"), &priority))

@@ -156,9 +156,7 @@ struct sw_json *table_quota(const struct table_row *r, const char *arg)
         const struct sw_json_member *next = NULL;
         const struct sw_json *u;
 
-        for (size_t i = 0; i < sw_json_len(hard); i++) {
-            const struct sw_json_member *m = sw_json_member_at(hard, i);
-
+        SW_JSON_MEMBERS (m, hard) {
             if (sw_slice_cmp(m->key, last) > 0 && (!next || sw_slice_cmp(m->key, next->key) < 0))
                 next = m;
         }
