@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "kube/select/fieldsel.h"
 
 /* --- the path --------------------------------------------------------------------------- */
 

@@ -116,8 +116,6 @@ struct sw_json *sw_invalid_causes(struct sw_arena *a, const struct sw_field_errs
 
 /* Go's %q of a string. */
 const char *sw_go_quote(struct sw_arena *a, struct sw_slice s);
-/* The error of Go's encoding/json for a text that is not JSON. */
-const char *sw_go_json_error(struct sw_arena *a, struct sw_slice text);
 /* Go's %v of a float64. */
 const char *sw_go_float(struct sw_arena *a, double d);
 /* How a field error prints a value: scalars as %v or %q, the rest as %#v. */

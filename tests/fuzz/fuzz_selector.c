@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kube/select/fieldsel.h"
 #include "kube/select/selector.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

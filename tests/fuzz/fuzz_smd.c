@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/json.h"
+#include "kube/apply/managed.h"
 #include "kube/apply/patch.h"
 #include "kube/apply/smd.h"
 #include "kube/builtin/builtin.h"

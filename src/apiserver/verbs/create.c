@@ -7,6 +7,7 @@
 #include "apiserver/auth/auth.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/rand.h"
+#include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
 
 static bool namespace_ok(struct api_req *r, struct sw_slice name)

@@ -4,6 +4,7 @@
 #include "apiserver/api/work.h"
 #include "apiserver/verbs/verbs.h"
 #include "base/time.h"
+#include "kube/select/fieldsel.h"
 
 static const uint64_t wait_ns = 3 * SW_NS_PER_S;
 

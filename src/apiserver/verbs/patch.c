@@ -8,6 +8,7 @@
 #include "apiserver/api/work.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
+#include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
 
 enum { OPS_MAX = 10000, INLINE_COPY = 256 * 1024, INLINE_WORK = 4 << 20 };

@@ -5,6 +5,7 @@
 #include "apiserver/api/api.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
+#include "kube/apply/managed.h"
 #include "kube/select/selector.h"
 
 struct sw_json *api_at_path(const struct sw_json *obj, const char *path)

@@ -6,6 +6,7 @@
 #include "apiserver/api/work.h"
 #include "apiserver/auth/auth.h"
 #include "apiserver/verbs/verbs_int.h"
+#include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
 
 /* Takes a member over from the stored object (or removes it). */

@@ -4,6 +4,7 @@
 
 #include "apiserver/api/api.h"
 #include "kube/apply/smd.h"
+#include "kube/select/fieldsel.h"
 
 /* --- verbs --- */
 void api_get(struct api_req *r);

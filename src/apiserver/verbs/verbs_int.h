@@ -3,7 +3,7 @@
 #pragma once
 
 #include "apiserver/verbs/verbs.h"
-#include "kube/apply/smd.h"
+#include "kube/apply/managed.h"
 
 /* True when metadata.generation of the kind is kept. */
 bool api_keeps_generation(const struct api_res *res);

@@ -2,7 +2,7 @@
 /* Owners of fields, for ordinary writes and for apply. */
 #pragma once
 
-#include "kube/apply/smd.h"
+#include "kube/apply/managed.h"
 #include "kube/fields.h"
 
 struct managed_owner {

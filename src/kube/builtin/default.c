@@ -167,7 +167,6 @@ static void default_lease(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_json_find(obj, "spec");
 
-    (void)a;
     (void)sw_json_remove(spec, SW_SLICE_LIT("strategy"));
     (void)sw_json_remove(spec, SW_SLICE_LIT("preferredHolder"));
 }

@@ -3,6 +3,7 @@
 #include "base/base64.h"
 #include "kube/admission/policy.h"
 #include "kube/builtin/builtin_int.h"
+#include "kube/schema/go_json.h"
 #include "kube/schema/meta.h"
 #include "kube/text.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The static cost of an expression, as kube-apiserver estimates it before it admits a CRD: macros
- * are expanded into the loops they stand for (cel_expand.c), schemas say how large a value can be
- * (cel_decl.c), and the worst case of every call is added up (cel_cost.c, cel_cost_fn.c).
+ * are expanded into the loops they stand for (cost_expand.c), schemas say how large a value can be
+ * (cost_decl.c), and the worst case of every call is added up (cost.c, cost_fn.c).
  *
  * The numbers decide which CRDs are admitted, so every step follows the reference, its oddities
  * included; tests/unit/kube/cel-cost.json holds what the reference itself answered.

@@ -39,13 +39,11 @@ static bool with_size(struct cel_call_cost *ret, uint64_t max, struct cel_span s
 
 static bool nominal(const struct cel_ask *q, struct cel_call_cost *ret)
 {
-    (void)q;
     return fixed(ret, 1);
 }
 
 static bool check(const struct cel_ask *q, struct cel_call_cost *ret)
 {
-    (void)q;
     return fixed(ret, CHECK_COST);
 }
 

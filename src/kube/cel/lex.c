@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lexer: one token after the other, literals decoded. */
-#include "base/hex.h"
-#include "kube/cel/parse_int.h"
+#include "kube/cel/lex.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recursive-descent parser; macros become nodes of their own here. */
-#include "kube/cel/parse_int.h"
+#include "kube/cel/lex.h"
 
 enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200 };
 

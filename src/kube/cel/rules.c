@@ -328,7 +328,6 @@ static void visit_texts(struct compiler *c, struct sw_schema *s, bool root,
 {
     struct sw_fpath at_rules = sw_fpath_str(path, "x-kubernetes-validations");
 
-    (void)root;
     for (size_t i = 0; i < s->nrules; i++) {
         struct sw_fpath at = sw_fpath_index(&at_rules, i);
 
@@ -355,7 +354,6 @@ static void visit_default(struct compiler *c, struct sw_schema *s, bool root,
     struct sw_fpath at = sw_fpath_str(path, "default");
     struct sw_json *copy;
 
-    (void)root;
     if (!s->def || s->def->type == SW_JSON_NULL)
         return;
     copy = sw_json_copy(c->e->arena, s->def);

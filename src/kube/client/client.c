@@ -164,7 +164,6 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
     const struct sw_slice *date = sw_h1_field(msg, "date");
     uint64_t s = 0;
 
-    (void)http;
     call->status = msg->status;
     /* A date is allowed too; API servers do not send one. */
     if (after && sw_slice_to_u64(*after, 3600, &s))
@@ -177,7 +176,6 @@ static void on_body(struct sw_http_call *http, struct sw_slice data, void *arg)
 {
     struct sw_kube_call *call = arg;
 
-    (void)http;
     (void)!sw_buf_append_slice(&call->body, data); /* the exchange bounds it */
 }
 

@@ -67,13 +67,11 @@ typedef bool (*reader_test)(const struct kube_health *h, const struct kube_reade
 
 static bool not_served(const struct kube_health *h, const struct kube_reader *r)
 {
-    (void)h;
     return r->absent;
 }
 
 static bool needed_not_served(const struct kube_health *h, const struct kube_reader *r)
 {
-    (void)h;
     return r->absent && (r->needed || !r->optional);
 }
 

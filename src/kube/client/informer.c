@@ -120,7 +120,6 @@ static void on_page(void *arg, const struct sw_json *items, struct sw_arena *are
 {
     struct sw_informer *i = arg;
 
-    (void)arena;
     for (size_t k = 0; k < sw_json_len(items); k++) {
         struct sw_kube_obj *o = make_obj(i, sw_json_at(items, k), NULL);
 

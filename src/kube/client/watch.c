@@ -132,7 +132,6 @@ static void on_head(struct sw_http_call *http, const struct sw_h1_msg *msg, void
     const struct sw_slice *after = sw_h1_field(msg, "retry-after");
     uint64_t s = 0;
 
-    (void)http;
     w->status = msg->status;
     if (w->status == 200)
         kube_health_accepted(&w->client->health, &w->right);
@@ -149,7 +148,6 @@ static void on_body(struct sw_http_call *http, struct sw_slice data, void *arg)
     struct sw_err err = {0};
     int rc = SW_OK;
 
-    (void)http;
     if (w->status != 200 && sw_buf_len(&w->frames.buf) + data.n > ERROR_BODY_MAX)
         return; /* the words of a refusal, for on_done */
     rc = sw_kube_frames_push(&w->frames, data);
@@ -170,7 +168,6 @@ static void on_done(struct sw_http_call *http, int rc, const struct sw_err *err,
     SW_ARENA_AUTO a = {0};
     struct sw_kube_reply r = {.arena = &a};
 
-    (void)http;
     w->http = NULL;
     if (rc != SW_OK) {
         kube_health_failed(&w->client->health, err);

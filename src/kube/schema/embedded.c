@@ -37,7 +37,6 @@ static void check_kind_text(const struct sw_json *x, const struct sw_fpath *at,
 /* Names inside an embedded resource are only held to what a path can carry. */
 static struct sw_name_msgs any_name(struct sw_slice s)
 {
-    (void)s;
     return (struct sw_name_msgs){0};
 }
 

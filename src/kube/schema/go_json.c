@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of Go's JSON scanner, for texts the API repeats to its clients. */
+#include "kube/schema/go_json.h"
+
 #include "kube/errs.h"
 
 struct scan {

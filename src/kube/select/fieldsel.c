@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Field selectors. */
+#include "kube/select/fieldsel.h"
+
 #include "base/search.h"
 #include "kube/errs.h"
-#include "kube/select/selector.h"
 #include "kube/text.h"
 
 enum { TERMS_MAX = 256 };

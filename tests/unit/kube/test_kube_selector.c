@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
+#include "kube/select/fieldsel.h"
 #include "kube/select/selector.h"
 
 static void labels_select(void **state)

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "kube/schema/go_json.h"
 #include "service_admit.h"
 
 static bool everything_taken(void *arg, struct sw_slice ip)

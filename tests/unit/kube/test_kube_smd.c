@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "helper.h"
+#include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
 #include "kube/builtin/builtin.h"
 #include "kube/crd/schema.h"
