@@ -15,7 +15,7 @@
 #include "kube/client/secret.h"
 #include "quic/id/nodeid.h"
 
-/* As the control plane has them (control/connector/build.h). */
+/* As the control plane has them (control/connector/connector.h). */
 #define SYSTEM_NS   "spanwire-system"
 #define IS_GATEWAY  "spanwire.dev/gateway-identity=true"
 #define GATHER_NS   (50 * SW_NS_PER_MS)

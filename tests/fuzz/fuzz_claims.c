@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "control/runtime_int.h"
 
 enum { HOLDERS = 4, NAMES = 3, REPLICAS = 2, STEPS = 96, QUEUE = 32, ROUNDS = 8 };

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 /* The rig of the unit tests, which has everything but a library to live in. */
 #include "../unit/control/world.c"

@@ -3,7 +3,7 @@
  * ConnectorAdvertisements: what can be reached through a connector. The device is the one that
  * enforces them; here they are tied to their Connector and compared with what HTTPProxies want.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "io/addr.h"
 
 /* ---- objects ---- */

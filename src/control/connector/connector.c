@@ -6,7 +6,7 @@
  */
 #include "base/search.h"
 #include "base/time.h"
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "control/dns/claims.h"
 #include "quic/id/nodeid.h"
 

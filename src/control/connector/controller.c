@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "io/loop.h"
 #include "telemetry/metrics.h"
 #include "tls/cert/ca.h"

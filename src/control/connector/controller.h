@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "control/connector/build.h"
+#include "control/connector/connector.h"
 #include "control/envoy/extension.h"
 #include "kube/client/client.h"
 

@@ -5,7 +5,7 @@
  * where missing; what is there is left as it is, but for roles: rules of older releases go, new
  * ones come, those of users stay (kube/schema/bundled.h).
  */
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "control/roles.h"
 
 /* Single quotes, to be readable here. */

@@ -4,7 +4,7 @@
  * the gateways' packets in. The gateways' own word, in the namespace where tenants cannot write;
  * what cannot be an address of another machine is left out.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "quic/id/addrs.h"
 
 enum {

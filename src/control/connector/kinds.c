@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the connector builds watch. */
 #include "control/claims.h"
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 
 #define DATUM(version, plural, name, ns)                                                           \
     &(const struct sw_kube_gvr)                                                                    \

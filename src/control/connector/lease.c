@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Leases of Connectors: made here, renewed by the device, and judged by when that was. */
 #include "base/time.h"
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 
 enum { LEASE_S = 30 };
 

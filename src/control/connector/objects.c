@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making and reading objects: what both builds need of them. */
 #include "base/time.h"
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 #include "kube/cel/cel_priv.h" /* cel_parse_time */
 #include "quic/id/nodeid.h"
 

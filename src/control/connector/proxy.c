@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTPProxies one by one: what each asks for, then children and status. */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 /* ---- backends ---- */
 

@@ -3,7 +3,7 @@
  * Whether an HTTPProxy says something that can be done. The schema refuses most of this already;
  * here is what it cannot say, and all of it again for servers with another schema.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "io/addr.h"
 #include "io/egress.h"
 

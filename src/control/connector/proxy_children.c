@@ -5,7 +5,7 @@
  */
 #include "base/hash.h"
 #include "base/time.h"
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "tls/cert/x509.h"
 
 #define SPEC_HASH "spanwire.dev/spec-hash"

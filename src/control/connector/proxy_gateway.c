@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Gateway of an HTTPProxy: a listener for each of its names, or for its port. */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 #define CERT_ISSUER_OPTION "gateway.networking.datumapis.com/certificate-issuer"
 

@@ -6,7 +6,7 @@
  * claim; it is not assigned while a Gateway of another namespace has it. See doc/decisions/0020.
  */
 #include "base/hash.h"
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 #define CLAIM_PREFIX "tcp/"
 

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 static struct sw_slice domain_of(const struct sw_connector_conf *c)
 {

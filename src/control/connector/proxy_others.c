@@ -6,7 +6,7 @@
  * Every class counts: a name that another controller serves is taken, too. What stands for
  * all names, or for a whole top-level domain, counts only by the names that are routed there.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 /* A namespace that serves a name. */
 struct server {

@@ -3,7 +3,7 @@
  * The HTTPRoute of an HTTPProxy: the same rules, with EndpointSlices as backends. A Host that a
  * header modifier sets becomes a rewrite, which is what Gateways understand.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 /* ---- filters ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status of an HTTPProxy: its own conditions, and those of each of its names. */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 static const char *const owned[] = {"Accepted",
                                     "Programmed",

@@ -3,7 +3,7 @@
  * Which relays are the fabric's own. Connectors name the relay of their device, and tenants write
  * those; sidecars believe this ConfigMap instead, which stands where tenants cannot write.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 
 void cn_relays(const struct sw_view *v, const struct sw_connector_conf *conf, struct sw_output *out)
 {

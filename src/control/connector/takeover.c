@@ -9,7 +9,7 @@
  * that no role can list beforehand): all others, such as the list of relays, need the right to
  * create Secrets there, which the control plane has.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/connector_int.h"
 
 #define ADMISSION "admissionregistration.k8s.io/v1"
 #define RBAC      "rbac.authorization.k8s.io/v1"

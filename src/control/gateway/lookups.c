@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "control/gateway/build/build.h"
 #include "io/egress.h"
 #include "io/resolver.h"
 #include "telemetry/metrics.h"

@@ -378,14 +378,6 @@ struct sw_model {
     size_t n_gateways;
 };
 
-/*
- * The part of a model that some Gateways ask for, as if there were no others and no Ingresses:
- * their chains and hosts, and the clusters, secrets and endpoints these refer to. Shares what it
- * can with the whole; new parts are in the arena.
- */
-void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, size_t n,
-                    struct sw_arena *a, struct sw_model *ret);
-
 /* Endpoint sets alone, made by sw_gateway_endpoints. Ordered by name. */
 struct sw_endpoint_model {
     const struct sw_model_endpoints *const *sets;

@@ -24,10 +24,3 @@ struct sw_resolved {
     const struct sw_ip *ips; /* sorted; those that may be dialled */
     size_t n;
 };
-
-struct sw_slice sw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
-/* False: the set is of another kind. The results may be NULL. */
-bool sw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port);
-/* Calls fn for every such set that a plan (build.h) names. */
-void sw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
-                        void *arg);

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/search.h"
 #include "base/vec.h"
+#include "control/gateway/build/build.h"
 #include "control/gateway/xds/xds_int.h"
 #include "xds/cache.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/link/build.h"
+#include "control/link/link.h"
 
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 void lk_status(struct lk *l, size_t kind, const struct sw_kube_obj *o, const struct cond *want,
                size_t n)

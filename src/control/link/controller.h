@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "control/link/build.h"
+#include "control/link/link.h"
 #include "kube/client/client.h"
 
 struct sw_link_controller;

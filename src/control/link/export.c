@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports: whether they are valid, and where data planes connect to for them. */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "io/addr.h"
 
 struct target {

@@ -4,7 +4,7 @@
  * the operator's leave it is a Service of the Export's own namespace. What a name resolves to is
  * judged again by the data plane when it connects (io/egress.h).
  */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "io/addr.h"
 
 /* Takes a suffix off, in any case. */

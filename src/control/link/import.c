@@ -3,7 +3,7 @@
  * Imports: conditions, and which Services they have. An Import without a lease has no Service: it
  * would lead to the port of another one.
  */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 static const struct sw_json *spec_of(const struct sw_link_lease *i)
 {

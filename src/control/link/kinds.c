@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the build of links watches. */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 #define LINK(plural, name, ns)                                                                     \
     &(const struct sw_kube_gvr)                                                                    \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers, of which the heartbeats say how they are, and access policies, which have no status. */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "io/addr.h"
 
 /* ---- Peers ---- */

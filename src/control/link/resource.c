@@ -13,7 +13,7 @@
 #include <proto/tls.pb-c.h>
 
 #include "control/gateway/xds/xds_int.h"
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "control/link/secret.h"
 #include "proto/pb.h"
 #include "proto/types.h"

@@ -4,7 +4,7 @@
  * control plane by their certificate and the API not at all.
  */
 #include "control/roles.h"
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 #define READ  "'get','list','watch'"
 #define WRITE READ ",'create','update','patch','delete'"

@@ -5,7 +5,7 @@
  * that is enough, otherwise (an apply takes nothing away that others added) by deleting it, after
  * which it is made anew.
  */
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 
 /* The only port, or NULL. */
 static const struct sw_json *only_port(const struct sw_json *spec)

@@ -5,7 +5,7 @@
  * selector, and in merge mode, where they stand beside those of local pods.
  */
 #include "base/search.h"
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "io/addr.h"
 
 /* ---- where data planes are ---- */

@@ -2,7 +2,7 @@
 /* For tests of the connector builds; see world.h. */
 #pragma once
 
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "world.h"
 
 /* The two builds. */

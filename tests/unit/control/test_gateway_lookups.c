@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "control/gateway/build/build.h"
 #include "control/gateway/lookups.h"
 #include "io/egress.h"
 #include "io/resolver.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 
 enum { PARENTS_MAX = 32, HOSTS_MAX = 1024, RULES_MAX = 64 };
 

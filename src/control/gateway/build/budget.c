@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 #include "xds/limits.h"
 
 enum {

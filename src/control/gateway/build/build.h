@@ -198,6 +198,22 @@ void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names,
 struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_model *m);
 void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_model *ret);
 
+/* The set of a host name's addresses, see resolved.h. */
+struct sw_slice sw_resolved_name(struct sw_arena *a, struct sw_slice host, uint16_t port);
+/* False: the set is of another kind. The results may be NULL. */
+bool sw_resolved_parse(struct sw_slice set, struct sw_slice *ret_host, uint16_t *ret_port);
+/* Calls fn for every such set that a plan names. */
+void sw_resolved_wanted(struct sw_slice plan, void (*fn)(void *arg, struct sw_slice set),
+                        void *arg);
+
+/*
+ * The part of a model that some Gateways ask for, as if there were no others and no Ingresses:
+ * their chains and hosts, and the clusters, secrets and endpoints these refer to. Shares what it
+ * can with the whole; new parts are in the arena.
+ */
+void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, size_t n,
+                    struct sw_arena *a, struct sw_model *ret);
+
 /*
  * A copy of a status in which every condition without lastTransitionTime has the given one: the
  * build knows no clock and leaves it out where the condition's status changed.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 #include "xds/limits.h"
 
 enum { RULES_MAX = 256, PATHS_MAX = 256, TLS_HOSTS_MAX = 1024 };

@@ -10,6 +10,7 @@
  */
 #include "control/claims.h"
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 
 /* Who may serve a name: namespaces that do so through one Gateway, or one of Ingresses. */
 struct name {

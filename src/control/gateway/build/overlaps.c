@@ -5,6 +5,7 @@
  * refused for it; the listeners say so.
  */
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 #include "tls/cert/pemfile.h"
 #include "tls/cert/x509.h"
 

@@ -8,7 +8,7 @@
 #include "base/map.h"
 #include "base/search.h"
 #include "base/vec.h"
-#include "control/gateway/model.h"
+#include "control/gateway/build/build.h"
 
 struct scope {
     struct sw_arena *a;

@@ -19,7 +19,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "control/link/build_int.h"
+#include "control/link/link_int.h"
 #include "proto/pb.h"
 #include "proto/text.h"
 #include "proto/types.h"

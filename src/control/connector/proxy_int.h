@@ -1,92 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the connector builds share. Not for others. */
+/* What the files of the build of HTTPProxies share. Not for others. */
 #pragma once
 
-#include "control/claims.h"
-#include "control/connector/build.h"
-#include "control/device/keys.h"
-#include "control/gateway/build/build_int.h" /* conditions */
-#include "control/objects.h"
-
-#define CN_API  SW_CONNECTOR_GROUP "/v1alpha1"
-#define HP_API  SW_CONNECTOR_GROUP "/v1alpha"
-#define GW_API  GW_GROUP "/v1"
-#define MANAGED "app.kubernetes.io/managed-by"
-#define PROXY   "spanwire.dev/httpproxy" /* label of what is made for one */
-
-/* ---- objects.c ---- */
-
-/* Makes 'of' the controlling owner. */
-void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
-            const char *kind);
-bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
-bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name);
-/* Wall clock nanoseconds; false when it is no time. */
-bool cn_time(struct sw_slice text, uint64_t *ret);
-/* status.conditions as they shall be; see merge_conditions. */
-struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
-                              const char *const *owned, const struct cond *want, size_t n,
-                              int64_t generation);
-/* For the log and a counter, once for as long as it is so. */
-void cn_note(struct sw_output *out, const char *reason, const char *kind,
-             const struct sw_kube_obj *of, const char *text);
-
-/* ---- defaults.c: what every fabric has ---- */
-
-void cn_defaults(const struct sw_view *v, const struct sw_connector_conf *conf,
-                 struct sw_output *out);
-
-/* ---- lease.c ---- */
-
-/* What a Lease says of its device. */
-struct cn_life {
-    bool live;
-    const char *why; /* not live */
-    struct sw_slice holder;
-    uint64_t until_ns; /* wall clock */
-};
-
-/* Wants the Lease of this Connector where it is missing, or has another duration. */
-void cn_want_lease(const struct sw_connector_conf *conf, const struct sw_kube_obj *o,
-                   const struct sw_kube_obj *lease, struct sw_output *out);
-/* lease is the one of its name; NULL: there is none. */
-struct cn_life cn_lease_life(const struct sw_view *v, const struct sw_kube_obj *o,
-                             const struct sw_kube_obj *lease);
-
-/* ---- takeover.c: who may replace a device by another ---- */
-
-void cn_takeover(const struct sw_view *v, struct sw_output *out);
-
-/* ---- gateways.c ---- */
-
-/* The annotation's value. In the arena; empty: no gateway says where it is. */
-struct sw_slice cn_gateway_addresses(const struct sw_view *v, struct sw_arena *a);
-
-/* ---- relays.c ---- */
-
-void cn_relays(const struct sw_view *v, const struct sw_connector_conf *conf,
-               struct sw_output *out);
-
-/* ---- advertisement.c ---- */
-
-void cn_advertisements(const struct sw_view *v, struct sw_output *out);
-
-enum cn_advertised {
-    CN_ADVERTISED,
-    CN_NOT_ADVERTISED, /* advertisements there are, but none has it */
-    CN_NO_ADVERTISEMENT,
-};
-/* An advertisement of a Connector. */
-struct cn_advert {
-    const struct sw_kube_obj *obj;
-    struct cn_advert *next;
-};
-/* "ns/connector" -> struct cn_advert in the arena. The caller ends the map. */
-void cn_advert_index(const struct sw_view *v, struct sw_arena *a, struct sw_map *ret);
-/* Whether one of these has host and port (TCP). */
-enum cn_advertised cn_advertised(const struct cn_advert *list, struct sw_slice host, uint16_t port);
-/* One service address against a host; DNS names may have wildcards. */
-bool cn_address_matches(struct sw_slice pattern, struct sw_slice host);
+#include "control/connector/connector_int.h"
 
 /* ---- proxy_check.c ---- */
 
@@ -246,14 +162,14 @@ bool hp_served_elsewhere(const struct hp_names *names, struct sw_arena *a, struc
 bool hp_is_fabrics(const struct hp_names *names, struct sw_slice domain, struct sw_slice host,
                    const struct sw_kube_obj *by);
 
-/* ---- select.c ---- */
+/* ---- proxy_select.c ---- */
 
 /* Chooses b->cn and the final b->connector. */
 void hp_select(struct hp *h, struct hp_backend *b);
 /* Why a connector may not serve this backend, as the word for data planes; NULL: it may. */
 const char *hp_refusal(struct hp *h, const struct hp_backend *b, const struct sw_kube_obj *o);
 
-/* ---- cleanup.c ---- */
+/* ---- proxy_cleanup.c ---- */
 
 /* For one that is being deleted. */
 void hp_cleanup(struct hp *h);
@@ -284,5 +200,5 @@ void hp_put_spec(struct hp *h, struct sw_json *obj, struct sw_json *spec);
 void hp_status(struct hp *h, const char *invalid);
 /* Conditions of one of its names, as the status has them; NULL: none. */
 const struct sw_json *hp_host_conditions(const struct sw_kube_obj *proxy, struct sw_slice name);
-/* EnvoyPatchPolicies; see patch.c. */
+/* EnvoyPatchPolicies; see proxy_patch.c. */
 void hp_patches(struct hp *h);

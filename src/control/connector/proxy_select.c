@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/vec.h"
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "kube/select/selector.h"
 
 enum { NAMED_MAX = 8, SHARED_MAX = 16 };

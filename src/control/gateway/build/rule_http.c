@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 #include "http/h1.h"
 #include "regex/regex.h"
 #include "xds/limits.h"

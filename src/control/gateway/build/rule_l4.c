@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TLSRoutes, TCPRoutes, UDPRoutes: one rule, shares of connections. */
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 
 enum { BACKENDS_MAX = 16 };
 

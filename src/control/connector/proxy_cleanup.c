@@ -4,7 +4,7 @@
  * way out, so that nothing serves a name without an owner. What is still there is read from
  * the API each time: a controller that restarts half way resumes there.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 
 /* Whatever we made of one kind goes. Returns how much is not going yet. */
 static size_t sweep(struct hp *h, size_t kind)

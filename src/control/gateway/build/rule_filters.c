@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 #include "http/h1.h"
 #include "xds/limits.h"
 

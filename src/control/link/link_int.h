@@ -5,8 +5,8 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/gateway/build/build_int.h" /* conditions */
-#include "control/link/build.h"
 #include "control/link/facts.h"
+#include "control/link/link.h"
 #include "control/objects.h"
 
 enum {

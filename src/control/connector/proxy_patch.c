@@ -8,7 +8,7 @@
  * of an HTTPProxy, a route in front says why. Routes for CONNECT are never added: they would hand
  * raw TCP to the public, past every filter.
  */
-#include "control/connector/build_int.h"
+#include "control/connector/proxy_int.h"
 #include "control/gateway/xds/xds.h"
 
 #define URL "type.googleapis.com/envoy."

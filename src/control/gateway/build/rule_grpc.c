@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GRPCRoutes: a method is a path, a service is what paths begin with. */
 #include "control/gateway/build/build_int.h"
+#include "control/gateway/build/rule.h"
 
 enum { MATCHES_MAX = 128, NAME_MAX_LEN = 1024 };
 
