@@ -30,7 +30,7 @@ struct sw_qrenew {
 };
 
 struct sw_qdgram {
-    struct sw_list link; /* c->dgrams_in or c->dgrams_out */
+    struct sw_list link; /* c->dgrams.in or c->dgrams.out */
     size_t n;
     uint8_t p[];
 };
@@ -200,6 +200,8 @@ void sw_qconn_touch_delayed(struct sw_qconn *c);
 void sw_qconn_note(struct sw_qconn *c);
 void sw_qconn_rearm(struct sw_qconn *c);
 void sw_qconn_on_timer(struct sw_timer *t);
+/* A copy of the bytes at the end of c->dgrams.in or .out. */
+void sw_qdgram_add(struct sw_list *l, const uint8_t *p, size_t n);
 /* The handshake proved the peer's key; called by handshake.c. False: it is not the one expected. */
 bool sw_qconn_identified(struct sw_qconn *c, const struct sw_nodeid *id);
 

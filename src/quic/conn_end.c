@@ -156,10 +156,9 @@ static void send_close(struct sw_qconn *c)
 
 static void free_dgrams(struct sw_list *l)
 {
-    struct sw_list *m;
-
-    while ((m = sw_list_pop_front(l)))
-        sw_free(SW_CONTAINER_OF(m, struct sw_qdgram, link));
+    SW_LIST_EACH (struct sw_qdgram, d, l, link)
+        sw_free(d);
+    sw_list_init(l);
 }
 
 bool sw_qconn_lingers(struct sw_qconn *c)

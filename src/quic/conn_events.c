@@ -240,14 +240,10 @@ static int on_more_stream_data(ngtcp2_conn *nc, int64_t id, uint64_t max, void *
 static int on_datagram(ngtcp2_conn *nc, uint32_t flags, const uint8_t *p, size_t n, void *user)
 {
     struct sw_qconn *c = user;
-    struct sw_qdgram *d;
 
     if (c->gone || n > SW_DGRAM_MAX)
         return 0;
-    d = sw_malloc(sizeof(*d) + n);
-    d->n = n;
-    memcpy(d->p, p, n);
-    sw_list_push_back(&c->dgrams.in, &d->link);
+    sw_qdgram_add(&c->dgrams.in, p, n);
     sw_qconn_note(c);
     return 0;
 }

@@ -462,19 +462,23 @@ size_t sw_qconn_datagram_max(const struct sw_qconn *c)
     return sw_min(p->max_datagram_frame_size - FRAME, room - PACKET - FRAME);
 }
 
+void sw_qdgram_add(struct sw_list *l, const uint8_t *p, size_t n)
+{
+    struct sw_qdgram *d = sw_malloc(sizeof(*d) + n);
+
+    d->n = n;
+    memcpy(d->p, p, n);
+    sw_list_push_back(l, &d->link);
+}
+
 int sw_qconn_datagram(struct sw_qconn *c, const uint8_t *p, size_t n)
 {
-    struct sw_qdgram *d;
-
     if (!c->nc || c->end.closing)
         return SW_ECLOSED;
     if (n > sw_qconn_datagram_max(c) || c->dgrams.n >= QUIC_DGRAMS_MAX ||
         c->dgrams.bytes + n > QUIC_DGRAM_BYTES_MAX)
         return SW_ELIMIT;
-    d = sw_malloc(sizeof(*d) + n);
-    d->n = n;
-    memcpy(d->p, p, n);
-    sw_list_push_back(&c->dgrams.out, &d->link);
+    sw_qdgram_add(&c->dgrams.out, p, n);
     c->dgrams.n++;
     c->dgrams.bytes += n;
     sw_qconn_touch(c);

@@ -115,20 +115,6 @@ static ngtcp2_conn *get_conn(ngtcp2_crypto_conn_ref *ref)
     return hs->conn->nc;
 }
 
-static int aead_of(gnutls_session_t session)
-{
-    switch ((int)gnutls_cipher_get(session)) {
-    case GNUTLS_CIPHER_AES_128_GCM:
-        return SW_AEAD_AES_128_GCM;
-    case GNUTLS_CIPHER_AES_256_GCM:
-        return SW_AEAD_AES_256_GCM;
-    case GNUTLS_CIPHER_CHACHA20_POLY1305:
-        return SW_AEAD_CHACHA20_POLY1305;
-    default:
-        return -1;
-    }
-}
-
 /*
  * A peer without transport parameters must be refused (RFC 9001, 8.2). ngtcp2 0.12 does not look,
  * and asserts when a server writes its next packet. Ours come with the ClientHello; a client has
@@ -159,7 +145,7 @@ static int on_secret(gnutls_session_t session, gnutls_record_encryption_level_t 
     struct sw_qhs *hs = ref->user_data;
     ngtcp2_conn *nc = hs->conn->nc;
     ngtcp2_crypto_level l = ngtcp2_crypto_gnutls_from_gnutls_record_encryption_level(level);
-    int alg = aead_of(session);
+    int alg = sw_aead_of_gnutls((int)gnutls_cipher_get(session));
 
     if (lacks_params(hs, l)) {
         ngtcp2_conn_set_tls_alert(nc, ALERT_MISSING_EXTENSION);

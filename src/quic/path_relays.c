@@ -84,17 +84,20 @@ static const struct sw_relay_client_ops relay_ops = {
 
 /* ---- keeping them ---- */
 
+static void held_free(struct sw_quic *q, struct sw_qheld *h)
+{
+    sw_list_unlink(&h->link);
+    q->held.n--;
+    sw_free(h);
+}
+
 static void relay_free(struct sw_qrelay *r)
 {
     SW_LIST_FOREACH (it, &r->q->conns)
         sw_qpath_forget_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r);
-    SW_LIST_EACH (struct sw_qheld, h, &r->q->held.all, link) {
-        if (h->route.relay != r)
-            continue;
-        sw_list_unlink(&h->link);
-        r->q->held.n--;
-        sw_free(h);
-    }
+    SW_LIST_EACH (struct sw_qheld, h, &r->q->held.all, link)
+        if (h->route.relay == r)
+            held_free(r->q, h);
     sw_qseen_by_free(r);
     sw_relay_client_free(r->client);
     sw_list_unlink(&r->link);
@@ -243,10 +246,9 @@ static void on_hold_timer(struct sw_timer *t)
 {
     struct sw_quic *q = SW_CONTAINER_OF(t, struct sw_quic, held.timer);
     uint64_t now = sw_quic_now(q);
+    struct sw_qheld *h;
 
-    while (!sw_list_empty(&q->held.all)) {
-        struct sw_qheld *h = SW_CONTAINER_OF(q->held.all.next, struct sw_qheld, link);
-
+    while ((h = SW_LIST_FIRST(&q->held.all, struct sw_qheld, link))) {
         if (h->due_ns > now) {
             sw_timer_start(q->loop, t, h->due_ns - now, on_hold_timer);
             break;
@@ -281,18 +283,13 @@ void sw_qrelay_unhold(struct sw_quic *q, const uint8_t *dcid, size_t n)
         if (ngtcp2_pkt_decode_version_cid(&vc, h->p, h->n, QUIC_CID_LEN) != 0 || vc.dcidlen != n ||
             memcmp(vc.dcid, dcid, n) != 0)
             continue;
-        sw_list_unlink(&h->link);
-        q->held.n--;
-        sw_free(h);
+        held_free(q, h);
     }
 }
 
 void sw_qrelay_held_done(struct sw_quic *q)
 {
-    struct sw_list *m;
-
-    while ((m = sw_list_pop_front(&q->held.all)))
-        sw_free(SW_CONTAINER_OF(m, struct sw_qheld, link));
-    q->held.n = 0;
+    SW_LIST_EACH (struct sw_qheld, h, &q->held.all, link)
+        held_free(q, h);
     sw_timer_stop(q->loop, &q->held.timer);
 }

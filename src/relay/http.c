@@ -56,10 +56,9 @@ static void answer(struct relay_client *c, const struct sw_h1_msg *m, const stru
 {
     bool keep = m && m->keep_alive && a->status < 400 && !c->worker->thread.draining;
     bool head_only = m && sw_slice_eq_str(m->method, "HEAD");
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {.max = ANSWER_MAX};
     int rc;
 
-    sw_buf_init(&out, ANSWER_MAX);
     rc = put_head(&out, c, a, keep);
     if (rc == SW_OK && !head_only)
         rc = sw_buf_append_slice(&out, a->body);
@@ -243,10 +242,9 @@ static void upgrade(struct relay_client *c, const struct sw_h1_msg *m, struct sw
     struct sw_relay_header header;
     struct sw_slice key = {0};
     struct sw_err err = {0};
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {.max = ANSWER_MAX};
     int rc = sw_ws_check_request(m, &key, &err);
 
-    sw_buf_init(&out, ANSWER_MAX);
     c->version = (uint8_t)common_version(m);
     if (rc == SW_OK && !c->version)
         rc = sw_err_set(&err, SW_EINVAL, "no version of the relay protocol in common");

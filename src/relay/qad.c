@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rate.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "quic/qad/qad.h"
 #include "quic/wire/qad.h"
@@ -129,18 +130,15 @@ static struct sw_tls_cred *make_cred(struct sw_err *err)
         .cn = "spanwire relay", .sans = sans, .server = true, .ttl_s = CERT_DAYS * 86400ull};
     struct sw_ca *ca = sw_ca_new(SW_SLICE_LIT("relay.invalid"), 0, err);
     struct sw_tls_cred *cred = NULL;
-    SW_BUF_AUTO chain;
-    SW_BUF_AUTO key;
+    SW_BUF_AUTO chain = {.max = PEM_MAX};
+    SW_BUF_SECRET key = {.max = PEM_MAX};
 
-    sw_buf_init(&chain, PEM_MAX);
-    sw_buf_init(&key, PEM_MAX);
     if (ca && sw_ca_issue_web(ca, &web, &chain, &key, err) == SW_OK)
         cred = sw_tls_cred_new(&(struct sw_tls_cred_pem){.chain = sw_buf_slice(&chain),
                                                          .key = sw_buf_slice(&key),
                                                          .any_identity = true,
                                                          .trust_nobody = true},
                                err);
-    explicit_bzero((char *)(uintptr_t)sw_buf_data(&key), sw_buf_len(&key));
     sw_ca_free(ca);
     return cred;
 }

@@ -133,9 +133,9 @@ void side_denied(struct sw_sidecar *s, const struct side_refusal *why)
     sw_log_info("sidecar", "request refused with %u: %s: %s", why->status, why->reason, why->text);
 }
 
-void side_relay_refused(struct sw_sidecar *s, const char *reason)
+void side_relay_refused(void *arg, const char *reason)
 {
-    bump(s, SW_METRIC_REFUSALS, reason);
+    bump(arg, SW_METRIC_REFUSALS, reason);
 }
 
 void side_error(struct sw_sidecar *s, unsigned status)

@@ -253,11 +253,6 @@ static bool on_relay_allowed(void *arg, struct sw_slice url)
     return side_relays_allow(((struct sw_sidecar *)arg)->relays, url);
 }
 
-static void on_relay_refused(void *arg, const char *reason)
-{
-    side_relay_refused(arg, reason);
-}
-
 /* A device names addresses to be probed: the filter that judges those of its Connector decides. */
 static bool on_probe_allowed(void *arg, const struct sw_addr *a)
 {
@@ -283,7 +278,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
         .relay_token_for = sw_slice_str(s->c->relay),
         .relay_sign_over_tls = s->c->relay_sign_over_tls,
         .relay_allowed = on_relay_allowed,
-        .relay_refused = on_relay_refused,
+        .relay_refused = side_relay_refused,
         .answer_asks = true,
         .probe_allowed = on_probe_allowed,
         .mapped = on_mapped,

@@ -117,8 +117,8 @@ void side_stats_done(struct sw_sidecar *s);
 void side_conn_opened(struct sw_sidecar *s, enum sw_qpath path);
 void side_conn_closed(struct sw_sidecar *s, enum sw_qpath path, bool idle, bool error);
 void side_event(struct sw_sidecar *s, const char *event);
-/* A relay, a token or a challenge was refused, and logged. */
-void side_relay_refused(struct sw_sidecar *s, const char *reason);
+/* As relay_refused of sw_quic_config; arg: the sidecar. */
+void side_relay_refused(void *arg, const char *reason);
 
 /* ---- down_h1.c, down_h2.c: both take the descriptor over ---- */
 void side_h1_serve(struct sw_sidecar *s, int fd, enum side_source source);

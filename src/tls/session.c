@@ -374,23 +374,6 @@ void sw_lib_free(struct sw_tls_lib *l)
 
 /* --- hand-over --- */
 
-static bool aead_of(gnutls_session_t s, enum sw_aead_alg *ret)
-{
-    gnutls_cipher_algorithm_t c = gnutls_cipher_get(s);
-
-    if (gnutls_protocol_get_version(s) != GNUTLS_TLS1_3)
-        return false;
-    if (c == GNUTLS_CIPHER_AES_128_GCM)
-        *ret = SW_AEAD_AES_128_GCM;
-    else if (c == GNUTLS_CIPHER_AES_256_GCM)
-        *ret = SW_AEAD_AES_256_GCM;
-    else if (c == GNUTLS_CIPHER_CHACHA20_POLY1305)
-        *ret = SW_AEAD_CHACHA20_POLY1305;
-    else
-        return false;
-    return true;
-}
-
 /*
  * Compares what we derived with what GnuTLS would use and takes the sequence number from it. They
  * can differ only if a newer GnuTLS delivers secrets at another time than the known one.
@@ -434,12 +417,14 @@ static int take_over(struct sw_tls *t, struct sw_err *err)
                                .max_plain = send_limit(l),
                                .rx_secret = l->rx_secret,
                                .tx_secret = l->tx_secret};
+    int alg = sw_aead_of_gnutls((int)gnutls_cipher_get(l->session));
 
-    if (!aead_of(l->session, &k.alg)) {
+    if (gnutls_protocol_get_version(l->session) != GNUTLS_TLS1_3 || alg < 0) {
         t->rec.max_plain = (uint16_t)k.max_plain;
         l->out = NULL;
         return SW_OK; /* stays with GnuTLS */
     }
+    k.alg = (enum sw_aead_alg)alg;
     if (l->rx_len == 0 || l->rx_len != l->tx_len || (l->rx_len != 32 && l->rx_len != 48) ||
         gnutls_record_check_pending(l->session) != 0)
         return sw_err_set(err, SW_EPROTO, "TLS hand-over: secrets are missing");

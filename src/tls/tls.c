@@ -92,19 +92,17 @@ size_t sw_tls_max_plain(const struct sw_tls *t)
 
 const char *sw_tls_cipher(const struct sw_tls *t)
 {
+    static const char *const names[] = {
+        [SW_AEAD_AES_128_GCM] = "TLS1.3 AES-128-GCM",
+        [SW_AEAD_AES_256_GCM] = "TLS1.3 AES-256-GCM",
+        [SW_AEAD_CHACHA20_POLY1305] = "TLS1.3 CHACHA20-POLY1305",
+    };
+
     if (!t->up)
         return "none";
     if (t->lib)
         return sw_lib_cipher(t);
-    switch ((enum sw_aead_alg)t->rec.alg) {
-    case SW_AEAD_AES_128_GCM:
-        return "TLS1.3 AES-128-GCM";
-    case SW_AEAD_AES_256_GCM:
-        return "TLS1.3 AES-256-GCM";
-    case SW_AEAD_CHACHA20_POLY1305:
-        return "TLS1.3 CHACHA20-POLY1305";
-    }
-    return "none";
+    return names[t->rec.alg];
 }
 
 size_t sw_tls_mem(const struct sw_tls *t)

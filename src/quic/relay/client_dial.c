@@ -111,11 +111,10 @@ static int put_request(struct rc_link *k, struct sw_buf *out)
 static void on_open(struct sw_wsconn *ws)
 {
     struct rc_link *k = link_of(ws);
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO out = {.max = HEAD_MAX};
 
     if (!k->client)
         return;
-    sw_buf_init(&out, HEAD_MAX);
     k->client->state = RC_UPGRADE;
     sw_timer_stop(k->client->loop, &k->client->tick);
     if (put_request(k, &out) != SW_OK)

@@ -102,20 +102,25 @@ int sw_ca_finish_root(struct sw_ca *ca, struct sw_err *err)
     return SW_OK;
 }
 
-int sw_ca_set_serial(gnutls_x509_crt_t crt)
+int sw_ca_begin(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
 {
     uint8_t serial[SERIAL_LEN];
+    int rc = gnutls_x509_crt_set_version(crt, 3);
 
     sw_rand_bytes(serial, sizeof(serial));
     serial[0] = (uint8_t)((serial[0] & 0x7f) | 0x40); /* positive, and always as long */
-    return gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
+    if (rc >= 0)
+        rc = gnutls_x509_crt_set_activation_time(crt, (time_t)from_s);
+    return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t)to_s);
 }
 
-int sw_ca_set_times(gnutls_x509_crt_t crt, uint64_t from_s, uint64_t to_s)
+int sw_ca_set_usage(gnutls_x509_crt_t crt, unsigned is_ca, unsigned usage)
 {
-    int rc = gnutls_x509_crt_set_activation_time(crt, (time_t)from_s);
+    int rc = gnutls_x509_crt_set_basic_constraints(crt, is_ca, -1);
 
-    return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t)to_s);
+    return rc < 0 ? rc : gnutls_x509_crt_set_key_usage(crt, usage);
 }
 
 int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret)
@@ -161,6 +166,24 @@ int sw_ca_set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer)
     if (rc == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
         return 0;
     return rc < 0 ? rc : gnutls_x509_crt_set_authority_key_id(crt, id, n);
+}
+
+int sw_ca_set_purposes(gnutls_x509_crt_t crt, bool server, bool client)
+{
+    int rc = 0;
+
+    if (server)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    if (rc >= 0 && client)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    return rc;
+}
+
+int sw_ca_end(const struct sw_ca *ca, gnutls_x509_crt_t crt)
+{
+    int rc = sw_ca_set_key_ids(crt, ca->root);
+
+    return rc < 0 ? rc : gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
 }
 
 /* --- loading and saving --- */
@@ -251,28 +274,16 @@ int sw_ca_save(const struct sw_ca *ca, const char *dir, struct sw_err *err)
 int sw_ca_sign_leaf(const struct sw_ca *ca, gnutls_x509_crt_t crt, struct sw_slice id,
                     unsigned usage, uint64_t from_s, uint64_t to_s)
 {
-    int rc = gnutls_x509_crt_set_version(crt, 3);
+    int rc = sw_ca_begin(crt, from_s, to_s);
 
     if (rc >= 0)
-        rc = sw_ca_set_serial(crt);
+        rc = sw_ca_set_usage(crt, 0, usage);
     if (rc >= 0)
-        rc = sw_ca_set_times(crt, from_s, to_s);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_usage(crt, usage);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+        rc = sw_ca_set_purposes(crt, true, true);
     /* The subject is empty, so the name in the SAN must be critical (RFC 5280 section 4.2.1.6). */
     if (rc >= 0)
         rc = sw_ca_set_uri(crt, id, 1);
-    if (rc >= 0)
-        rc = sw_ca_set_key_ids(crt, ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
-    return rc;
+    return rc < 0 ? rc : sw_ca_end(ca, crt);
 }
 
 int sw_ca_begin_leaf(gnutls_x509_crt_t *ret_crt, gnutls_x509_privkey_t *ret_key)

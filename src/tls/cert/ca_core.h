@@ -2,6 +2,8 @@
 /* The inside of a CA, for the files of this directory. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -24,8 +26,12 @@ struct sw_ca {
 enum { SW_CA_SAN_MAX = 4096 }; /* bytes of such an extension */
 
 /* Results of GnuTLS: negative on failure. */
-int sw_ca_set_serial(struct gnutls_x509_crt_int *crt);
-int sw_ca_set_times(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
+/* Version, a new serial number, and times. */
+int sw_ca_begin(struct gnutls_x509_crt_int *crt, uint64_t from_s, uint64_t to_s);
+int sw_ca_set_usage(struct gnutls_x509_crt_int *crt, unsigned is_ca, unsigned usage);
+int sw_ca_set_purposes(struct gnutls_x509_crt_int *crt, bool server, bool client);
+/* Names the keys of both, and signs. */
+int sw_ca_end(const struct sw_ca *ca, struct gnutls_x509_crt_int *crt);
 int sw_ca_set_key_ids(struct gnutls_x509_crt_int *crt, struct gnutls_x509_crt_int *issuer);
 /* DER value of a subjectAltName extension with this one URI, appended to ret. */
 int sw_ca_uri_san(struct sw_slice uri, struct sw_buf *ret);

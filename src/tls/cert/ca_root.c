@@ -100,20 +100,14 @@ static int sign_root(const struct sw_ca *ca, const struct sw_ca_scope *s, uint64
     int rc = gnutls_x509_crt_init(&crt);
 
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_version(crt, 3);
+        rc = sw_ca_begin(crt, from_s, to_s);
     if (rc >= 0)
         rc = gnutls_x509_crt_set_key(crt, ca->key);
-    if (rc >= 0)
-        rc = sw_ca_set_serial(crt);
-    if (rc >= 0)
-        rc = sw_ca_set_times(crt, from_s, to_s);
     if (rc >= 0) /* X.520 allows 64 characters in a common name */
         rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, name,
                                            (unsigned)sw_min(strlen(name), CN_MAX));
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_basic_constraints(crt, 1, -1);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
+        rc = sw_ca_set_usage(crt, 1, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
     if (rc >= 0)
         rc = sw_ca_set_uri(crt, sw_slice_str(uri), 0);
     if (rc >= 0)

@@ -38,44 +38,23 @@ static int set_san(gnutls_x509_crt_t crt, const char *name)
                                                 (unsigned)strlen(name), GNUTLS_FSAN_APPEND);
 }
 
-static int set_uses(gnutls_x509_crt_t crt, const struct sw_ca_web *web)
-{
-    int rc = 0;
-
-    if (web->server || web->both)
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
-    if (rc >= 0 && (!web->server || web->both))
-        rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_CLIENT, 0);
-    return rc;
-}
-
 /* Everything but the key, which is there. */
 static int build(const struct sw_ca *ca, gnutls_x509_crt_t crt, const struct sw_ca_web *web)
 {
     uint64_t now = sw_wall_ns() / SW_NS_PER_S;
     uint64_t end = sw_x509_not_after(ca->root);
-    int rc = gnutls_x509_crt_set_version(crt, 3);
+    uint64_t to_s = end - now < web->ttl_s ? end : now + web->ttl_s;
+    int rc = sw_ca_begin(crt, now - BACK_DATE_S - web->backdate_s, to_s - web->backdate_s);
 
-    if (rc >= 0)
-        rc = sw_ca_set_serial(crt);
-    if (rc >= 0)
-        rc = sw_ca_set_times(crt, now - BACK_DATE_S - web->backdate_s,
-                             (end - now < web->ttl_s ? end : now + web->ttl_s) - web->backdate_s);
     if (rc >= 0)
         rc = set_names(crt, web);
     for (const char *const *s = web->sans; s && *s && rc >= 0; s++)
         rc = set_san(crt, *s);
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+        rc = sw_ca_set_usage(crt, 0, GNUTLS_KEY_DIGITAL_SIGNATURE);
     if (rc >= 0)
-        rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
-    if (rc >= 0)
-        rc = set_uses(crt, web);
-    if (rc >= 0)
-        rc = sw_ca_set_key_ids(crt, ca->root);
-    if (rc >= 0)
-        rc = gnutls_x509_crt_sign2(crt, ca->root, ca->key, GNUTLS_DIG_SHA256, 0);
-    return rc;
+        rc = sw_ca_set_purposes(crt, web->server || web->both, !web->server || web->both);
+    return rc < 0 ? rc : sw_ca_end(ca, crt);
 }
 
 static int check_san(const struct sw_ca *ca, const char *name, struct sw_err *err)

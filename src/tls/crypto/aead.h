@@ -59,6 +59,9 @@ const char *sw_aead_name(void);
 /* Bytes of key the algorithm takes: 16 or 32. */
 size_t sw_aead_key_len(enum sw_aead_alg alg);
 
+/* The algorithm of a cipher of GnuTLS; -1: it is none of them. */
+int sw_aead_of_gnutls(int cipher);
+
 /* Prepares *ret_sched from a raw key. Must be undone with sw_aead_wipe. */
 void sw_aead_expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sched *ret_sched);
 

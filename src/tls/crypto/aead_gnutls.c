@@ -10,17 +10,18 @@
 
 enum { AAD_MAX = 64 };
 
-static gnutls_cipher_algorithm_t cipher_of(enum sw_aead_alg alg)
+static const gnutls_cipher_algorithm_t ciphers[] = {
+    [SW_AEAD_AES_128_GCM] = GNUTLS_CIPHER_AES_128_GCM,
+    [SW_AEAD_AES_256_GCM] = GNUTLS_CIPHER_AES_256_GCM,
+    [SW_AEAD_CHACHA20_POLY1305] = GNUTLS_CIPHER_CHACHA20_POLY1305,
+};
+
+int sw_aead_of_gnutls(int cipher)
 {
-    switch (alg) {
-    case SW_AEAD_AES_128_GCM:
-        return GNUTLS_CIPHER_AES_128_GCM;
-    case SW_AEAD_AES_256_GCM:
-        return GNUTLS_CIPHER_AES_256_GCM;
-    case SW_AEAD_CHACHA20_POLY1305:
-        return GNUTLS_CIPHER_CHACHA20_POLY1305;
-    }
-    return GNUTLS_CIPHER_UNKNOWN;
+    for (int i = 0; i < (int)SW_ARRAY_LEN(ciphers); i++)
+        if ((int)ciphers[i] == cipher)
+            return i;
+    return -1;
 }
 
 /* All that the schedule holds. */
@@ -41,7 +42,7 @@ static void expand(enum sw_aead_alg alg, const uint8_t *key, struct sw_aead_sche
     int rc;
 
     memcpy(copy, key, k.size);
-    rc = gnutls_aead_cipher_init(&st->handle, cipher_of(alg), &k);
+    rc = gnutls_aead_cipher_init(&st->handle, ciphers[alg], &k);
     explicit_bzero(copy, sizeof(copy));
     /* Only memory can be missing: the algorithms were proven by the self-test. */
     assert(rc == 0);
