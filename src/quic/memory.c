@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What streams of an endpoint may hold, in both directions, so that peers and origins that do not
- * read slow down only their own streams.
- *
- * To be sent: chunks are counted where they are made and freed. Every stream may have QUIC_FLOOR
- * bytes at any time; what it holds beyond that counts against a limit of its connection and one of
- * the endpoint. From half of a limit on a stream reads ahead only as far as its peer's credit goes,
- * and at the limit it holds no more than a chunk. The sum is never above the limit and a chunk for
- * each stream.
- *
- * Received: what a peer may send is a promise that cannot be taken back, so promises are counted. A
- * stream's window begins at the floor (cfg.first_window) and grows when the peer uses it up within
- * four round trips (beyond 1 MiB only on a long way), out of a budget of the connection and of the
- * endpoint, of which a stream gets half of what is left at most. The second half of a budget is for
- * streams that have read a lot: readers that fill their buffers and stop do not get at it. Credit
- * of the connection is given for every byte that arrives. The sum is never above the budget and a
- * first window for each stream.
- *
- * No stream waits for another. One with nothing under way always gets room (the floor), so one that
- * is refused has bytes under way; they leave as the peer's credit and congestion control let them,
- * and neither looks at these limits; being sent or acknowledged, they retry (wake in stream_tx.c).
- * Once a reader has taken everything, its peer has at least a quarter of the first window: we keep
- * less than a quarter of the present one back, ngtcp2 at most half of the first. The connection's
- * credit does not depend on what others left. So a byte never waits for memory that another stream
- * has to give back.
+ * read slow down only their own streams: chunks to be sent, counted where they are made and freed,
+ * and windows, which are promises to the peer. The rules are in doc/internals/quic.md, "Memory and
+ * bounds". No stream waits for another: one with nothing under way always gets room (QUIC_FLOOR),
+ * and one that is refused has bytes under way, and retries when they are sent or acknowledged (wake
+ * in stream_tx.c). Once a reader has taken everything, its peer has at least a quarter of the first
+ * window: we keep less than a quarter of the present one back, ngtcp2 at most half of the first.
  */
 #include <inttypes.h>
 

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Congestion control begins anew, for two reasons.
- *
- * A path whose delay rises under an open connection: ngtcp2 never forgets the lowest round trip it
- * saw and bounds the congestion window by it, cubic for ever, BBR for ten seconds. A tunnel that
- * was opened at 0.1 ms is left with 100 KB under way at 80 ms.
- *
- * A move to another path with packets under way: ngtcp2 counts delivered bytes from 0 again, but
- * compares with what those packets remember. The difference is negative, the bandwidth that BBR
- * computes is terabits, and it sends without a bound until as much was delivered as before the
- * move.
- *
- * What resets ngtcp2 is a move. So the connection moves to a path with another number and the same
- * route, and before that nothing is sent until all packets under way are acknowledged. This also
- * tells whether the delay was a queue of our own: then the last round trip is short again, the
- * connection stays, and the next look waits twice as long.
+ * Congestion control begins anew, on a path whose delay rose and after a move with packets under
+ * way (doc/internals/quic.md, "Slower paths"). What resets ngtcp2 is a move. So the connection
+ * moves to a path with another number and the same route, and before that nothing is sent until all
+ * packets under way are acknowledged. This also tells whether the delay was a queue of our own:
+ * then the last round trip is short again, the connection stays, and the next look waits twice as
+ * long.
  */
 #include <ngtcp2/ngtcp2.h>
 

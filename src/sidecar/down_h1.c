@@ -209,7 +209,6 @@ static void begin_request(struct h1c *c)
     const struct sw_h1_msg *m = sw_h1_msg(c->parser);
     struct side_refusal why = {0};
     struct side_in in;
-    struct sw_qcall_spec spec;
 
     sw_timer_stop(c->s->loop, &c->timer);
     fill_in(c, m, &in);
@@ -221,20 +220,12 @@ static void begin_request(struct h1c *c)
                side_may(c->s, &c->req, &why)) {
         c->keep = m->keep_alive && c->req.kind == SIDE_ORIGIN;
         c->req.protocol = sw_arena_slice(&c->arena, c->req.protocol);
-        spec = (struct sw_qcall_spec){
-            .node = c->req.node,
-            .head = c->req.head,
-            .method = c->req.kind == SIDE_CONNECT ? SW_SLICE_LIT("CONNECT") : m->method,
-            .safe = c->req.safe,
-            .udp = c->req.kind == SIDE_UDP,
-            .answer_timeout_ns = c->req.kind == SIDE_ORIGIN ? 0 : c->s->c->answer_ns,
-        };
         c->state = H1_CALL;
         c->open = true;
         side_begin(c->s, &c->log, &c->req, c->source, SIDE_H1);
         if (m->expect_continue)
             sw_conn_put(&c->io, go_ahead, sizeof(go_ahead) - 1);
-        sw_qcall_start(c->s->dial, &c->call, &spec, &side_h1_call_ops);
+        side_call(c->s, &c->call, &c->req, m->method, &side_h1_call_ops);
         return;
     }
     refuse(c, &why);

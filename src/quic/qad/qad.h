@@ -4,21 +4,10 @@
  * uses for everything else, which address its packets come from. Server and client; both speak to
  * native iroh. See doc/decisions/0019-address-discovery.md.
  *
- * How an endpoint uses the client, once per relay and address family:
- *
- *     struct sw_relay_qad at;                       (quic/relay/client.h)
- *     if (sw_relay_client_qad(relay_client, &at))   (once the relay is up)
- *         for each at.addrs[i] of a family that the endpoint has a socket of:
- *             client = sw_qad_client_new(loop, &(struct sw_qad_client_config){
- *                 .relay = at.addrs[i], .host = at.host, .cred = at.cred, .pin = at.pin,
- *                 .ops = &ops, .arg = ...}, &err);
- *
- * ops->send puts a datagram on the endpoint's UDP socket. Each datagram that comes from that
- * address goes to sw_qad_client_packet before the endpoint's own connections see it. ops->observed
- * is called with the first answer, and again when the address changes. The connection stays open:
- * it is pinged every 25 s, so it keeps the NAT's mapping and notices when that changes.
- * ops->ended says that it is over (no answer within the timeout, refused, or the relay is gone):
- * free the client from there or later, and make another one after a pause of the owner's choice.
+ * An endpoint makes a client per relay and address family (quic/path_seen_by.c). Each datagram that
+ * comes from that address goes to sw_qad_client_packet before the endpoint's own connections see
+ * it. The connection stays open: it is pinged every 25 s, so it keeps the NAT's mapping and notices
+ * when that changes. Once ended, the owner makes another one after a pause of its choice.
  */
 #pragma once
 

@@ -39,22 +39,20 @@ static int export_request(gnutls_x509_crq_t crq, struct sw_buf *ret_csr)
     return rc;
 }
 
-static int request(gnutls_x509_privkey_t key, struct sw_slice identity, struct sw_buf *ret_csr)
+/* rc: of making the key. */
+static int request(int rc, gnutls_x509_privkey_t key, struct sw_slice identity,
+                   struct sw_buf *ret_csr, struct sw_err *err)
 {
     gnutls_x509_crq_t crq = NULL;
-    int rc = gnutls_x509_crq_init(&crq);
 
+    if (rc >= 0)
+        rc = gnutls_x509_crq_init(&crq);
     if (rc >= 0)
         rc = build(crq, key, identity);
     if (rc >= 0)
         rc = export_request(crq, ret_csr);
     if (crq)
         gnutls_x509_crq_deinit(crq);
-    return rc;
-}
-
-static int result(int rc, struct sw_err *err)
-{
     if (rc == GNUTLS_E_SHORT_MEMORY_BUFFER)
         return sw_err_set(err, SW_ELIMIT, "no room for the signing request");
     return rc < 0 ? sw_gnutls_err(err, SW_EINVAL, rc, "cannot make a signing request") : SW_OK;
@@ -70,9 +68,8 @@ int sw_csr_new(struct sw_slice identity, struct sw_buf *ret_csr, struct sw_buf *
     if (rc != SW_OK)
         return rc;
     rc = sw_key_generate(&key);
-    if (rc >= 0)
-        rc = request(key, identity, ret_csr);
-    return rc < 0 ? result(rc, err) : sw_pkcs8_pem(key, ret_key, err);
+    rc = request(rc, key, identity, ret_csr, err);
+    return rc == SW_OK ? sw_pkcs8_pem(key, ret_key, err) : rc;
 }
 
 int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem, struct sw_buf *ret_csr,
@@ -85,7 +82,7 @@ int sw_csr_of_key(struct sw_slice identity, struct sw_slice key_pem, struct sw_b
     if (rc != SW_OK)
         return rc;
     rc = sw_key_import(key_pem, &key);
-    return result(rc < 0 ? rc : request(key, identity, ret_csr), err);
+    return request(rc, key, identity, ret_csr, err);
 }
 
 int sw_csr_public_key(struct sw_slice csr, struct sw_buf *ret_spki, struct sw_err *err)
