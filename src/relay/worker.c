@@ -236,13 +236,16 @@ void relay_worker_send_roster(struct relay_worker *w, struct relay_roster *roste
     sw_crew_order(&w->thread, take_roster, roster);
 }
 
+static void end_all(struct relay_worker *w, void (*end)(struct relay_client *c))
+{
+    sw_accept_done(&w->accept);
+    SW_LIST_EACH (struct relay_client, c, &w->clients, link)
+        end(c);
+}
+
 static void worker_drain(struct sw_crew_thread *t)
 {
-    struct relay_worker *w = worker_of(t);
-
-    sw_accept_done(&w->accept);
-    SW_LIST_FOREACH (it, &w->clients)
-        relay_client_drain(SW_CONTAINER_OF(it, struct relay_client, link));
+    end_all(worker_of(t), relay_client_drain);
 }
 
 static bool worker_idle(struct sw_crew_thread *t)
@@ -252,11 +255,7 @@ static bool worker_idle(struct sw_crew_thread *t)
 
 static void worker_kill(struct sw_crew_thread *t)
 {
-    struct relay_worker *w = worker_of(t);
-
-    sw_accept_done(&w->accept);
-    SW_LIST_FOREACH (it, &w->clients)
-        relay_client_kill(SW_CONTAINER_OF(it, struct relay_client, link));
+    end_all(worker_of(t), relay_client_kill);
 }
 
 static void worker_end(struct sw_crew_thread *t)

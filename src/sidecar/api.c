@@ -315,7 +315,7 @@ static void on_applied(void *arg, struct sw_kube_reply *r)
 /* "ip:port,..." as registered. */
 static void put_addresses(const struct side_api *a, struct sw_buf *out)
 {
-    const struct sw_addr_list *list = side_places_list(a->s->places);
+    const struct sw_addr_list *list = &a->s->places.list;
     char text[SW_ADDR_TEXT];
     int rc = SW_OK;
 

@@ -4,23 +4,16 @@
  * here first, and sent to devices whose connections run through a relay.
  */
 #include "base/log.h"
-#include "base/mem.h"
 #include "quic/path.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
 
 enum { LOCAL_MAX = 128 };
 
-struct side_places {
-    struct sw_sidecar *s;
-    struct sw_addr_watch *watch;
-    struct sw_addr_list list;
-};
-
 /* --advertise is the operator's word: nothing is added. One that is no address is for others. */
-static bool advertised(const struct side_places *p, struct sw_addr_list *ret)
+static bool advertised(const struct sw_sidecar *s, struct sw_addr_list *ret)
 {
-    const struct sw_opt_list *list = &p->s->c->advertise;
+    const struct sw_opt_list *list = &s->c->advertise;
 
     for (size_t i = 0; i < list->n && ret->n < SW_QUIC_ADDRS_MAX; i++) {
         struct sw_err err = {0};
@@ -33,31 +26,31 @@ static bool advertised(const struct side_places *p, struct sw_addr_list *ret)
     return list->n > 0;
 }
 
-static void collect(const struct side_places *p, struct sw_addr_list *ret)
+static void collect(const struct sw_sidecar *s, struct sw_addr_list *ret)
 {
     struct sw_addr mapped[SW_QUIC_MAPPED_MAX];
     struct sw_addr bound[2];
     struct sw_ip local[LOCAL_MAX];
 
     *ret = (struct sw_addr_list){0};
-    if (!advertised(p, ret))
-        sw_addr_list_build(&(struct sw_addr_sources){mapped, sw_quic_mapped(p->s->quic, mapped),
-                                                     bound, sw_quic_bound(p->s->quic, bound), local,
+    if (!advertised(s, ret))
+        sw_addr_list_build(&(struct sw_addr_sources){mapped, sw_quic_mapped(s->quic, mapped), bound,
+                                                     sw_quic_bound(s->quic, bound), local,
                                                      sw_addrs_local(local, LOCAL_MAX)},
                            ret);
 }
 
-void side_places_changed(struct side_places *p)
+void side_places_changed(struct sw_sidecar *s)
 {
     struct sw_addr_list now;
 
-    collect(p, &now);
-    if (sw_addr_list_equal(&now, &p->list))
+    collect(s, &now);
+    if (sw_addr_list_equal(&now, &s->places.list))
         return;
-    p->list = now;
-    sw_quic_set_candidates(p->s->quic, now.a, now.n);
-    if (p->s->api)
-        side_api_moved(p->s->api);
+    s->places.list = now;
+    sw_quic_set_candidates(s->quic, now.a, now.n);
+    if (s->api)
+        side_api_moved(s->api);
 }
 
 /* Interfaces of containers come and go: only an address that is lost concerns connections. */
@@ -71,36 +64,19 @@ static bool lost_one(const struct sw_addr_list *before, const struct sw_addr_lis
 
 static void on_network(void *arg, bool slept)
 {
-    struct side_places *p = arg;
+    struct sw_sidecar *s = arg;
     struct sw_addr_list now;
 
-    collect(p, &now);
-    if (slept || lost_one(&p->list, &now)) {
+    collect(s, &now);
+    if (slept || lost_one(&s->places.list, &now)) {
         sw_log_info("sidecar", "an address of this machine is gone: checking every path");
-        sw_quic_network_changed(p->s->quic);
+        sw_quic_network_changed(s->quic);
     }
-    side_places_changed(p);
+    side_places_changed(s);
 }
 
-struct side_places *side_places_new(struct sw_sidecar *s)
+void side_places_start(struct sw_sidecar *s)
 {
-    struct side_places *p = SW_NEW(struct side_places);
-
-    p->s = s;
-    p->watch = sw_addr_watch_new(s->loop, on_network, p, NULL);
-    side_places_changed(p);
-    return p;
-}
-
-void side_places_free(struct side_places *p)
-{
-    if (!p)
-        return;
-    sw_addr_watch_free(p->watch);
-    sw_free(p);
-}
-
-const struct sw_addr_list *side_places_list(const struct side_places *p)
-{
-    return &p->list;
+    s->places.watch = sw_addr_watch_new(s->loop, on_network, s, NULL);
+    side_places_changed(s);
 }

@@ -261,7 +261,7 @@ static bool on_probe_allowed(void *arg, const struct sw_addr *a)
 
 static void on_mapped(void *arg)
 {
-    side_places_changed(((struct sw_sidecar *)arg)->places);
+    side_places_changed(arg);
 }
 
 static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
@@ -296,7 +296,7 @@ static int open_endpoint(struct sw_sidecar *s, struct sw_err *err)
     s->quic = sw_quic_new(s->loop, &q, err);
     if (!s->quic)
         return err->rc;
-    s->places = side_places_new(s);
+    side_places_start(s);
     if (s->c->relay)
         sw_quic_set_home_relay(s->quic, sw_slice_str(s->c->relay));
     sw_log_info("sidecar", "node id %s", sw_nodeid_hex(sw_sidecar_id(s), hex));
@@ -474,7 +474,7 @@ void sw_sidecar_free(struct sw_sidecar *s)
     side_api_free(s->api);
     sw_qdial_free(s->dial);
     side_where_free(s->where);
-    side_places_free(s->places);
+    sw_addr_watch_free(s->places.watch);
     if (s->quic)
         sw_quic_free(s->quic);
     side_relays_free(s->relays);

@@ -21,7 +21,6 @@ struct sw_rawkey;
 struct side_where;
 struct side_api;
 struct side_relays;
-struct side_places;
 struct sw_kube_client;
 
 enum side_source {
@@ -55,7 +54,10 @@ struct sw_sidecar {
     struct sw_quic *quic;
     struct sw_qdial *dial;
     struct side_where *where;
-    struct side_places *places;
+    struct {
+        struct sw_addr_watch *watch;
+        struct sw_addr_list list; /* what is registered: as advertised, else all, best first */
+    } places;
     struct side_api *api;
     struct side_aliases aliases;
     struct side_stats stats;
@@ -154,12 +156,10 @@ void side_relays_unfollow(struct side_relays *r);
 
 /* ---- places.c: where we are ourselves ---- */
 
-struct side_places *side_places_new(struct sw_sidecar *s);
-void side_places_free(struct side_places *p);
+/* Finds out, and follows changes until s->places.watch is freed. */
+void side_places_start(struct sw_sidecar *s);
 /* The endpoint learnt how others see us. */
-void side_places_changed(struct side_places *p);
-/* What to register: as advertised, else all that is known, best first. Borrowed. */
-const struct sw_addr_list *side_places_list(const struct side_places *p);
+void side_places_changed(struct sw_sidecar *s);
 
 /* ---- where.c ---- */
 struct side_where *side_where_new(struct sw_sidecar *s, struct sw_err *err);
