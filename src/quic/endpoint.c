@@ -444,6 +444,29 @@ void sw_quic_network_changed(struct sw_quic *q)
         network_changed(q);
 }
 
+/* All ways to the target; why not is in err. */
+static int find_routes(struct sw_quic *q, const struct sw_quic_target *t, struct sw_slice alpn,
+                       struct sw_qroutes *ret, struct sw_err *err)
+{
+    if (sw_nodeid_eq(&t->id, sw_rawkey_id(q->cfg.key)))
+        return sw_err_set(err, SW_EINVAL, "a node cannot dial itself");
+    if (alpn.n == 0 || alpn.n > 255 || !sw_nodeid_valid(&t->id))
+        return sw_err_set(err, SW_EINVAL, "no protocol, or a NodeID that is no key");
+    if (q->conn.n >= q->cfg.max_conns || q->draining)
+        return sw_err_set(err, SW_ELIMIT, "too many connections");
+    for (size_t i = 0; i < t->n_addrs; i++)
+        (void)sw_qdial_add(q, ret, &t->addrs[i]);
+    if (t->relay.n > 0 && ret->n < QUIC_ROUTES_MAX) {
+        struct sw_qrelay *r = sw_qrelay_of_peer(q, &t->id, t->relay, err);
+
+        if (r)
+            ret->route[ret->n++] = (struct sw_qroute){.relay = r, .node = t->id};
+        else if (ret->n == 0)
+            return SW_EINVAL; /* err says why */
+    }
+    return ret->n ? SW_OK : sw_err_set(err, SW_EINVAL, "no address to dial");
+}
+
 struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
                               struct sw_slice alpn, const struct sw_qconn_ops *ops, void *arg,
                               struct sw_err *err)
@@ -451,32 +474,8 @@ struct sw_qconn *sw_quic_dial(struct sw_quic *q, const struct sw_quic_target *t,
     struct sw_qroutes dial = {0};
     struct sw_qconn *c;
 
-    if (sw_nodeid_eq(&t->id, sw_rawkey_id(q->cfg.key))) {
-        (void)sw_err_set(err, SW_EINVAL, "a node cannot dial itself");
+    if (find_routes(q, t, alpn, &dial, err) != SW_OK)
         return NULL;
-    }
-    if (alpn.n == 0 || alpn.n > 255 || !sw_nodeid_valid(&t->id)) {
-        (void)sw_err_set(err, SW_EINVAL, "no protocol, or a NodeID that is no key");
-        return NULL;
-    }
-    if (q->conn.n >= q->cfg.max_conns || q->draining) {
-        (void)sw_err_set(err, SW_ELIMIT, "too many connections");
-        return NULL;
-    }
-    for (size_t i = 0; i < t->n_addrs; i++)
-        (void)sw_qdial_add(q, &dial, &t->addrs[i]);
-    if (t->relay.n > 0 && dial.n < QUIC_ROUTES_MAX) {
-        struct sw_qrelay *r = sw_qrelay_of_peer(q, &t->id, t->relay, err);
-
-        if (r)
-            dial.route[dial.n++] = (struct sw_qroute){.relay = r, .node = t->id};
-        else if (dial.n == 0)
-            return NULL;
-    }
-    if (dial.n == 0) {
-        (void)sw_err_set(err, SW_EINVAL, "no address to dial");
-        return NULL;
-    }
     c = sw_qconn_dial(q, &t->id, alpn, &dial, err);
     if (c)
         sw_qconn_set_ops(c, ops, arg);

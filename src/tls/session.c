@@ -327,27 +327,26 @@ static int set_up(struct sw_tls_lib *l, struct sw_err *err)
     return l->params.alpn ? set_alpn(l, err) : SW_OK;
 }
 
+static int check(const struct sw_tls_params *p, struct sw_err *err)
+{
+    if (p->insecure_skip && (p->server || !p->web))
+        return sw_err_set(err, SW_EINVAL, "'insecure_skip' is for clients of HTTPS servers");
+    /* A client without an expected name would accept any server. */
+    if (p->web && !p->server && !p->insecure_skip && !p->leaf_ok && (!p->host || !*p->host))
+        return sw_err_set(err, SW_EINVAL, "a client of an HTTPS server needs its name");
+    if (p->server && !sw_cred_can_serve(p->cred))
+        return sw_err_set(err, SW_EINVAL, "a TLS server needs a certificate and a key");
+    if (p->server && !p->web && !sw_tls_cred_id(p->cred))
+        return sw_err_set(err, SW_EINVAL, "a mesh server needs a SPIFFE identity");
+    return SW_OK;
+}
+
 struct sw_tls *sw_tls_new(const struct sw_tls_params *p, struct sw_err *err)
 {
     struct sw_tls *t;
 
-    if (p->insecure_skip && (p->server || !p->web)) {
-        (void)sw_err_set(err, SW_EINVAL, "'insecure_skip' is for clients of HTTPS servers");
+    if (check(p, err) != SW_OK)
         return NULL;
-    }
-    if (p->web && !p->server && !p->insecure_skip && !p->leaf_ok && (!p->host || !*p->host)) {
-        /* A client without an expected name would accept any server. */
-        (void)sw_err_set(err, SW_EINVAL, "a client of an HTTPS server needs its name");
-        return NULL;
-    }
-    if (p->server && !sw_cred_can_serve(p->cred)) {
-        (void)sw_err_set(err, SW_EINVAL, "a TLS server needs a certificate and a key");
-        return NULL;
-    }
-    if (p->server && !p->web && !sw_tls_cred_id(p->cred)) {
-        (void)sw_err_set(err, SW_EINVAL, "a mesh server needs a SPIFFE identity");
-        return NULL;
-    }
     t = sw_vault_alloc(sizeof(*t));
     assert(!p->ticket_key || (p->server && p->web));
     t->lib = SW_NEW(struct sw_tls_lib);
