@@ -209,6 +209,7 @@ static void begin_request(struct h1c *c)
     const struct sw_h1_msg *m = sw_h1_msg(c->parser);
     struct side_refusal why = {0};
     struct side_in in;
+    struct sw_qcall_spec spec;
 
     sw_timer_stop(c->s->loop, &c->timer);
     fill_in(c, m, &in);
@@ -225,7 +226,8 @@ static void begin_request(struct h1c *c)
         side_begin(c->s, &c->log, &c->req, c->source, SIDE_H1);
         if (m->expect_continue)
             sw_conn_put(&c->io, go_ahead, sizeof(go_ahead) - 1);
-        side_call(c->s, &c->call, &c->req, m->method, &side_h1_call_ops);
+        spec = side_call_spec(&c->req, m->method, c->s->c->answer_ns);
+        sw_qcall_start(c->s->dial, &c->call, &spec, &side_h1_call_ops);
         return;
     }
     refuse(c, &why);

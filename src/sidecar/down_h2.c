@@ -400,6 +400,7 @@ static void on_request(struct sw_h2conn *conn, struct sw_h2stream *s, const stru
     struct h2c *c = arg;
     struct side_refusal why = {0};
     struct side_out req;
+    struct sw_qcall_spec spec;
     struct h2x *x;
 
     if (!read_request(c, &tmp, head, &req, &why)) {
@@ -417,8 +418,9 @@ static void on_request(struct sw_h2conn *conn, struct sw_h2stream *s, const stru
     sw_buf_init(&x->up, WINDOW + 65536);
     sw_h2stream_own(s, &stream_ops, x);
     side_begin(c->s, &x->log, &req, c->source, SIDE_H2);
+    spec = side_call_spec(&req, SW_SLICE_LIT("GET"), c->s->c->answer_ns);
     x->req.head = x->req.target = x->req.protocol = (struct sw_slice){0};
-    side_call(c->s, &x->call, &req, SW_SLICE_LIT("GET"), &call_ops);
+    sw_qcall_start(c->s->dial, &x->call, &spec, &call_ops);
 }
 
 static void on_closed(struct sw_h2conn *conn, const struct sw_err *err, void *arg)

@@ -325,6 +325,19 @@ bool side_request_read(struct sw_arena *a, const struct side_aliases *aliases,
     return make_request(a, &r, host, port, ret);
 }
 
+struct sw_qcall_spec side_call_spec(const struct side_out *o, struct sw_slice method,
+                                    uint64_t timeout_ns)
+{
+    return (struct sw_qcall_spec){
+        .node = o->node,
+        .head = o->head,
+        .method = o->kind == SIDE_CONNECT ? SW_SLICE_LIT("CONNECT") : method,
+        .safe = o->safe,
+        .udp = o->kind == SIDE_UDP,
+        .answer_timeout_ns = o->kind == SIDE_ORIGIN ? 0 : timeout_ns,
+    };
+}
+
 /* ---- failures ---- */
 
 struct side_failure side_failure_of(enum sw_qfail why)

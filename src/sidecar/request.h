@@ -78,6 +78,10 @@ struct side_refusal {
 bool side_request_read(struct sw_arena *a, const struct side_aliases *aliases,
                        const struct side_in *in, struct side_out *ret, struct side_refusal *why);
 
+/* The call of the node; 'method' and 'timeout_ns', for its answer, apply to some kinds alone. */
+struct sw_qcall_spec side_call_spec(const struct side_out *o, struct sw_slice method,
+                                    uint64_t timeout_ns);
+
 /* What a failure of the way to the node means to the proxy in front. */
 struct side_failure {
     unsigned status;

@@ -369,21 +369,6 @@ bool side_may(const struct sw_sidecar *s, const struct side_out *o, struct side_
     return false;
 }
 
-void side_call(struct sw_sidecar *s, struct sw_qcall *q, const struct side_out *o,
-               struct sw_slice method, const struct sw_qcall_ops *ops)
-{
-    const struct sw_qcall_spec spec = {
-        .node = o->node,
-        .head = o->head,
-        .method = o->kind == SIDE_CONNECT ? SW_SLICE_LIT("CONNECT") : method,
-        .safe = o->safe,
-        .udp = o->kind == SIDE_UDP,
-        .answer_timeout_ns = o->kind == SIDE_ORIGIN ? 0 : s->c->answer_ns,
-    };
-
-    sw_qcall_start(s->dial, q, &spec, ops);
-}
-
 static const struct sw_qdial_ops dial_ops = {
     .resolve = on_resolve,
     .cancel = on_cancel,

@@ -106,9 +106,6 @@ void side_answered(struct sw_sidecar *s, struct side_log *l, const struct sw_h1_
 void side_end(struct sw_sidecar *s, struct side_log *l, const char *reason);
 /* May a request that was understood be passed on? False: *why is filled. */
 bool side_may(const struct sw_sidecar *s, const struct side_out *o, struct side_refusal *why);
-/* Passes it on: a call of its node. method: of the request. */
-void side_call(struct sw_sidecar *s, struct sw_qcall *q, const struct side_out *o,
-               struct sw_slice method, const struct sw_qcall_ops *ops);
 /* A request that was not: one line, one counter. */
 void side_denied(struct sw_sidecar *s, const struct side_refusal *why);
 /* An error answer of ours or of a node. */
