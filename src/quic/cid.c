@@ -74,10 +74,10 @@ void sw_qcid_remove_token(struct sw_qconn *c, const uint8_t token[QUIC_TOKEN])
 
 void sw_qcid_remove_all(struct sw_qconn *c)
 {
-    SW_LIST_FOREACH (it, &c->cids)
-        drop(&c->q->ids.cids, SW_CONTAINER_OF(it, struct sw_qcid, link));
-    SW_LIST_FOREACH (it, &c->tokens)
-        drop(&c->q->ids.tokens, SW_CONTAINER_OF(it, struct sw_qcid, link));
+    SW_LIST_EACH (struct sw_qcid, id, &c->cids, link)
+        drop(&c->q->ids.cids, id);
+    SW_LIST_EACH (struct sw_qcid, id, &c->tokens, link)
+        drop(&c->q->ids.tokens, id);
 }
 
 struct sw_qconn *sw_qcid_find(struct sw_quic *q, const uint8_t *p, size_t n)

@@ -167,8 +167,8 @@ bool sw_qconn_lingers(struct sw_qconn *c)
 
     if (c->end.why.kind == SW_QCLOSE_LOCAL || c->gone)
         return false;
-    SW_LIST_FOREACH (it, &c->streams.all)
-        unread = unread || sw_qstream_unread(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    SW_LIST_EACH (struct sw_qstream, s, &c->streams.all, link)
+        unread = unread || sw_qstream_unread(s);
     if (!unread)
         return false;
     /* on_timer ends it. */
@@ -196,8 +196,8 @@ void sw_qconn_bury(struct sw_qconn *c)
     sw_list_unlink(&c->link);
     sw_timer_stop(q->loop, &c->timer);
     q->conn.n--;
-    SW_LIST_FOREACH (it, &c->streams.all)
-        sw_qstream_lost(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    SW_LIST_EACH (struct sw_qstream, s, &c->streams.all, link)
+        sw_qstream_lost(s);
     if (!c->gone) {
         c->gone = true;
         if (!c->shake.told)

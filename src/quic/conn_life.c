@@ -197,7 +197,7 @@ struct sw_qconn *sw_qconn_dial(struct sw_quic *q, const struct sw_nodeid *peer,
     c->shake.known = true;
     q->conn.n_known++;
     c->peer = *peer;
-    c->alpn = sw_slice(sw_slice_dup(alpn), alpn.n);
+    c->alpn = sw_slice_copy(alpn);
     c->dial = SW_NEW(struct sw_qroutes);
     *c->dial = *dial;
     c->dial->racing = true;

@@ -210,8 +210,8 @@ static void send_waiting(struct sw_qsock *s)
     s->waiting = NULL;
     s->full = false;
     sw_watch_writable(&s->watch, false);
-    SW_LIST_FOREACH (it, &s->q->conns)
-        sw_qconn_touch(SW_CONTAINER_OF(it, struct sw_qconn, link));
+    SW_LIST_EACH (struct sw_qconn, c, &s->q->conns, link)
+        sw_qconn_touch(c);
 }
 
 static void on_socket(struct sw_watch *w, unsigned events)
@@ -291,11 +291,11 @@ static void copy_config(struct sw_quic *q, const struct sw_quic_config *cfg)
     c->n_alpns = sw_min(c->n_alpns, ALPNS_MAX);
     q->alpns = SW_NEW_ARRAY(struct sw_slice, c->n_alpns + 1);
     for (size_t i = 0; i < c->n_alpns; i++)
-        q->alpns[i] = sw_slice(sw_slice_dup(cfg->alpns[i]), cfg->alpns[i].n);
+        q->alpns[i] = sw_slice_copy(cfg->alpns[i]);
     c->alpns = q->alpns;
     q->ca_file = cfg->relay_ca_file ? sw_strdup(cfg->relay_ca_file) : NULL;
-    q->token = sw_slice(sw_slice_dup(cfg->relay_token), cfg->relay_token.n);
-    q->token_for = sw_slice(sw_slice_dup(cfg->relay_token_for), cfg->relay_token_for.n);
+    q->token = sw_slice_copy(cfg->relay_token);
+    q->token_for = sw_slice_copy(cfg->relay_token_for);
     q->key_update_after = UINT64_C(1) << 22;
 }
 
@@ -347,8 +347,8 @@ static void close_all(struct sw_quic *q)
         sw_qconn_close(c, 0, "");
         sw_qconn_bury(c);
     }
-    SW_LIST_FOREACH (it, &q->conn.graves)
-        sw_qconn_free(SW_CONTAINER_OF(it, struct sw_qconn, link));
+    SW_LIST_EACH (struct sw_qconn, c, &q->conn.graves, link)
+        sw_qconn_free(c);
 }
 
 void sw_quic_free(struct sw_quic *q)
@@ -421,8 +421,8 @@ static void network_changed(struct sw_quic *q)
         sw_relay_client_probe(r->client);
         sw_qseen_by_start(r);
     }
-    SW_LIST_FOREACH (it, &q->conns)
-        sw_qpath_network_changed(SW_CONTAINER_OF(it, struct sw_qconn, link));
+    SW_LIST_EACH (struct sw_qconn, c, &q->conns, link)
+        sw_qpath_network_changed(c);
 }
 
 static void on_network_timer(struct sw_timer *t)

@@ -142,8 +142,8 @@ static void spread(struct sw_qopenings *s)
     bool mapped = s->mapped;
 
     s->mapped = false;
-    SW_LIST_FOREACH (it, &q->conns)
-        sw_qreach_restart(SW_CONTAINER_OF(it, struct sw_qconn, link));
+    SW_LIST_EACH (struct sw_qconn, c, &q->conns, link)
+        sw_qreach_restart(c);
     if (mapped && q->cfg.mapped)
         q->cfg.mapped(q->cfg.arg);
 }

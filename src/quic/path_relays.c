@@ -93,8 +93,8 @@ static void held_free(struct sw_quic *q, struct sw_qheld *h)
 
 static void relay_free(struct sw_qrelay *r)
 {
-    SW_LIST_FOREACH (it, &r->q->conns)
-        sw_qpath_forget_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r);
+    SW_LIST_EACH (struct sw_qconn, c, &r->q->conns, link)
+        sw_qpath_forget_relay(c, r);
     SW_LIST_EACH (struct sw_qheld, h, &r->q->held.all, link)
         if (h->route.relay == r)
             held_free(r->q, h);
@@ -155,7 +155,7 @@ static struct sw_qrelay *relay_get(struct sw_quic *q, struct sw_slice url, struc
         sw_free(r);
         return NULL;
     }
-    r->url = sw_slice(sw_slice_dup(url), url.n);
+    r->url = sw_slice_copy(url);
     sw_list_push_back(&q->relays, &r->link);
     return r;
 }
@@ -187,8 +187,8 @@ struct sw_qrelay *sw_qrelay_of_peer(struct sw_quic *q, const struct sw_nodeid *p
 
 static bool in_use(const struct sw_qrelay *r)
 {
-    SW_LIST_FOREACH (it, &r->q->conns)
-        if (sw_qpath_uses_relay(SW_CONTAINER_OF(it, struct sw_qconn, link), r))
+    SW_LIST_EACH (struct sw_qconn, c, &r->q->conns, link)
+        if (sw_qpath_uses_relay(c, r))
             return true;
     return false;
 }

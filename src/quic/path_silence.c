@@ -71,8 +71,8 @@ static void ask_relays(struct sw_qconn *c)
     if (ask_due(c) > sw_quic_now(c->q))
         return;
     c->probe.relays_asked = true;
-    SW_LIST_FOREACH (it, &c->q->relays)
-        sw_relay_client_probe(SW_CONTAINER_OF(it, struct sw_qrelay, link)->client);
+    SW_LIST_EACH (struct sw_qrelay, r, &c->q->relays, link)
+        sw_relay_client_probe(r->client);
 }
 
 /* When the probe is repeated, or the peer given up. */

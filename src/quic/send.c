@@ -319,8 +319,8 @@ static void look_for_hole(struct sw_qconn *c)
     if (!c->shake.told || (c->hole.found && c->hole.path == c->paths.now) ||
         now - c->progress_ns < HOLE_NS)
         return;
-    SW_LIST_FOREACH (it, &c->streams.all)
-        waiting |= sw_qstream_in_flight(SW_CONTAINER_OF(it, struct sw_qstream, link));
+    SW_LIST_EACH (struct sw_qstream, s, &c->streams.all, link)
+        waiting |= sw_qstream_in_flight(s);
     if (!waiting || ngtcp2_conn_get_max_tx_udp_payload_size(c->nc) <= QUIC_MTU_FIRST) {
         c->progress_ns = now;
         return;

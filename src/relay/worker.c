@@ -203,8 +203,8 @@ void relay_worker_send_cred(struct relay_worker *w, struct sw_tls_cred *cred)
 /* Disconnects clients that are not allowed any more at once. */
 static void judge_all(struct relay_worker *w)
 {
-    SW_LIST_FOREACH (it, &w->clients)
-        relay_client_judge_again(SW_CONTAINER_OF(it, struct relay_client, link));
+    SW_LIST_EACH (struct relay_client, c, &w->clients, link)
+        relay_client_judge_again(c);
 }
 
 static void take_access(struct sw_crew_thread *t, void *access)

@@ -468,8 +468,8 @@ void side_h2_serve(struct sw_sidecar *s, int fd, enum side_source source, bool t
 
 void side_h2_drain(struct sw_sidecar *s)
 {
-    SW_LIST_FOREACH (it, &s->h2)
-        sw_h2conn_goaway(SW_CONTAINER_OF(it, struct h2c, link)->conn);
+    SW_LIST_EACH (struct h2c, c, &s->h2, link)
+        sw_h2conn_goaway(c->conn);
 }
 
 void side_h2_kill_all(struct sw_sidecar *s)

@@ -452,8 +452,8 @@ void sw_sidecar_free(struct sw_sidecar *s)
     if (!s)
         return;
     close_listeners(s);
-    SW_LIST_FOREACH (it, &s->sniffing)
-        sniff_end(SW_CONTAINER_OF(it, struct side_sniff, link), false);
+    SW_LIST_EACH (struct side_sniff, n, &s->sniffing, link)
+        sniff_end(n, false);
     side_h1_kill_all(s);
     side_h2_kill_all(s);
     side_api_free(s->api);
@@ -491,8 +491,8 @@ void sw_sidecar_drain(struct sw_sidecar *s, void (*done)(void *arg), void *arg)
     s->done = done;
     s->done_arg = arg;
     close_listeners(s);
-    SW_LIST_FOREACH (it, &s->sniffing)
-        sniff_end(SW_CONTAINER_OF(it, struct side_sniff, link), false);
+    SW_LIST_EACH (struct side_sniff, n, &s->sniffing, link)
+        sniff_end(n, false);
     side_h1_drain(s);
     side_h2_drain(s);
     sw_timer_start(s->loop, &s->poll, 0, on_poll);

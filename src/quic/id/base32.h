@@ -11,12 +11,7 @@
 extern const char sw_base32_rfc4648[33]; /* lower case */
 extern const char sw_base32_z[33];       /* z-base-32 */
 
-static inline size_t sw_base32_len(size_t bytes)
-{
-    return (bytes * 8 + 4) / 5;
-}
-
-/* Writes sw_base32_len(n) characters, no NUL. */
+/* Writes (8 * n + 4) / 5 characters, no NUL. */
 void sw_base32_write(const char *alphabet, const uint8_t *p, size_t n, char *out);
 /*
  * Writes text.n * 5 / 8 bytes. False for a character that is none (fold: upper case counts as

@@ -58,7 +58,7 @@ struct sw_slice sw_ticket_write(struct sw_arena *a, const struct sw_quic_target 
         put(&b, addrs[i].ip.b, sw_ip_len(&addrs[i].ip));
         put_leb(&b, addrs[i].port);
     }
-    n = kind.n + sw_base32_len(sw_buf_len(&b));
+    n = kind.n + (8 * sw_buf_len(&b) + 4) / 5;
     text = sw_arena_alloc(a, n + 1);
     memcpy(text, kind.p, kind.n);
     sw_base32_write(sw_base32_rfc4648, (const uint8_t *)sw_buf_data(&b), sw_buf_len(&b),

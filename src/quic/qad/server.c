@@ -116,8 +116,8 @@ static void conn_free(struct qad_conn *q)
     struct sw_qad_server *s = q->s;
 
     s->n_half -= q->counted;
-    SW_LIST_FOREACH (it, &q->cids)
-        drop_cid(s, SW_CONTAINER_OF(it, struct cid, link));
+    SW_LIST_EACH (struct cid, id, &q->cids, link)
+        drop_cid(s, id);
     sw_list_unlink(&q->link);
     s->n_conns--;
     sw_qadc_done(&q->c);
