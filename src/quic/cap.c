@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quic/cap.h"
 
-#include "base/mem.h"
 #include "base/time.h"
 
 enum {

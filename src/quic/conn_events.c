@@ -3,7 +3,6 @@
 #include <ngtcp2/ngtcp2.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
 #include "quic/cid.h"

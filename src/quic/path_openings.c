@@ -7,7 +7,6 @@
  */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"

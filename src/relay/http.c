@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/time.h"
 #include "http/url.h"
 #include "quic/wire/qad.h"
 #include "relay/relay_int.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "kube/client/client.h"

@@ -5,7 +5,6 @@
 #include "base/time.h"
 #include "http/client.h"
 #include "io/sock.h"
-#include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"
 

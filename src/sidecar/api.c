@@ -3,7 +3,6 @@
  * The state of the control plane: Connectors, indexed by their NodeID. We publish our own NodeID in
  * turn (a ConfigMap), so that devices admit it.
  */
-#include <stdio.h>
 
 #include "base/json.h"
 #include "base/log.h"

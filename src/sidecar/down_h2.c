@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "http/h2conn.h"
 #include "sidecar/sidecar_int.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/request.h"
 
-#include <stdio.h>
-
 #include "http/capsule.h"
 #include "io/addr.h"
 #include "quic/id/nodeid.h"

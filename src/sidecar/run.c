@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The role: options, the loop with its admin listeners, signals, drain. */
-#include <stdatomic.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "io/resolver.h"
 #include "quic/quic.h"

@@ -2,7 +2,6 @@
 /* Life: the key, the endpoint, the listeners, and dispatch of accepted connections. */
 #include "sidecar/sidecar.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -15,7 +14,6 @@
 #include "quic/path.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"
-#include "telemetry/ready.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/rawkey.h"
 

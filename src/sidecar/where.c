@@ -3,7 +3,6 @@
  * Addresses of a node: from the command line, then the control plane, then DNS. The handshake
  * proves the key in any case, so a wrong answer costs time and nothing else.
  */
-#include "base/log.h"
 #include "base/mem.h"
 #include "dns/stub.h"
 #include "quic/id/discovery.h"

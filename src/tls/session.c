@@ -19,7 +19,6 @@
 #include "tls/cert/vault.h"
 #include "tls/crypto/gnutls.h"
 #include "tls/ticket.h"
-#include "tls/verify.h"
 
 enum {
     ALPN_MAX = 8,

@@ -6,7 +6,6 @@
 #include <gnutls/gnutls.h>
 
 #include "base/slice.h"
-#include "tls/cert/cred_core.h"
 #include "tls/cert/x509.h"
 #include "tls/tls_int.h"
 #include "tls/verify.h"

@@ -3,7 +3,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <time.h>
 

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "base/rand.h"
-#include "base/time.h"
 #include "quic/qad/qad_int.h"
 #include "quic/wire/frames.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/cert/ca.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 

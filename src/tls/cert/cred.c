@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tls/cert/cred.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 

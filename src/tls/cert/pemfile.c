@@ -9,7 +9,6 @@
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/rand.h"
 
 int sw_pemfile_read(const char *path, struct sw_buf *out, struct sw_err *err)
 {

@@ -16,7 +16,6 @@ const struct sw_aead_ops *sw_aead_imb_load(struct sw_err *err)
 
 #else
 
-#include <assert.h>
 #include <dlfcn.h>
 #include <stdalign.h>
 #include <string.h>
@@ -24,7 +23,6 @@ const struct sw_aead_ops *sw_aead_imb_load(struct sw_err *err)
 #define NO_COMPAT_IMB_API_053 1
 #include <intel-ipsec-mb.h>
 
-#include "base/slice.h"
 #include "base/trim.h"
 
 #if IMB_VERSION_NUM >= IMB_VERSION(2, 0, 0)

@@ -21,7 +21,6 @@
 #include <nettle/ecc.h>
 #include <nettle/ecdsa.h>
 
-#include "base/def.h"
 #include "tls/crypto/p256.h"
 #include "tls/crypto/x25519.h"
 

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdalign.h>
 
-#include "base/def.h"
 #include "tls/crypto/fe25519.h"
 
 enum { ROWS = 64, COLS = 8 };
