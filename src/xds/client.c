@@ -341,7 +341,6 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     struct xc_type *t;
     int rc;
 
-    (void)call;
     if (msg.n > c->o.max_response) {
         give_up(c, "response is too large");
         return;
@@ -461,7 +460,6 @@ static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struc
     struct sw_xds_client *c = arg;
     char why[160];
 
-    (void)call;
     (void)snprintf(why, sizeof(why), "status %d%s%.*s", (int)status, message.n ? ": " : "",
                    SW_SLICE_ARG(sw_slice_head(message, 120)));
     ended(c, termination(c, status), why);

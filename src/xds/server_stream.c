@@ -566,7 +566,6 @@ static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
         delta_request(st, &a, msg, &limits, &err);
     else
         sotw_request(st, &a, msg, &limits, &err);
-    (void)c;
     if (err.rc)
         xds_stream_close(st, SW_GRPC_INVALID_ARGUMENT, err.msg);
     xds_stream_wake(st);
@@ -574,13 +573,11 @@ static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
 
 static void on_end(struct sw_grpc_call *c, void *arg)
 {
-    (void)arg;
     sw_grpc_finish(c, SW_GRPC_OK, "%s", "");
 }
 
 static void on_drain(struct sw_grpc_call *c, void *arg)
 {
-    (void)c;
     xds_stream_wake(arg);
 }
 
@@ -589,8 +586,6 @@ static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct s
 {
     struct xds_stream *st = arg;
 
-    (void)c;
-    (void)status;
     if (message.n && !st->shut_out) { /* not gRPC, or beyond its limits */
         log_closing(st, message);
         xds_count_refusal(st->server, SW_GRPC_INVALID_ARGUMENT);

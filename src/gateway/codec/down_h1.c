@@ -383,7 +383,6 @@ static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct down *d = down_of(c);
 
-    (void)wire;
     if (d->x && d->x->up.ops && d->x->up.head_sent)
         d->x->up.ops->flush(&d->x->up);
 }
@@ -428,7 +427,6 @@ static void on_drained(struct sw_conn *c)
 
 static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
-    (void)err;
     gone(down_of(c));
     sw_conn_close(c, true);
 }

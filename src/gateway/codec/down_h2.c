@@ -169,7 +169,6 @@ static struct sw_arena *on_begin(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct down_h2 *o = owner_of(h);
 
-    (void)id;
     if (stream)
         return NULL; /* a trailer: its exchange may end before the block does */
     if (o->fresh)
@@ -336,8 +335,6 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct gw_h2_stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (s && s->x)
         sw_exchange_down_end(s->x);
 }
@@ -391,7 +388,6 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     struct gw_h2_stream *s = stream;
     struct down_h2 *o = owner_of(h);
 
-    (void)id;
     if (!s)
         return;
     if (s->end_out && code == SW_H2_NO_ERROR && o->credit < CREDIT_MAX)
@@ -430,7 +426,6 @@ static void on_control(struct sw_h2 *h)
 
 static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 {
-    (void)last;
     (void)code; /* the client opens no more streams; it closes when it has its answers */
     owner_of(h)->leaving = true;
 }
@@ -535,7 +530,6 @@ static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct down *d = down_of(c);
 
-    (void)wire;
     if (!d->h2 || d->h2->g.dead)
         return;
     gw_h2_flush(&d->h2->g);
@@ -572,7 +566,6 @@ static void on_drained(struct sw_conn *c)
 
 static void on_fail(struct sw_conn *c, const struct sw_err *err)
 {
-    (void)err;
     gone(down_of(c));
     sw_conn_close(c, true);
 }

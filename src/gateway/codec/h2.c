@@ -242,8 +242,6 @@ ssize_t gw_h2_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *
     struct gw_h2_stream *s = stream;
     size_t have;
 
-    (void)h;
-    (void)id;
     if (!s)
         return SW_EAGAIN;
     have = waiting(s) ? waiting(s) : s->live.n;
@@ -271,8 +269,6 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
     const uint8_t *p = pend ? s->pend->b + s->pend->off : (const uint8_t *)s->live.p;
     struct sw_conn *c = s->g->conn;
 
-    (void)h;
-    (void)id;
     if (n <= SMALL || !(pend || s->headroom)) {
         sw_conn_put(c, head, SW_H2_FRAME_HEAD);
         if (n)
@@ -371,8 +367,6 @@ size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_he
 {
     struct gw_h2_stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (s->trailers) {
         size_t n = sw_min(s->n_trailers, max);
 
@@ -386,8 +380,6 @@ size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_he
 
 void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream)
 {
-    (void)h;
-    (void)id;
     (void)stream; /* the engine continues by itself; the flush after feeding sends */
 }
 
@@ -425,8 +417,6 @@ void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct s
 {
     struct gw_h2_stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (!s || !s->x)
         return;
     gw_h2_take_fields(s->x, s->g->upstream ? &s->x->resp.trailers : &s->x->req.trailers, head,

@@ -341,7 +341,6 @@ static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct up_conn *u = up_of(c);
 
-    (void)wire;
     if (u->x && u->x->down.ops)
         u->x->down.ops->flush(&u->x->down);
 }

@@ -206,8 +206,6 @@ static void on_info(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     struct gw_h2_stream *s = stream;
     struct sw_exchange *x = s ? s->x : NULL;
 
-    (void)h;
-    (void)id;
     if (!x || head->too_large || head->status == 101 || x->infos >= SW_GW_INFOS_MAX)
         return;
     gw_h2_take_fields(x, &x->info, head, true);
@@ -232,8 +230,6 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct gw_h2_stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (s && s->x && s->x->up.head_got)
         sw_exchange_up_end(s->x);
 }
@@ -252,7 +248,6 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     struct up_h2 *o = owner_of(h);
     struct sw_exchange *x = s ? s->x : NULL;
 
-    (void)id;
     if (!s)
         return;
     if (x) {
@@ -277,7 +272,6 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 {
     struct up_h2 *o = owner_of(h);
 
-    (void)code;
     o->g.goaway = true;
     SW_LIST_FOREACH (it, &o->g.streams) {
         struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
@@ -406,7 +400,6 @@ static void go_on(struct up_conn *u)
 
 static void on_batch(struct sw_conn *c, size_t wire)
 {
-    (void)wire;
     go_on(up_of(c));
 }
 

@@ -31,19 +31,14 @@ struct copy_link {
 
 static void ignore_head(struct sw_exchange *x, bool end)
 {
-    (void)x;
-    (void)end;
 }
 
 static void ignore_data(struct sw_exchange *x, struct sw_slice data)
 {
-    (void)x;
-    (void)data;
 }
 
 static void ignore(struct sw_exchange *x)
 {
-    (void)x;
 }
 
 static void pause_copy(struct sw_gw_side *s)

@@ -25,17 +25,13 @@ void gw_side_conn_resume(struct sw_gw_side *s)
 
 void gw_side_nothing(struct sw_gw_side *s)
 {
-    (void)s;
 }
 
 bool gw_side_never_blocked(const struct sw_gw_side *s)
 {
-    (void)s;
     return false;
 }
 
 void gw_side_no_info(struct sw_exchange *x, int status)
 {
-    (void)x;
-    (void)status;
 }

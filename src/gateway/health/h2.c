@@ -33,21 +33,17 @@ static void report(struct sw_gw_probe *p, int status, const char *why)
 
 static void on_head(struct sw_h2stream *s, const struct sw_h2_head *head, void *arg)
 {
-    (void)s;
     if (head->status >= 200)
         report(arg, (int)head->status, "");
 }
 
 static void on_data(struct sw_h2stream *s, struct sw_slice data, void *arg)
 {
-    (void)arg;
     sw_h2stream_took(s, data.n);
 }
 
 static void on_close(struct sw_h2stream *s, uint32_t code, void *arg)
 {
-    (void)s;
-    (void)code;
     report(arg, 0, "stream ended without an answer");
 }
 
@@ -80,7 +76,6 @@ static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
 {
     struct sw_gw_probe *p = arg;
 
-    (void)c;
     p->conn = NULL;
     if (p->over)
         probe_end(p);

@@ -21,22 +21,17 @@ static void on_http_head(struct sw_http_call *call, const struct sw_h1_msg *msg,
 {
     struct checker *k = arg;
 
-    (void)call;
     k->status = msg->status;
 }
 
 static void on_http_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
-    (void)call;
-    (void)data;
-    (void)arg;
 }
 
 static void on_http_done(struct sw_http_call *call, int rc, const struct sw_err *err, void *arg)
 {
     struct checker *k = arg;
 
-    (void)call;
     k->call = NULL;
     checker_finish(k, rc == SW_OK && status_expected(k->check, k->status),
                    rc == SW_OK ? "unexpected status" : err->msg);
@@ -120,15 +115,12 @@ static void on_rpc_message(struct sw_grpc_call *c, struct sw_slice msg, void *ar
 {
     struct checker *k = arg;
 
-    (void)c;
     /* HealthCheckResponse{status = 1}: SERVING is 1. */
     k->grpc_serving = msg.n >= 2 && msg.p[0] == 0x08 && msg.p[1] == 0x01;
 }
 
 static void on_rpc_end(struct sw_grpc_call *c, void *arg)
 {
-    (void)c;
-    (void)arg;
 }
 
 static void on_rpc_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct sw_slice message,
@@ -136,8 +128,6 @@ static void on_rpc_done(struct sw_grpc_call *c, enum sw_grpc_status status, stru
 {
     struct checker *k = arg;
 
-    (void)c;
-    (void)message;
     k->rpc = NULL;
     checker_finish(k, status == 0 && k->grpc_serving, "not serving");
 }

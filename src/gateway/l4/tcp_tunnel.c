@@ -88,7 +88,6 @@ static void send_head(struct sw_exchange *x, bool end)
 {
     struct tun *t = of_x(x);
 
-    (void)end;
     if (x->resp.length != SW_GW_LENGTH_TUNNEL) {
         if (!x->resp.local) {
             (void)snprintf(x->failure, sizeof(x->failure), "tunnel_response:%u", x->resp.status);
@@ -307,7 +306,6 @@ static void on_batch(struct sw_conn *c, size_t wire)
 {
     struct tun *t = of(c);
 
-    (void)wire;
     if (t->x && t->x->up.ops && t->x->up.head_sent)
         t->x->up.ops->flush(&t->x->up);
 }

@@ -50,7 +50,6 @@ static void on_datagrams(struct udp_listener *l)
 
 static void on_readable(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     on_datagrams(SW_CONTAINER_OF(w, struct udp_listener, watch));
 }
 

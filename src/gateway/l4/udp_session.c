@@ -119,7 +119,6 @@ static void on_more_answers(struct sw_defer *d)
 
 static void on_answer(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     read_answers(SW_CONTAINER_OF(w, struct udp_session, watch));
 }
 

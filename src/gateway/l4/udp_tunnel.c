@@ -124,7 +124,6 @@ static void send_head(struct sw_exchange *x, bool last)
 {
     struct sw_gw_udp_tunnel *t = of(x);
 
-    (void)last;
     if (x->resp.length != SW_GW_LENGTH_TUNNEL) {
         note_refusal(t, x);
         end(t, x->resp.local ? "udp_tunnel_failed" : "udp_tunnel_refused");

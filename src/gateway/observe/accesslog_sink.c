@@ -296,7 +296,6 @@ static bool wait_locked(void)
 
 static void *writer(void *arg)
 {
-    (void)arg;
     pthread_mutex_lock(&all.lock);
     do {
         if (all.reopen) {

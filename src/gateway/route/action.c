@@ -151,7 +151,6 @@ struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
     ptrdiff_t query;
     char text[8];
 
-    (void)local;
     if (port.n && d->scheme.n && !sw_slice_eq(d->scheme, req->scheme) &&
         default_port(req->scheme, port))
         port = sw_slice(NULL, 0);

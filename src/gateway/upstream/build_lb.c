@@ -152,7 +152,6 @@ static int policy_maglev(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw
 
 static int policy_provided(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
 {
-    (void)any;
     return cluster_provided(b, s);
 }
 

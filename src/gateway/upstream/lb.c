@@ -426,7 +426,6 @@ static struct sw_gw_member *choose_once(struct sw_gw_wcluster *wc, struct sw_gw_
 
     if (kind == SW_GW_LB_RING_HASH || kind == SW_GW_LB_MAGLEV)
         return on_ring(v, hash);
-    (void)pick;
     g = choose_group(v);
     if (!g)
         return NULL;

@@ -260,7 +260,6 @@ static void sniff_read(struct sniff *s)
 
 static void on_sniff(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     sniff_read(SW_CONTAINER_OF(w, struct sniff, watch));
 }
 

@@ -116,7 +116,6 @@ struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
 
 static void on_state(void *arg, bool connected, const struct sw_err *err)
 {
-    (void)arg;
     if (connected)
         sw_log_info("xds", "connected");
     else
