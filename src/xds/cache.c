@@ -146,10 +146,8 @@ void sw_xds_cache_free(struct sw_xds_cache *c)
     if (!c)
         return;
     while (!sw_list_empty(&c->listeners)) {
-        struct sw_xds_listener *l =
-            SW_CONTAINER_OF(c->listeners.next, struct sw_xds_listener, link);
+        struct sw_xds_listener *l = SW_LIST_POP(&c->listeners, struct sw_xds_listener, link);
 
-        sw_list_unlink(&l->link);
         l->on_gone(l);
     }
     SW_MAP_EACH (struct type, t, &c->types) {

@@ -150,8 +150,8 @@ void xc_flush_type(struct sw_xds_client *c, struct xc_type *t)
 
 static void flush(struct sw_xds_client *c)
 {
-    SW_LIST_FOREACH (it, &c->types)
-        xc_flush_type(c, SW_CONTAINER_OF(it, struct xc_type, link));
+    SW_LIST_EACH (struct xc_type, t, &c->types, link)
+        xc_flush_type(c, t);
 }
 
 static void on_flush(struct sw_defer *d)
@@ -573,8 +573,8 @@ void sw_xds_client_free(struct sw_xds_client *c)
     sw_timer_stop(c->loop, &c->silent);
     sw_defer_cancel(&c->flush);
     sw_grpc_client_free(c->grpc);
-    while (!sw_list_empty(&c->types))
-        xc_type_free(SW_CONTAINER_OF(c->types.next, struct xc_type, link));
+    SW_LIST_EACH (struct xc_type, t, &c->types, link)
+        xc_type_free(t);
     sw_slice_free(&c->node_id);
     sw_slice_free(&c->node_cluster);
     sw_slice_free(&c->user_agent);

@@ -141,8 +141,8 @@ void sw_xds_server_review(struct sw_xds_server *s)
 {
     if (!s->o.revoked && !s->o.view)
         return;
-    SW_LIST_FOREACH (it, &s->streams)
-        xds_stream_judge(SW_CONTAINER_OF(it, struct xds_stream, link));
+    SW_LIST_EACH (struct xds_stream, st, &s->streams, link)
+        xds_stream_judge(st);
 }
 
 static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *req, void *arg)
@@ -325,8 +325,8 @@ bool sw_xds_server_synced(const struct sw_xds_server *s)
     SW_LIST_EACH (const struct xds_stream, st, &s->streams, link) {
         if (!st->cache)
             return false;
-        SW_LIST_FOREACH (sub, &st->subs) {
-            if (!xds_sub_synced(SW_CONTAINER_OF(sub, struct xds_sub, link)))
+        SW_LIST_EACH (const struct xds_sub, u, &st->subs, link) {
+            if (!xds_sub_synced(u))
                 return false;
         }
     }

@@ -442,8 +442,7 @@ void xds_stream_on_timer(struct sw_timer *t)
 /* False: nothing more may be sent now. */
 static bool push_pass(struct xds_stream *st, bool removals, bool *held)
 {
-    SW_LIST_FOREACH (it, &st->subs) {
-        struct xds_sub *u = SW_CONTAINER_OF(it, struct xds_sub, link);
+    SW_LIST_EACH (struct xds_sub, u, &st->subs, link) {
         bool busy = waiting(u);
 
         if (sw_grpc_queued(st->call) > st->server->o.piece)
@@ -501,8 +500,8 @@ void xds_stream_push(struct xds_stream *st)
         return;
     if (push_pass(st, false, &held) && !held)
         push_removals(st, &held);
-    SW_LIST_FOREACH (it, &st->subs)
-        pending |= waiting(SW_CONTAINER_OF(it, struct xds_sub, link));
+    SW_LIST_EACH (const struct xds_sub, u, &st->subs, link)
+        pending |= waiting(u);
     if (pending && !sw_timer_running(&st->timer))
         sw_timer_start(s->loop, &st->timer, s->o.ack_timeout_ns + SW_NS_PER_MS,
                        xds_stream_on_timer);

@@ -70,8 +70,8 @@ void xds_stream_free(struct xds_stream *st)
     sw_defer_cancel(&st->again);
     sw_timer_stop(s->loop, &st->timer);
     sw_timer_stop(s->loop, &st->review);
-    while (!sw_list_empty(&st->subs))
-        xds_sub_free(SW_CONTAINER_OF(st->subs.next, struct xds_sub, link));
+    SW_LIST_EACH (struct xds_sub, u, &st->subs, link)
+        xds_sub_free(u);
     sw_xds_snap_unref(st->settled);
     sw_list_unlink(&st->link);
     xds_server_changed(s);

@@ -102,8 +102,8 @@ static void name_free(struct xds_name *n)
 
 void xds_names_done(struct sw_list *l)
 {
-    SW_LIST_FOREACH (it, l)
-        name_free(SW_CONTAINER_OF(it, struct xds_name, forced));
+    SW_LIST_EACH (struct xds_name, n, l, forced)
+        name_free(n);
 }
 
 void xds_initial_done(struct xds_sub *u)

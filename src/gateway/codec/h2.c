@@ -50,11 +50,9 @@ void gw_h2_init(struct gw_h2 *g, struct sw_conn *c, const struct sw_h2_config *c
 
 static void bury(struct gw_h2 *g)
 {
-    struct sw_list *m;
+    struct gw_h2_stream *s;
 
-    while ((m = sw_list_pop_front(&g->graves)) != NULL) {
-        struct gw_h2_stream *s = SW_CONTAINER_OF(m, struct gw_h2_stream, link);
-
+    while ((s = SW_LIST_POP(&g->graves, struct gw_h2_stream, link)) != NULL) {
         sw_conn_bytes_free(&s->pend);
         sw_free(s->trailers);
         sw_free(s);
@@ -63,8 +61,8 @@ static void bury(struct gw_h2 *g)
 
 void gw_h2_done(struct gw_h2 *g)
 {
-    SW_LIST_FOREACH (it, &g->streams)
-        gw_h2_stream_free(SW_CONTAINER_OF(it, struct gw_h2_stream, link));
+    SW_LIST_EACH (struct gw_h2_stream, s, &g->streams, link)
+        gw_h2_stream_free(s);
     bury(g);
     sw_defer_cancel(&g->flush);
     sw_timer_stop(g->loop, &g->rest);
@@ -134,10 +132,10 @@ void gw_h2_flush(struct gw_h2 *g)
 
 void gw_h2_drained(struct gw_h2 *g)
 {
-    struct sw_list *m;
+    struct gw_h2_stream *s;
 
-    while ((m = sw_list_pop_front(&g->stuck)) != NULL)
-        sw_h2_resume(g->h2, SW_CONTAINER_OF(m, struct gw_h2_stream, stuck)->id);
+    while ((s = SW_LIST_POP(&g->stuck, struct gw_h2_stream, stuck)) != NULL)
+        sw_h2_resume(g->h2, s->id);
     gw_h2_flush(g);
 }
 

@@ -69,10 +69,10 @@ void sw_exchange_discard(struct sw_exchange *x)
 
 void sw_exchange_reap(struct sw_gw_worker *w)
 {
-    struct sw_list *m;
+    struct sw_exchange *x;
 
-    while ((m = sw_list_pop_front(&w->ended)) != NULL)
-        sw_exchange_discard(SW_CONTAINER_OF(m, struct sw_exchange, link));
+    while ((x = SW_LIST_POP(&w->ended, struct sw_exchange, link)) != NULL)
+        sw_exchange_discard(x);
 }
 
 static void on_reap(struct sw_defer *d)

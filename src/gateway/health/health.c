@@ -25,9 +25,7 @@ static void begin(struct checker *k);
 /* A member is out as long as one of its checks fails. */
 static bool is_down_elsewhere(const struct checker *k)
 {
-    for (struct sw_list *it = k->health->checkers.next; it != &k->health->checkers; it = it->next) {
-        const struct checker *o = SW_CONTAINER_OF(it, struct checker, link);
-
+    SW_LIST_EACH (const struct checker, o, &k->health->checkers, link) {
         if (o != k && o->member == k->member && o->down)
             return true;
     }
@@ -209,9 +207,7 @@ static void checker_stop(struct checker *k)
 static struct checker *find(struct sw_gw_health *h, const struct sw_gw_member *m,
                             const struct sw_gw_check *c)
 {
-    for (struct sw_list *it = h->checkers.next; it != &h->checkers; it = it->next) {
-        struct checker *k = SW_CONTAINER_OF(it, struct checker, link);
-
+    SW_LIST_EACH (struct checker, k, &h->checkers, link) {
         if (k->member == m && k->check == c)
             return k;
     }
@@ -265,23 +261,15 @@ static void update_sweep(struct sw_gw_health *h)
 void sw_gw_health_update(struct sw_gw_health *h, struct sw_gw_cluster *c)
 {
     struct sw_gw_cluster *old = h->cluster;
-    struct sw_list *next;
 
     h->cluster = sw_gw_cluster_ref(c);
-    for (struct sw_list *it = h->checkers.next; it != &h->checkers; it = it->next)
-        SW_CONTAINER_OF(it, struct checker, link)->seen = false;
-    for (size_t i = 0; i < c->members->n_localities; i++) {
-        for (size_t k = 0; k < c->members->localities[i].n; k++) {
-            struct sw_gw_member *m = c->members->localities[i].endpoints[k].member;
-
-            for (size_t n = 0; n < c->spec->n_checks && !m->no_active_check; n++)
-                want(h, m, &c->spec->checks[n]);
-        }
+    SW_LIST_EACH (struct checker, k, &h->checkers, link)
+        k->seen = false;
+    SW_GW_ENDPOINTS_EACH (e, c->members) {
+        for (size_t n = 0; n < c->spec->n_checks && !e->member->no_active_check; n++)
+            want(h, e->member, &c->spec->checks[n]);
     }
-    for (struct sw_list *it = h->checkers.next; it != &h->checkers; it = next) {
-        struct checker *k = SW_CONTAINER_OF(it, struct checker, link);
-
-        next = it->next;
+    SW_LIST_EACH (struct checker, k, &h->checkers, link) {
         if (!k->seen)
             checker_stop(k);
     }
@@ -306,8 +294,8 @@ void sw_gw_health_free(struct sw_gw_health *h)
 {
     if (!h)
         return;
-    while (!sw_list_empty(&h->checkers))
-        checker_stop(SW_CONTAINER_OF(h->checkers.next, struct checker, link));
+    SW_LIST_EACH (struct checker, k, &h->checkers, link)
+        checker_stop(k);
     sw_timer_stop(h->loop, &h->sweep);
     (void)sw_gw_cluster_unref(h->cluster);
     sw_free(h);

@@ -138,9 +138,7 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
 static struct udp_listener *find(struct udp *u, const struct sw_gw_listener *config,
                                  const struct sw_addr *at)
 {
-    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
-        struct udp_listener *l = SW_CONTAINER_OF(it, struct udp_listener, link);
-
+    SW_LIST_EACH (struct udp_listener, l, &u->listeners, link) {
         if (sw_addr_eq(&l->at, at) && sw_slice_eq(l->config->name, config->name))
             return l;
     }
@@ -186,7 +184,6 @@ void sw_gw_udp_apply(struct sw_gw_worker *w)
 {
     const struct sw_gw_config *c = w->view->config;
     struct udp *u = w->udp;
-    struct sw_list *next;
     bool any = u != NULL;
 
     for (size_t i = 0; i < c->n_list && !any; i++)
@@ -194,16 +191,13 @@ void sw_gw_udp_apply(struct sw_gw_worker *w)
     if (!any)
         return;
     u = udp_of(w);
-    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next)
-        SW_CONTAINER_OF(it, struct udp_listener, link)->gone = true;
+    SW_LIST_EACH (struct udp_listener, l, &u->listeners, link)
+        l->gone = true;
     for (size_t i = 0; i < c->n_list; i++) {
         if (c->list[i]->kind == SW_GW_LISTEN_UDP && c->list[i]->bind)
             want(w, c->list[i]);
     }
-    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = next) {
-        struct udp_listener *l = SW_CONTAINER_OF(it, struct udp_listener, link);
-
-        next = it->next;
+    SW_LIST_EACH (struct udp_listener, l, &u->listeners, link) {
         if (l->gone)
             listener_free(l);
     }
@@ -215,9 +209,7 @@ void sw_gw_udp_drain(struct sw_gw_worker *w)
 
     if (!u)
         return;
-    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
-        struct udp_listener *l = SW_CONTAINER_OF(it, struct udp_listener, link);
-
+    SW_LIST_EACH (struct udp_listener, l, &u->listeners, link) {
         if (l->drain_until_ns)
             continue;
         l->drain_until_ns = sw_loop_now(w->loop) + DRAIN_NS;
@@ -229,9 +221,10 @@ bool sw_gw_udp_idle(const struct sw_gw_worker *w)
 {
     const struct udp *u = w->udp;
 
-    for (struct sw_list *it = u ? u->listeners.next : NULL; u && it != &u->listeners;
-         it = it->next) {
-        if (!sw_list_empty(&SW_CONTAINER_OF(it, struct udp_listener, link)->sessions))
+    if (!u)
+        return true;
+    SW_LIST_EACH (const struct udp_listener, l, &u->listeners, link) {
+        if (!sw_list_empty(&l->sessions))
             return false;
     }
     return true;
@@ -243,8 +236,8 @@ void sw_gw_udp_free(struct sw_gw_worker *w)
 
     if (!u)
         return;
-    while (!sw_list_empty(&u->listeners))
-        listener_free(SW_CONTAINER_OF(u->listeners.next, struct udp_listener, link));
+    SW_LIST_EACH (struct udp_listener, l, &u->listeners, link)
+        listener_free(l);
     sw_free(u->room);
     sw_free(u);
     w->udp = NULL;

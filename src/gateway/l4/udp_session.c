@@ -260,9 +260,7 @@ static struct udp_listener *giver(struct udp *u, struct udp_listener *l)
 
     if (sockets_of(l) >= sw_max(u->max_sockets / u->n_listeners, 1))
         return l;
-    for (struct sw_list *it = u->listeners.next; it != &u->listeners; it = it->next) {
-        struct udp_listener *other = SW_CONTAINER_OF(it, struct udp_listener, link);
-
+    SW_LIST_EACH (struct udp_listener, other, &u->listeners, link) {
         if (sockets_of(other) > sockets_of(most))
             most = other;
     }

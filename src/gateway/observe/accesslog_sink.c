@@ -63,11 +63,6 @@ static struct {
     uint64_t lost; /* lines that no file has: queue full, or not written */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .sinks = {&all.sinks, &all.sinks}, .wake_fd = -1};
 
-static struct sw_gw_sink *sink_of(struct sw_list *l)
-{
-    return SW_CONTAINER_OF(l, struct sw_gw_sink, link);
-}
-
 /* ---- descriptors ---- */
 
 static bool is_kind(int fd, mode_t kind)
@@ -195,8 +190,9 @@ static void give_up_locked(struct sw_gw_sink *s)
 
 static void write_pending_locked(void)
 {
+    /* Others may be added meanwhile, but only this thread takes sinks off the list. */
     for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        struct sw_gw_sink *s = sink_of(l);
+        struct sw_gw_sink *s = SW_CONTAINER_OF(l, struct sw_gw_sink, link);
         int why;
 
         if (sw_buf_len(&s->busy) == 0) {
@@ -217,8 +213,7 @@ static void write_pending_locked(void)
 
 static void reopen_locked(void)
 {
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        struct sw_gw_sink *s = sink_of(l);
+    SW_LIST_EACH (struct sw_gw_sink, s, &all.sinks, link) {
         int fd;
 
         if (s->std_fd >= 0)
@@ -237,12 +232,7 @@ static void reopen_locked(void)
 
 static void reap_locked(void)
 {
-    struct sw_list *next;
-
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = next) {
-        struct sw_gw_sink *s = sink_of(l);
-
-        next = l->next;
+    SW_LIST_EACH (struct sw_gw_sink, s, &all.sinks, link) {
         if (s->refs || sw_buf_len(&s->out) || sw_buf_len(&s->busy))
             continue;
         sw_list_unlink(&s->link);
@@ -264,9 +254,7 @@ static bool wait_locked(void)
     int timeout_ms = -1;
 
     sw_vec_push(&fds, ((struct pollfd){.fd = all.wake_fd, .events = POLLIN}));
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        struct sw_gw_sink *s = sink_of(l);
-
+    SW_LIST_EACH (const struct sw_gw_sink, s, &all.sinks, link) {
         if (s->stuck) {
             sw_vec_push(&fds, ((struct pollfd){.fd = s->fd, .events = POLLOUT}));
             if (s->refs == 0 || all.stopping)
@@ -329,9 +317,9 @@ static void start_locked(void)
 
 static struct sw_gw_sink *find_locked(const char *path)
 {
-    for (struct sw_list *l = all.sinks.next; l != &all.sinks; l = l->next) {
-        if (strcmp(sink_of(l)->path, path) == 0)
-            return sink_of(l);
+    SW_LIST_EACH (struct sw_gw_sink, s, &all.sinks, link) {
+        if (strcmp(s->path, path) == 0)
+            return s;
     }
     return NULL;
 }

@@ -118,17 +118,13 @@ struct sw_gw_member *sw_gw_aside_due(const struct sw_gw_cluster *c, const struct
         return NULL;
     pthread_mutex_lock(&st->lock);
     atomic_store_explicit(&st->aside_due_ns, 0, memory_order_relaxed);
-    for (size_t i = 0; i < c->members->n_localities; i++) {
-        for (size_t k = 0; k < c->members->localities[i].n; k++) {
-            struct sw_gw_endpoint *e = &c->members->localities[i].endpoints[k];
-
-            if (!sw_gw_member_aside(e->member))
-                continue;
-            if (!found && e->member->aside_until_ns <= now_ns)
-                found = take_due_locked(c, e, pick, now_ns);
-            if (sw_gw_member_aside(e->member))
-                due_locked(st, e->member->aside_until_ns);
-        }
+    SW_GW_ENDPOINTS_EACH (e, c->members) {
+        if (!sw_gw_member_aside(e->member))
+            continue;
+        if (!found && e->member->aside_until_ns <= now_ns)
+            found = take_due_locked(c, e, pick, now_ns);
+        if (sw_gw_member_aside(e->member))
+            due_locked(st, e->member->aside_until_ns);
     }
     pthread_mutex_unlock(&st->lock);
     return found;

@@ -483,12 +483,11 @@ struct member_rules {
 static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpoint *in,
                                         const struct member_rules *rules)
 {
-    struct sw_gw_member *m = SW_NEW(struct sw_gw_member);
+    struct sw_gw_member *m = sw_gw_member_new();
     struct sw_arena *outer = b->arena;
     struct sw_gw_member *same;
     int rc;
 
-    atomic_init(&m->refs, 1);
     if (in->host_identifier_case != SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT || !in->endpoint) {
         (void)SW_GW_BAD(b, "lb_endpoint without an endpoint");
         return sw_gw_member_unref(m);
@@ -503,9 +502,7 @@ static struct sw_gw_member *make_member(struct sw_gw_build *b, const Sw__LbEndpo
         (void)sw_gw_member_unref(m);
         return sw_gw_member_ref(same);
     }
-    m->n_cells = rules->n_workers;
-    m->cells = sw_aligned_alloc(SW_GW_LINE, m->n_cells * sizeof(*m->cells));
-    memset(m->cells, 0, m->n_cells * sizeof(*m->cells));
+    sw_gw_member_add_cells(m, rules->n_workers);
     return m;
 }
 
@@ -584,12 +581,9 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
 
     if (!in)
         return NULL;
-    for (size_t i = 0; old && i < old->n_localities; i++) {
-        for (size_t k = 0; k < old->localities[i].n; k++) {
-            struct sw_gw_member *m = old->localities[i].endpoints[k].member;
-
-            (void)sw_map_put(&rules.old, m->key, m);
-        }
+    if (old) {
+        SW_GW_ENDPOINTS_EACH (e, old)
+            (void)sw_map_put(&rules.old, e->member->key, e->member);
     }
     ms = members_new();
     b->arena = &ms->arena;

@@ -15,6 +15,21 @@ static void add_ref(_Atomic uint32_t *refs)
     atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
 }
 
+struct sw_gw_member *sw_gw_member_new(void)
+{
+    struct sw_gw_member *m = SW_NEW(struct sw_gw_member);
+
+    atomic_init(&m->refs, 1);
+    return m;
+}
+
+void sw_gw_member_add_cells(struct sw_gw_member *m, unsigned n_workers)
+{
+    m->n_cells = n_workers;
+    m->cells = sw_aligned_alloc(SW_GW_LINE, n_workers * sizeof(*m->cells));
+    memset(m->cells, 0, n_workers * sizeof(*m->cells));
+}
+
 struct sw_gw_member *sw_gw_member_ref(struct sw_gw_member *m)
 {
     add_ref(&m->refs);
@@ -41,10 +56,8 @@ struct sw_gw_members *sw_gw_members_unref(struct sw_gw_members *m)
 {
     if (!m || !last_ref(&m->refs))
         return NULL;
-    for (size_t i = 0; i < m->n_localities; i++) {
-        for (size_t k = 0; k < m->localities[i].n; k++)
-            (void)sw_gw_member_unref(m->localities[i].endpoints[k].member);
-    }
+    SW_GW_ENDPOINTS_EACH (e, m)
+        (void)sw_gw_member_unref(e->member);
     sw_arena_clear(&m->arena);
     sw_free(m);
     return NULL;

@@ -62,6 +62,10 @@ struct sw_gw_member {
     struct sw_gw_member_cell *cells; /* by worker */
 };
 
+/* With one reference. */
+struct sw_gw_member *sw_gw_member_new(void);
+/* Counters for so many workers. */
+void sw_gw_member_add_cells(struct sw_gw_member *m, unsigned n_workers);
 struct sw_gw_member *sw_gw_member_ref(struct sw_gw_member *m);
 struct sw_gw_member *sw_gw_member_unref(struct sw_gw_member *m);
 
@@ -105,6 +109,13 @@ struct sw_gw_members {
     size_t n;
     uint64_t version; /* unique in the process */
 };
+
+/* The endpoints of all localities. 'break' leaves a locality only. */
+#define SW_GW_ENDPOINTS_EACH(e, ms)                                                                \
+    for (size_t sw_i_##e = 0; sw_i_##e < (ms)->n_localities; sw_i_##e++)                           \
+        for (struct sw_gw_endpoint *e = (ms)->localities[sw_i_##e].endpoints,                      \
+                                   *sw_end_##e = e + (ms)->localities[sw_i_##e].n;                 \
+             e < sw_end_##e; e++)
 
 struct sw_gw_members *sw_gw_members_ref(struct sw_gw_members *m);
 struct sw_gw_members *sw_gw_members_unref(struct sw_gw_members *m);

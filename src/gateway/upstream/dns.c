@@ -56,10 +56,9 @@ static bool family_wanted(const struct sw_gw_dns *d, const struct sw_ip *ip)
 static struct sw_gw_member *member_for(struct sw_gw_dns *d, const struct sw_gw_member *base,
                                        const struct sw_ip *ip)
 {
-    struct sw_gw_member *m = SW_NEW(struct sw_gw_member);
+    struct sw_gw_member *m = sw_gw_member_new();
     char text[SW_ADDR_TEXT];
 
-    atomic_init(&m->refs, 1);
     m->addr.ip = (struct sw_addr){.ip = *ip, .port = base->addr.ip.port};
     m->check_addr = m->addr;
     if (base->check_addr.ip.port)
@@ -72,19 +71,15 @@ static struct sw_gw_member *member_for(struct sw_gw_dns *d, const struct sw_gw_m
         m->metadata = sw_json_copy(&m->arena, base->metadata);
     m->key = sw_slice_str(
         sw_arena_printf(&m->arena, "%.*s %.*s", SW_SLICE_ARG(base->key), SW_SLICE_ARG(m->text)));
-    for (size_t i = 0; d->last && i < d->last->n_localities; i++) {
-        for (size_t k = 0; k < d->last->localities[i].n; k++) {
-            struct sw_gw_member *old = d->last->localities[i].endpoints[k].member;
-
-            if (sw_slice_eq(old->key, m->key)) {
+    if (d->last) {
+        SW_GW_ENDPOINTS_EACH (old, d->last) {
+            if (sw_slice_eq(old->member->key, m->key)) {
                 (void)sw_gw_member_unref(m);
-                return sw_gw_member_ref(old);
+                return sw_gw_member_ref(old->member);
             }
         }
     }
-    m->n_cells = d->n_workers;
-    m->cells = sw_aligned_alloc(SW_GW_LINE, d->n_workers * sizeof(*m->cells));
-    memset(m->cells, 0, d->n_workers * sizeof(*m->cells));
+    sw_gw_member_add_cells(m, d->n_workers);
     return m;
 }
 
@@ -199,16 +194,14 @@ struct sw_gw_dns *sw_gw_dns_new(struct sw_loop *l, const struct sw_gw_cluster_sp
     *d = (struct sw_gw_dns){.loop = l, .spec = spec, .n_workers = n_workers, .cb = cb, .arg = arg};
     d->base = sw_gw_members_ref(base);
     d->names = SW_NEW_ARRAY(struct name, NAMES_MAX);
-    for (size_t i = 0; i < base->n_localities; i++) {
-        for (size_t k = 0; k < base->localities[i].n; k++) {
-            const struct sw_gw_member *m = base->localities[i].endpoints[k].member;
+    SW_GW_ENDPOINTS_EACH (e, base) {
+        const struct sw_gw_addr *a = &e->member->addr;
 
-            if (m->addr.kind != SW_GW_ADDR_IP || m->addr.ip.ip.family || d->n_names == NAMES_MAX ||
-                find_name(d, m->addr.name))
-                continue;
-            d->names[d->n_names].dns = d;
-            d->names[d->n_names++].text = m->addr.name;
-        }
+        if (a->kind != SW_GW_ADDR_IP || a->ip.ip.family || d->n_names == NAMES_MAX ||
+            find_name(d, a->name))
+            continue;
+        d->names[d->n_names].dns = d;
+        d->names[d->n_names++].text = a->name;
     }
     if (d->n_names == 0) {
         sw_gw_dns_free(d);

@@ -135,11 +135,9 @@ struct sw_gw_wcluster *sw_gw_wcluster_get(struct sw_gw_hosts *hs, const struct s
 
 static bool still_member(const struct sw_gw_members *ms, const struct sw_gw_member *m)
 {
-    for (size_t i = 0; i < ms->n_localities; i++) {
-        for (size_t k = 0; k < ms->localities[i].n; k++) {
-            if (ms->localities[i].endpoints[k].member == m)
-                return true;
-        }
+    SW_GW_ENDPOINTS_EACH (e, ms) {
+        if (e->member == m)
+            return true;
     }
     return false;
 }

@@ -419,7 +419,7 @@ static struct group *choose_group(struct sw_gw_lb_view *v)
 }
 
 static struct sw_gw_member *choose_once(struct sw_gw_wcluster *wc, struct sw_gw_lb_view *v,
-                                        const struct sw_gw_pick *pick, uint64_t hash)
+                                        uint64_t hash)
 {
     enum sw_gw_lb_kind kind = wc->cluster->spec->lb;
     struct group *g;
@@ -487,15 +487,10 @@ bool sw_gw_lb_has_untried(struct sw_gw_wcluster *wc, const struct sw_gw_pick *pi
 static struct sw_gw_member *by_session(const struct sw_gw_members *ms,
                                        const struct sw_gw_pick *pick)
 {
-    for (size_t i = 0; i < ms->n_localities; i++) {
-        for (size_t k = 0; k < ms->localities[i].n; k++) {
-            const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
-
-            if (sw_slice_eq(e->member->text, pick->session))
-                return usable(e) && (pick->session_strict || !sw_gw_member_aside(e->member))
-                           ? e->member
-                           : NULL;
-        }
+    SW_GW_ENDPOINTS_EACH (e, ms) {
+        if (sw_slice_eq(e->member->text, pick->session))
+            return usable(e) && (pick->session_strict || !sw_gw_member_aside(e->member)) ? e->member
+                                                                                         : NULL;
     }
     return NULL;
 }
@@ -514,7 +509,7 @@ struct sw_gw_member *sw_gw_lb_choose(struct sw_gw_wcluster *wc, const struct sw_
             return NULL;
     }
     for (unsigned i = 0; i <= (pick->n_tried ? RETRY_PICKS : 0); i++) {
-        m = choose_once(wc, v, pick, hash);
+        m = choose_once(wc, v, hash);
         if (!m || !was_tried(pick, m))
             break;
         hash =

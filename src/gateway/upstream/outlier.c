@@ -85,22 +85,20 @@ bool sw_gw_outlier_sweep(const struct sw_gw_cluster *c, uint64_t now_ns)
     bool changed = false;
 
     pthread_mutex_lock(&st->lock);
-    for (size_t i = 0; i < c->members->n_localities; i++) {
-        for (size_t k = 0; k < c->members->localities[i].n; k++) {
-            struct sw_gw_member *m = c->members->localities[i].endpoints[k].member;
+    SW_GW_ENDPOINTS_EACH (e, c->members) {
+        struct sw_gw_member *m = e->member;
 
-            if (!(atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_FAILED_OUTLIER))
-                continue;
-            if (m->ejected_until_ns > now_ns) {
-                out++;
-                continue;
-            }
-            atomic_fetch_and_explicit(&m->health, ~(uint32_t)SW_GW_FAILED_OUTLIER,
-                                      memory_order_release);
-            changed = true;
-            sw_log_info("outlier", "host '%.*s' of cluster '%.*s' is no longer ejected",
-                        SW_SLICE_ARG(m->text), SW_SLICE_ARG(c->spec->name));
+        if (!(atomic_load_explicit(&m->health, memory_order_relaxed) & SW_GW_FAILED_OUTLIER))
+            continue;
+        if (m->ejected_until_ns > now_ns) {
+            out++;
+            continue;
         }
+        atomic_fetch_and_explicit(&m->health, ~(uint32_t)SW_GW_FAILED_OUTLIER,
+                                  memory_order_release);
+        changed = true;
+        sw_log_info("outlier", "host '%.*s' of cluster '%.*s' is no longer ejected",
+                    SW_SLICE_ARG(m->text), SW_SLICE_ARG(c->spec->name));
     }
     st->n_ejected = out; /* members that left count no more */
     if (changed)

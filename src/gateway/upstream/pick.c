@@ -21,15 +21,12 @@ static struct sw_gw_member *original_dst(const struct sw_gw_cluster *c,
 
     if (pick->original_dst.ip.family == 0)
         return NULL;
-    m = SW_NEW(struct sw_gw_member);
-    atomic_init(&m->refs, 1);
+    m = sw_gw_member_new();
+    sw_gw_member_add_cells(m, c->state->n_cells);
     m->addr.ip = pick->original_dst;
     if (c->spec->dst_port)
         m->addr.ip.port = c->spec->dst_port;
     m->text = sw_slice_str(sw_arena_printf(&m->arena, "%s", sw_addr_text(&m->addr.ip, text)));
-    m->n_cells = c->state->n_cells;
-    m->cells = sw_aligned_alloc(SW_GW_LINE, m->n_cells * sizeof(*m->cells));
-    memset(m->cells, 0, m->n_cells * sizeof(*m->cells));
     return m;
 }
 

@@ -63,8 +63,6 @@ struct sniff {
     bool hello;   /* a ClientHello is awaited */
 };
 
-/* ---- TLS ---- */
-
 /* ---- from chain to protocol ---- */
 
 static void refuse_unknown(struct sw_gw_worker *w, struct sw_gw_accepted *a, bool tls)
@@ -453,8 +451,8 @@ static void retry_unbound(struct sw_gw_worker *w, bool fresh)
 
 void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh)
 {
-    SW_LIST_FOREACH (it, &w->sockets)
-        SW_CONTAINER_OF(it, struct gw_socket, link)->keep = false;
+    SW_LIST_EACH (struct gw_socket, s, &w->sockets, link)
+        s->keep = false;
     SW_MAP_EACH (struct sw_gw_listener, l, &w->view->config->listeners->map) {
         if (l->kind == SW_GW_LISTEN_TCP && l->bind)
             apply_listener(w, l);
@@ -474,7 +472,7 @@ void sw_gw_listen_apply(struct sw_gw_worker *w, bool fresh)
 void sw_gw_listen_close(struct sw_gw_worker *w)
 {
     sw_timer_stop(w->loop, &w->bind_retry);
-    SW_LIST_FOREACH (it, &w->sockets)
-        socket_close(SW_CONTAINER_OF(it, struct gw_socket, link));
+    SW_LIST_EACH (struct gw_socket, s, &w->sockets, link)
+        socket_close(s);
     sw_accept_done(&w->accept);
 }

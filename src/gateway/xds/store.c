@@ -63,9 +63,7 @@ static void on_warm(struct sw_timer *t)
     bool more = false;
 
     for (int i = 0; i < SW_GW_TYPES; i++) {
-        SW_MAP_FOREACH (it, &s->res[i]) {
-            struct sw_gw_res *r = it->value;
-
+        SW_MAP_EACH (struct sw_gw_res, r, &s->res[i]) {
             if (!r->warming)
                 continue;
             if (now - r->warm_since_ns < s->o.warm_timeout_ns) {

@@ -79,18 +79,15 @@ static void set_members(struct sw_gw_cstats *cs, const struct sw_gw_members *ms)
 {
     uint64_t n[STATES] = {0};
 
-    for (size_t i = 0; i < ms->n_localities; i++) {
-        for (size_t k = 0; k < ms->localities[i].n; k++) {
-            const struct sw_gw_endpoint *e = &ms->localities[i].endpoints[k];
-            uint32_t h = atomic_load_explicit(&e->member->health, memory_order_relaxed);
+    SW_GW_ENDPOINTS_EACH (e, ms) {
+        uint32_t h = atomic_load_explicit(&e->member->health, memory_order_relaxed);
 
-            if (h & SW_GW_FAILED_OUTLIER)
-                n[EJECTED]++;
-            else if (h & SW_GW_SET_ASIDE)
-                n[SET_ASIDE]++;
-            else
-                n[(h & SW_GW_FAILED_ACTIVE) || e->unhealthy ? FAILING : HEALTHY]++;
-        }
+        if (h & SW_GW_FAILED_OUTLIER)
+            n[EJECTED]++;
+        else if (h & SW_GW_SET_ASIDE)
+            n[SET_ASIDE]++;
+        else
+            n[(h & SW_GW_FAILED_ACTIVE) || e->unhealthy ? FAILING : HEALTHY]++;
     }
     for (int i = 0; i < STATES; i++)
         sw_metric_set(cs->members[i], (int64_t)n[i]);
