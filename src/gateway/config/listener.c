@@ -14,18 +14,20 @@ struct sw_gw_listener *sw_gw_listener_ref(struct sw_gw_listener *l)
     return l;
 }
 
+static void chain_done(struct sw_gw_chain *c)
+{
+    (void)sw_gw_tls_unref(c->tls);
+    (void)sw_gw_routes_unref(c->hcm.inline_routes);
+}
+
 struct sw_gw_listener *sw_gw_listener_unref(struct sw_gw_listener *l)
 {
     if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
         return NULL;
-    for (size_t i = 0; i < l->n_chains; i++) {
-        (void)sw_gw_tls_unref(l->chains[i].tls);
-        (void)sw_gw_routes_unref(l->chains[i].hcm.inline_routes);
-    }
-    if (l->default_chain) {
-        (void)sw_gw_tls_unref(l->default_chain->tls);
-        (void)sw_gw_routes_unref(l->default_chain->hcm.inline_routes);
-    }
+    for (size_t i = 0; i < l->n_chains; i++)
+        chain_done(&l->chains[i]);
+    if (l->default_chain)
+        chain_done(l->default_chain);
     for (size_t i = 0; i < l->n_regexes; i++)
         sw_regex_free(l->regexes[i]);
     sw_free(l->regexes);
@@ -135,6 +137,16 @@ static struct sw_slice lower_name(struct sw_slice in, char out[SNI_MAX])
     return sw_slice(out, n);
 }
 
+/* The first criterion that tells them apart decides. */
+static bool better(const int a[CRITERIA], const int b[CRITERIA])
+{
+    for (int i = 0; i < CRITERIA; i++) {
+        if (a[i] != b[i])
+            return a[i] > b[i];
+    }
+    return false;
+}
+
 const struct sw_gw_chain *sw_gw_chain_find(const struct sw_gw_listener *l,
                                            const struct sw_gw_chain_key *key)
 {
@@ -146,22 +158,10 @@ const struct sw_gw_chain *sw_gw_chain_find(const struct sw_gw_listener *l,
     for (size_t i = 0; i < l->n_chains; i++) {
         int now[CRITERIA];
 
-        if (!fit(&l->chains[i].match, key, sni, now))
+        if (!fit(&l->chains[i].match, key, sni, now) || (best && !better(now, best_fit)))
             continue;
-        if (!best || memcmp(now, best_fit, sizeof(now)) != 0) {
-            bool better = best == NULL;
-
-            for (int c = 0; best && c < CRITERIA; c++) {
-                if (now[c] == best_fit[c])
-                    continue;
-                better = now[c] > best_fit[c];
-                break;
-            }
-            if (better) {
-                best = &l->chains[i];
-                memcpy(best_fit, now, sizeof(now));
-            }
-        }
+        best = &l->chains[i];
+        memcpy(best_fit, now, sizeof(now));
     }
     return best ? best : l->default_chain;
 }

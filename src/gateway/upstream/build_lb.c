@@ -46,27 +46,26 @@ static int cluster_provided(struct sw_gw_build *b, const struct sw_gw_cluster_sp
 
 static int build_enum(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw_cluster_spec *s)
 {
-    switch ((int)in->lb_policy) {
-    case SW__CLUSTER__LB_POLICY__ROUND_ROBIN:
-        s->lb = SW_GW_LB_ROUND_ROBIN;
-        return SW_OK;
-    case SW__CLUSTER__LB_POLICY__LEAST_REQUEST:
-        s->lb = SW_GW_LB_LEAST_REQUEST;
-        return SW_OK;
-    case SW__CLUSTER__LB_POLICY__RING_HASH:
-        s->lb = SW_GW_LB_RING_HASH;
-        return SW_OK;
-    case SW__CLUSTER__LB_POLICY__RANDOM:
-        s->lb = SW_GW_LB_RANDOM;
-        return SW_OK;
-    case SW__CLUSTER__LB_POLICY__MAGLEV:
-        s->lb = SW_GW_LB_MAGLEV;
-        return SW_OK;
-    case SW__CLUSTER__LB_POLICY__CLUSTER_PROVIDED:
+    static const struct {
+        Sw__Cluster__LbPolicy policy;
+        enum sw_gw_lb_kind kind;
+    } known[] = {
+        {SW__CLUSTER__LB_POLICY__ROUND_ROBIN, SW_GW_LB_ROUND_ROBIN},
+        {SW__CLUSTER__LB_POLICY__LEAST_REQUEST, SW_GW_LB_LEAST_REQUEST},
+        {SW__CLUSTER__LB_POLICY__RING_HASH, SW_GW_LB_RING_HASH},
+        {SW__CLUSTER__LB_POLICY__RANDOM, SW_GW_LB_RANDOM},
+        {SW__CLUSTER__LB_POLICY__MAGLEV, SW_GW_LB_MAGLEV},
+    };
+
+    if (in->lb_policy == SW__CLUSTER__LB_POLICY__CLUSTER_PROVIDED)
         return cluster_provided(b, s);
-    default:
-        return SW_GW_BAD(b, "lb_policy %d is not supported", (int)in->lb_policy);
+    for (size_t i = 0; i < SW_ARRAY_LEN(known); i++) {
+        if (in->lb_policy == known[i].policy) {
+            s->lb = known[i].kind;
+            return SW_OK;
+        }
     }
+    return SW_GW_BAD(b, "lb_policy %d is not supported", (int)in->lb_policy);
 }
 
 static int build_settings(struct sw_gw_build *b, const Sw__Cluster *in,
@@ -92,80 +91,69 @@ static void set_locality(const Sw__LocalityLbConfig *in, struct sw_gw_cluster_sp
         s->locality_weighted = true;
 }
 
-static int policy_least_request(struct sw_gw_build *b, const Sw__Any *any,
-                                struct sw_gw_cluster_spec *s)
+static int read_least_request(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s)
 {
-    const Sw__LbLeastRequest *in = sw_gw_open_any(b, any, &sw__lb_least_request__descriptor);
+    const Sw__LbLeastRequest *in = msg;
 
-    if (!in)
-        return SW_EINVAL;
-    s->lb = SW_GW_LB_LEAST_REQUEST;
     set_locality(in->locality_lb_config, s);
     set_choices(in->choice_count, s);
     return SW_OK;
 }
 
-static int policy_round_robin(struct sw_gw_build *b, const Sw__Any *any,
-                              struct sw_gw_cluster_spec *s)
+static int read_round_robin(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s)
 {
-    const Sw__LbRoundRobin *in = sw_gw_open_any(b, any, &sw__lb_round_robin__descriptor);
+    const Sw__LbRoundRobin *in = msg;
 
-    if (!in)
-        return SW_EINVAL;
-    s->lb = SW_GW_LB_ROUND_ROBIN;
     set_locality(in->locality_lb_config, s);
     return SW_OK;
 }
 
-static int policy_random(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+static int read_random(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s)
 {
-    const Sw__LbRandom *in = sw_gw_open_any(b, any, &sw__lb_random__descriptor);
+    const Sw__LbRandom *in = msg;
 
-    if (!in)
-        return SW_EINVAL;
-    s->lb = SW_GW_LB_RANDOM;
     set_locality(in->locality_lb_config, s);
     return SW_OK;
 }
 
-static int policy_ring_hash(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+static int read_ring_hash(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s)
 {
-    const Sw__LbRingHash *in = sw_gw_open_any(b, any, &sw__lb_ring_hash__descriptor);
+    const Sw__LbRingHash *in = msg;
 
-    if (!in)
-        return SW_EINVAL;
-    s->lb = SW_GW_LB_RING_HASH;
     s->locality_weighted |= in->locality_weighted_lb_config != NULL;
     return set_ring(b, in->minimum_ring_size, in->maximum_ring_size, "ring_hash", s);
 }
 
-static int policy_maglev(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
+static int read_maglev(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s)
 {
-    const Sw__LbMaglev *in = sw_gw_open_any(b, any, &sw__lb_maglev__descriptor);
+    const Sw__LbMaglev *in = msg;
 
-    if (!in)
-        return SW_EINVAL;
-    s->lb = SW_GW_LB_MAGLEV;
     s->locality_weighted |= in->locality_weighted_lb_config != NULL;
     return SW_OK;
 }
 
-static int policy_provided(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s)
-{
-    return cluster_provided(b, s);
-}
-
-static const struct {
+static const struct policy {
     const ProtobufCMessageDescriptor *type;
-    int (*build)(struct sw_gw_build *b, const Sw__Any *any, struct sw_gw_cluster_spec *s);
+    enum sw_gw_lb_kind kind;
+    int (*read)(struct sw_gw_build *b, const void *msg, struct sw_gw_cluster_spec *s);
 } policies[] = {
-    {&sw__lb_least_request__descriptor, policy_least_request},
-    {&sw__lb_round_robin__descriptor, policy_round_robin},
-    {&sw__lb_random__descriptor, policy_random},
-    {&sw__lb_ring_hash__descriptor, policy_ring_hash},
-    {&sw__lb_maglev__descriptor, policy_maglev},
-    {&sw__lb_cluster_provided__descriptor, policy_provided},
+    {&sw__lb_least_request__descriptor, SW_GW_LB_LEAST_REQUEST, read_least_request},
+    {&sw__lb_round_robin__descriptor, SW_GW_LB_ROUND_ROBIN, read_round_robin},
+    {&sw__lb_random__descriptor, SW_GW_LB_RANDOM, read_random},
+    {&sw__lb_ring_hash__descriptor, SW_GW_LB_RING_HASH, read_ring_hash},
+    {&sw__lb_maglev__descriptor, SW_GW_LB_MAGLEV, read_maglev},
 };
+
+static int build_policy(struct sw_gw_build *b, const struct policy *p, const Sw__Any *any,
+                        struct sw_gw_cluster_spec *s)
+{
+    const void *msg = sw_gw_open_any(b, any, p->type);
+
+    if (!msg)
+        return SW_EINVAL;
+    s->lb = p->kind;
+    return p->read(b, msg, s);
+}
 
 /* The first supported policy of the list, as the rules of that list are. */
 static int build_policies(struct sw_gw_build *b, const Sw__LoadBalancingPolicy *in, unsigned depth,
@@ -179,8 +167,10 @@ static int build_policies(struct sw_gw_build *b, const Sw__LoadBalancingPolicy *
 
         for (size_t k = 0; k < SW_ARRAY_LEN(policies); k++) {
             if (sw_pb_any_is(any, policies[k].type))
-                return policies[k].build(b, any, s);
+                return build_policy(b, &policies[k], any, s);
         }
+        if (sw_pb_any_is(any, &sw__lb_cluster_provided__descriptor))
+            return cluster_provided(b, s);
         if (depth && sw_pb_any_is(any, &sw__lb_wrr_locality__descriptor)) {
             const Sw__LbWrrLocality *w = sw_gw_open_any(b, any, &sw__lb_wrr_locality__descriptor);
 
