@@ -16,7 +16,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "proto/walk.h"
-#include "xds/bounds.h"
+#include "xds/fields.h"
 
 enum {
     TEXT_MAX = 256,

@@ -8,7 +8,6 @@
 
 #include "gateway/codec/down.h"
 #include "gateway/codec/h1.h"
-#include "gateway/exchange/date.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/side.h"
 #include "gateway/message/fields.h"

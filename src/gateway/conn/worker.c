@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "gateway/config/config.h"
+#include "http/h1.h"
 
 struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
 {
@@ -11,4 +12,17 @@ struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
         sw_free(v);
     }
     return NULL;
+}
+
+struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w)
+{
+    uint64_t now = sw_loop_now(w->loop);
+    uint64_t wall;
+
+    if (now >= w->date_until_ns) {
+        wall = sw_wall_ns();
+        w->date_until_ns = now + SW_NS_PER_S - wall % SW_NS_PER_S;
+        (void)sw_http_date(wall / SW_NS_PER_S, w->date);
+    }
+    return sw_slice(w->date, SW_HTTP_DATE_LEN - 1);
 }

@@ -132,6 +132,9 @@ struct sw_gw_worker {
     uint64_t date_until_ns;
 };
 
+/* "Sun, 06 Nov 1994 08:49:37 GMT", made once per second. */
+struct sw_slice sw_gw_worker_date(struct sw_gw_worker *w);
+
 /* Configured times in the unit of connections; what is not 0 stays so. */
 static inline uint32_t sw_gw_ms(uint64_t ns)
 {

@@ -6,7 +6,6 @@
 #include "base/hex.h"
 #include "base/rand.h"
 #include "gateway/config/config.h"
-#include "gateway/exchange/date.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/message/fields.h"

@@ -106,8 +106,6 @@ static void warm_anew(struct sw_gw_store *s, struct sw_gw_res *r)
 
 /* ---- clusters ---- */
 
-static void on_resolved(struct sw_gw_members *m, void *arg);
-
 static void set_cluster(struct sw_gw_store *s, struct sw_gw_res *r, struct sw_gw_members *m)
 {
     struct sw_gw_cluster *old = r->cluster;

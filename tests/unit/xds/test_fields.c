@@ -18,7 +18,6 @@
 #include "base/arena.h"
 #include "proto/pb.h"
 #include "proto/unread.h"
-#include "xds/bounds.h"
 #include "xds/fields.h"
 
 /* Sets a field to a value that is not the default one. */
