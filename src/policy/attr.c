@@ -36,21 +36,9 @@ void sw_attrs_sort(struct sw_attr *p, size_t *n)
 
 const struct sw_slice *sw_attrs_get(const struct sw_attrs *a, struct sw_slice key)
 {
-    size_t lo = 0;
-    size_t hi = a->n;
+    size_t i = sw_lower_bound(a->p, a->n, sizeof(*a->p), offsetof(struct sw_attr, key), key);
 
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        int c = sw_slice_cmp(a->p[mid].key, key);
-
-        if (c == 0)
-            return &a->p[mid].value;
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NULL;
+    return i < a->n && sw_slice_eq(a->p[i].key, key) ? &a->p[i].value : NULL;
 }
 
 /* ---- matching ---- */

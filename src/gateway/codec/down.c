@@ -220,7 +220,7 @@ static void renew(struct sw_gw_down *life)
     drain(life);
 }
 
-static void on_free(struct sw_conn *c)
+void down_free(struct sw_conn *c)
 {
     struct down *d = down_of(c);
 
@@ -316,13 +316,8 @@ static const struct sw_conn_ops first_ops = {
     .on_bytes = on_first_bytes,
     .on_eof = on_first_eof,
     .on_fail = on_first_fail,
-    .on_free = on_free,
+    .on_free = down_free,
 };
-
-void down_free(struct sw_conn *c)
-{
-    on_free(c);
-}
 
 void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
 {

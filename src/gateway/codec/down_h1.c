@@ -388,12 +388,7 @@ static void on_batch(struct sw_conn *c, size_t wire)
 
 static void gone(struct down *d)
 {
-    struct sw_exchange *x = d->x;
-
-    if (!x)
-        return;
-    (void)detach(x);
-    sw_exchange_down_gone(x);
+    gw_side_client_gone(SW_TAKE(d->x));
 }
 
 static void on_eof(struct sw_conn *c)

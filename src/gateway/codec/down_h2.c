@@ -397,12 +397,9 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
         s->x->down.end_sent = true;
         (void)detach(s->x);
     } else if (s->x) {
-        struct sw_exchange *x = s->x;
-
-        if (!x->down.head_sent)
+        if (!s->x->down.head_sent)
             early_reset(o);
-        (void)detach(x);
-        sw_exchange_down_gone(x);
+        gw_side_client_gone(SW_TAKE(s->x));
     }
     gw_h2_stream_free(s);
     maybe_rest(o);
@@ -540,14 +537,8 @@ static void gone(struct down *d)
 {
     struct down_h2 *o = d->h2;
 
-    SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link) {
-        struct sw_exchange *x = s->x;
-
-        if (x) {
-            (void)detach(x);
-            sw_exchange_down_gone(x);
-        }
-    }
+    SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link)
+        gw_side_client_gone(SW_TAKE(s->x));
 }
 
 static void on_eof(struct sw_conn *c)

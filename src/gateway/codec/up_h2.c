@@ -40,6 +40,12 @@ static struct gw_h2_stream *detach(struct sw_exchange *x)
     return s;
 }
 
+static void fail(struct sw_exchange *x, enum sw_gw_outcome how, const char *why)
+{
+    (void)detach(x);
+    sw_exchange_up_failed(x, how, why);
+}
+
 /* ---- requests ---- */
 
 static size_t put_head(struct sw_exchange *x, struct sw_h2_header *f, char length[24], bool end)
@@ -191,9 +197,8 @@ static void on_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
     if (!x)
         return;
     if (head->too_large || head->status < 200) {
-        (void)detach(x);
         sw_h2_reset(h, id, SW_H2_CANCEL);
-        sw_exchange_up_failed(x, SW_GW_BAD_RESPONSE, "response head too large");
+        fail(x, SW_GW_BAD_RESPONSE, "response head too large");
         return;
     }
     take_head(x, head, end);
@@ -221,9 +226,8 @@ static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct 
         gw_h2_on_trailers(h, id, stream, head);
         return;
     }
-    (void)detach(x);
     sw_h2_reset(h, id, SW_H2_CANCEL);
-    sw_exchange_up_failed(x, SW_GW_BAD_RESPONSE, "response trailers too large");
+    fail(x, SW_GW_BAD_RESPONSE, "response trailers too large");
 }
 
 static void on_end(struct sw_h2 *h, int32_t id, void *stream)
@@ -250,14 +254,12 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 
     if (!s)
         return;
-    if (x) {
-        (void)detach(x);
-        sw_exchange_up_failed(x,
-                              code == SW_H2_REFUSED_STREAM ? SW_GW_REFUSED_STREAM
-                              : x->up.head_got             ? SW_GW_RESET_AFTER
-                                                           : SW_GW_RESET_BEFORE,
-                              "stream was reset");
-    }
+    if (x)
+        fail(x,
+             code == SW_H2_REFUSED_STREAM ? SW_GW_REFUSED_STREAM
+             : x->up.head_got             ? SW_GW_RESET_AFTER
+                                          : SW_GW_RESET_BEFORE,
+             "stream was reset");
     gw_h2_stream_free(s);
     o->u->since_ns = sw_loop_now(o->g.loop);
     serve_more(o);
@@ -273,15 +275,10 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
     struct up_h2 *o = owner_of(h);
 
     o->g.goaway = true;
-    SW_LIST_FOREACH (it, &o->g.streams) {
-        struct gw_h2_stream *s = SW_CONTAINER_OF(it, struct gw_h2_stream, link);
-        struct sw_exchange *x = s->x;
-
+    SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link) {
         /* Beyond the last one it took: certainly not processed. */
-        if (x && s->id > last) {
-            (void)detach(x);
-            sw_exchange_up_failed(x, SW_GW_REFUSED_STREAM, "upstream is going away");
-        }
+        if (s->x && s->id > last)
+            fail(s->x, SW_GW_REFUSED_STREAM, "upstream is going away");
     }
 }
 
@@ -312,16 +309,12 @@ static void lose_all(struct up_conn *u, const char *why)
     o->g.goaway = true; /* what is tried again goes elsewhere */
     o->g.in_h2 = true;  /* one that fails may take its mirrors along: no stream goes meanwhile */
     SW_LIST_EACH (struct gw_h2_stream, s, &o->g.streams, link) {
-        struct sw_exchange *x = s->x;
-
-        if (!x)
-            continue;
-        (void)detach(x);
-        sw_exchange_up_failed(x,
-                              x->up.head_got ? SW_GW_RESET_AFTER
-                              : fresh        ? SW_GW_RESET_BEFORE
-                                             : SW_GW_STALE,
-                              why);
+        if (s->x)
+            fail(s->x,
+                 s->x->up.head_got ? SW_GW_RESET_AFTER
+                 : fresh           ? SW_GW_RESET_BEFORE
+                                   : SW_GW_STALE,
+                 why);
     }
     o->g.in_h2 = false;
 }

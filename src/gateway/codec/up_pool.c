@@ -301,7 +301,7 @@ static const struct sw_exchange *first_waiting(const struct sw_gw_pool *p)
 static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err)
 {
     const struct sw_gw_cluster_spec *spec = p->cluster->spec;
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_sock_opts o = sw_gw_sock_opts(spec);
     struct sw_conn_opts co = {
         .ops = &dial_ops,
         .open_ms = sw_gw_ms(spec->connect_timeout_ns),
@@ -317,11 +317,6 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
         if (!tls)
             return err->rc;
     }
-    o.keepalive = spec->keepalive;
-    o.keepalive_time_s = spec->keepalive_time_s;
-    o.keepalive_interval_s = spec->keepalive_interval_s;
-    o.keepalive_retries = spec->keepalive_probes;
-    o.egress = spec->egress;
     if (inside)
         rc = sw_gw_internal_connect(p->worker, p->host, first_waiting(p), &fd, err);
     else if (p->host && p->host->addr.kind == SW_GW_ADDR_PIPE)

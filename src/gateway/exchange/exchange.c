@@ -261,26 +261,15 @@ static bool keeps(const struct sw_exchange *x, size_t more)
            x->kept.n + more <= max;
 }
 
-static void pause_down(struct sw_exchange *x, bool pause)
+static void set_paused(struct sw_gw_side *s, bool pause)
 {
-    if (!x->down.ops || x->down.paused == pause)
+    if (!s->ops || s->paused == pause)
         return;
-    x->down.paused = pause;
+    s->paused = pause;
     if (pause)
-        x->down.ops->pause(&x->down);
+        s->ops->pause(s);
     else
-        x->down.ops->resume(&x->down);
-}
-
-static void pause_up(struct sw_exchange *x, bool pause)
-{
-    if (!x->up.ops || x->up.paused == pause)
-        return;
-    x->up.paused = pause;
-    if (pause)
-        x->up.ops->pause(&x->up);
-    else
-        x->up.ops->resume(&x->up);
+        s->ops->resume(s);
 }
 
 void gw_attempt(struct sw_exchange *x)
@@ -393,7 +382,7 @@ void sw_exchange_up_ready(struct sw_exchange *x)
         return;
     x->up.ops->flush(&x->up);
     if (x->up.ops && !x->up.ops->blocked(&x->up))
-        pause_down(x, false);
+        set_paused(&x->down, false);
 }
 
 void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
@@ -407,7 +396,7 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
     if (x->state < SW_GW_X_SEND || x->state == SW_GW_X_BACKOFF) {
         keep(x, data);
         if (x->kept.n >= sw_max(KEEP_MAX, x->plan.hold))
-            pause_down(x, true);
+            set_paused(&x->down, true);
         if (x->state == SW_GW_X_ROUTE)
             x->worker->calls->more_body(x);
         return;
@@ -422,7 +411,7 @@ void sw_exchange_down_data(struct sw_exchange *x, struct sw_slice data)
     }
     x->up.ops->send_data(x, data);
     if (x->up.ops && x->up.ops->blocked(&x->up))
-        pause_down(x, true);
+        set_paused(&x->down, true);
 }
 
 static void maybe_complete(struct sw_exchange *x);
@@ -462,13 +451,13 @@ void sw_exchange_down_gone(struct sw_exchange *x)
 void sw_exchange_down_drained(struct sw_exchange *x)
 {
     if (x->up.ops && x->down.ops && !x->down.ops->blocked(&x->down))
-        pause_up(x, false);
+        set_paused(&x->up, false);
 }
 
 void sw_exchange_up_drained(struct sw_exchange *x)
 {
     if (x->up.ops && x->down.ops && !x->up.ops->blocked(&x->up))
-        pause_down(x, false);
+        set_paused(&x->down, false);
 }
 
 /* ---- the response ---- */
@@ -558,7 +547,7 @@ void sw_exchange_up_data(struct sw_exchange *x, struct sw_slice data)
         x->down.ops->send_data(x, data);
     }
     if (x->down.ops && x->down.ops->blocked(&x->down))
-        pause_up(x, true);
+        set_paused(&x->up, true);
 }
 
 void sw_exchange_up_end(struct sw_exchange *x)

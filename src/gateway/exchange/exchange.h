@@ -244,8 +244,6 @@ void sw_exchange_kill(struct sw_exchange *x);
  * nothing before its answer.
  */
 bool sw_exchange_repeatable(const struct sw_exchange *x);
-/* "UF,URX", or "-"; in the arena. */
-const char *sw_exchange_flags_text(struct sw_exchange *x);
 /* Wall clock when it started. */
 uint64_t sw_exchange_start_wall(struct sw_exchange *x);
 

@@ -12,8 +12,7 @@ int gw_pick_host(struct sw_exchange *x, int *ret_status)
     struct sw_gw_route_state *rs = x->rs;
     int rc = sw_gw_lb_pick(x->worker->hosts, x->view->config, rs->cluster, &rs->pick, &x->host);
 
-    switch (rc) {
-    case SW_OK:
+    if (rc == SW_OK) {
         (void)sw_gw_member_unref(rs->member);
         rs->member = sw_gw_member_ref(x->host->member);
         if (x->route && x->route->forward.auto_host && x->host->member->hostname.n)
@@ -22,22 +21,13 @@ int gw_pick_host(struct sw_exchange *x, int *ret_status)
             sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-envoy-attempt-count"),
                              sw_slice_str(sw_arena_printf(&x->arena, "%u", x->attempts)));
         return SW_OK;
-    case SW_ENOENT:
-        x->flags |= SW_GW_FLAG_NC;
-        x->detail = "cluster_not_found";
-        *ret_status = x->route ? x->route->forward.not_found_status : 503;
-        return SW_ENOENT;
-    case SW_ELIMIT:
-        x->flags |= SW_GW_FLAG_UO;
-        x->detail = "overflow";
-        *ret_status = 503;
-        return SW_ELIMIT;
-    default:
-        x->flags |= SW_GW_FLAG_UH;
-        x->detail = "no_healthy_upstream";
-        *ret_status = 503;
-        return SW_ENOENT;
     }
+    *ret_status = rc == SW_ENOENT && x->route ? x->route->forward.not_found_status : 503;
+    x->flags |= rc == SW_ENOENT ? SW_GW_FLAG_NC : rc == SW_ELIMIT ? SW_GW_FLAG_UO : SW_GW_FLAG_UH;
+    x->detail = rc == SW_ENOENT   ? "cluster_not_found"
+                : rc == SW_ELIMIT ? "overflow"
+                                  : "no_healthy_upstream";
+    return rc == SW_ELIMIT ? SW_ELIMIT : SW_ENOENT;
 }
 
 void gw_give_retry_slot(struct sw_exchange *x)
@@ -50,32 +40,25 @@ void gw_give_retry_slot(struct sw_exchange *x)
 
 void gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
 {
-    enum sw_gw_result result = SW_GW_RESULT_NEUTRAL;
+    static const enum sw_gw_result results[] = {
+        [SW_GW_OK] = SW_GW_RESULT_OK,
+        [SW_GW_STATUS] = SW_GW_RESULT_OK,
+        [SW_GW_CONNECT_FAILED] = SW_GW_RESULT_LOCAL,
+        [SW_GW_TLS_FAILED] = SW_GW_RESULT_LOCAL,
+        [SW_GW_RESET_BEFORE] = SW_GW_RESULT_BROKEN,
+        [SW_GW_RESET_AFTER] = SW_GW_RESULT_BROKEN,
+        [SW_GW_BAD_RESPONSE] = SW_GW_RESULT_BROKEN,
+        [SW_GW_TIMEOUT] = SW_GW_RESULT_BROKEN,
+        [SW_GW_UNSENT] = SW_GW_RESULT_NEUTRAL,
+        [SW_GW_STALE] = SW_GW_RESULT_NEUTRAL,
+        [SW_GW_REFUSED_STREAM] = SW_GW_RESULT_NEUTRAL,
+        [SW_GW_OVERFLOW] = SW_GW_RESULT_NEUTRAL,
+        [SW_GW_DOWNSTREAM_GONE] = SW_GW_RESULT_NEUTRAL,
+    };
+    enum sw_gw_result result = results[how];
 
     if (!x->host)
         return;
-    switch (how) {
-    case SW_GW_OK:
-    case SW_GW_STATUS:
-        result = SW_GW_RESULT_OK;
-        break;
-    case SW_GW_CONNECT_FAILED:
-    case SW_GW_TLS_FAILED:
-        result = SW_GW_RESULT_LOCAL;
-        break;
-    case SW_GW_RESET_BEFORE:
-    case SW_GW_RESET_AFTER:
-    case SW_GW_BAD_RESPONSE:
-    case SW_GW_TIMEOUT:
-        result = SW_GW_RESULT_BROKEN;
-        break;
-    case SW_GW_UNSENT:
-    case SW_GW_STALE:
-    case SW_GW_REFUSED_STREAM:
-    case SW_GW_OVERFLOW:
-    case SW_GW_DOWNSTREAM_GONE:
-        break;
-    }
     if (how == SW_GW_TIMEOUT)
         sw_gw_cluster_timed_out(x->host->cluster, x->worker->index);
     if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous)

@@ -100,33 +100,6 @@ void sw_exchange_reply(struct sw_exchange *x, int status, struct sw_slice body, 
     gw_finish(x);
 }
 
-static const char *const flag_names[] = {
-#define NAME(name) #name,
-    SW_GW_FLAGS(NAME)
-#undef NAME
-};
-
-const char *sw_exchange_flags_text(struct sw_exchange *x)
-{
-    char *p;
-    size_t at = 0;
-
-    if (x->flags == 0)
-        return "-";
-    p = sw_arena_alloc(&x->arena, SW_ARRAY_LEN(flag_names) * 5);
-    for (size_t i = 0; i < SW_ARRAY_LEN(flag_names); i++) {
-        size_t n = strlen(flag_names[i]);
-
-        if (!(x->flags & 1u << i))
-            continue;
-        if (at)
-            p[at++] = ',';
-        memcpy(p + at, flag_names[i], n);
-        at += n;
-    }
-    return p;
-}
-
 uint64_t sw_exchange_start_wall(struct sw_exchange *x)
 {
     if (!x->times.start_wall_ns)

@@ -10,6 +10,7 @@
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
+#include "gateway/observe/accesslog.h"
 #include "telemetry/metrics.h"
 
 enum { PATH_MAX_LOGGED = 256, HOST_MAX_LOGGED = 253, ID_MAX_LOGGED = 128, NODE_ID_SHOWN = 10 };
@@ -94,6 +95,8 @@ void sw_gw_failure_note(struct sw_exchange *x)
     bool server = !x->resp.local || x->resp.status >= 500 || x->req.grpc;
     uint64_t now = sw_loop_now(x->worker->loop);
     struct sw_log_line l;
+    struct sw_slice flags;
+    char text[128];
     char peer[SW_ADDR_TEXT];
 
     if (!failed(x) || !may_log(x->worker))
@@ -105,7 +108,8 @@ void sw_gw_failure_note(struct sw_exchange *x)
     else
         put(&l, "sni", x->from.sni, HOST_MAX_LOGGED);
     put(&l, "reason", sw_gw_exchange_reason(x), 64);
-    sw_log_cstr(&l, "flags", sw_exchange_flags_text(x));
+    flags = sw_gw_flags_text(x->flags, text, sizeof(text));
+    sw_log_str(&l, "flags", flags.p ? flags : SW_SLICE_LIT("-"));
     put(&l, "why", sw_slice_str(x->failure), sizeof(x->failure));
     put(&l, "device", sw_gw_exchange_device(x), HOST_MAX_LOGGED);
     put(&l, "node", sw_gw_exchange_node_id(x), NODE_ID_SHOWN);

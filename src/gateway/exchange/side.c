@@ -32,6 +32,14 @@ bool gw_side_never_blocked(const struct sw_gw_side *s)
     return false;
 }
 
+void gw_side_client_gone(struct sw_exchange *x)
+{
+    if (!x)
+        return;
+    (void)gw_side_detach(&x->down);
+    sw_exchange_down_gone(x);
+}
+
 void gw_side_no_info(struct sw_exchange *x, int status)
 {
 }

@@ -16,6 +16,8 @@ void gw_side_nothing(struct sw_gw_side *s);
 bool gw_side_never_blocked(const struct sw_gw_side *s);
 void gw_side_no_info(struct sw_exchange *x, int status);
 
+/* The client is gone: takes the codec off, and tells the exchange. NULL: there is none. */
+void gw_side_client_gone(struct sw_exchange *x);
 /* Takes the codec off its side of an exchange; returns what it had as its stream. */
 static inline void *gw_side_detach(struct sw_gw_side *s)
 {

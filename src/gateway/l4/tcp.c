@@ -274,7 +274,7 @@ static void attempt(struct tcp *t)
 {
     const struct sw_gw_config *c = t->worker->view->config;
     const struct sw_gw_cluster_spec *spec;
-    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+    struct sw_sock_opts o;
     int rc = sw_gw_lb_pick(t->worker->hosts, c, t->cluster, &t->pick, &t->host);
 
     t->attempts++;
@@ -289,11 +289,7 @@ static void attempt(struct tcp *t)
         return;
     }
     spec = t->host->cluster->spec;
-    o.keepalive = spec->keepalive;
-    o.keepalive_time_s = spec->keepalive_time_s;
-    o.keepalive_interval_s = spec->keepalive_interval_s;
-    o.keepalive_retries = spec->keepalive_probes;
-    o.egress = spec->egress;
+    o = sw_gw_sock_opts(spec);
     sw_dial_start(&t->dial, t->worker->loop,
                   &(struct sw_dial_target){
                       .to = &t->host->addr.ip, .opts = &o, .timeout_ns = spec->connect_timeout_ns},

@@ -264,12 +264,7 @@ static void begin(struct tun *t)
 
 static void gone(struct tun *t)
 {
-    struct sw_exchange *x = t->x;
-
-    if (x) {
-        (void)detach(x);
-        sw_exchange_down_gone(x);
-    }
+    gw_side_client_gone(SW_TAKE(t->x));
 }
 
 static void on_open(struct sw_conn *c)

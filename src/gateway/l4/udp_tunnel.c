@@ -87,12 +87,7 @@ static void on_event(struct sw_defer *d)
         send_kept(t);
         return;
     }
-    if (t->x) {
-        struct sw_exchange *x = t->x;
-
-        (void)detach(x);
-        sw_exchange_down_gone(x);
-    }
+    gw_side_client_gone(SW_TAKE(t->x));
     t->ops->ended(t->arg, t->reason, t->why);
 }
 
@@ -311,12 +306,7 @@ void sw_gw_udp_tunnel_free(struct sw_gw_udp_tunnel *t)
 {
     if (!t)
         return;
-    if (t->x) {
-        struct sw_exchange *x = t->x;
-
-        (void)detach(x);
-        sw_exchange_down_gone(x);
-    }
+    gw_side_client_gone(SW_TAKE(t->x));
     sw_defer_cancel(&t->event);
     sw_capsule_done(&t->reader);
     sw_buf_done(&t->kept);

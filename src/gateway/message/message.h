@@ -50,7 +50,7 @@ struct sw_gw_response {
     struct sw_gw_fields trailers;
 };
 
-/* Envoy's %RESPONSE_FLAGS%, as bits; sw_exchange_flags_text writes them. */
+/* Envoy's %RESPONSE_FLAGS%, as bits; sw_gw_flags_text writes them. */
 #define SW_GW_FLAGS(X)                                                                             \
     X(UF)                                                                                          \
     X(UC)                                                                                          \

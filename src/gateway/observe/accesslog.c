@@ -241,6 +241,13 @@ int sw_gw_build_body(struct sw_gw_build *b, const struct Sw__SubstitutionFormatS
     return build_layout(b, b->arena, in, &f->layout);
 }
 
+static int open_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const char *path,
+                     const Sw__SubstitutionFormatString *format)
+{
+    l->sink = sw_gw_sink_get(path, b->err);
+    return l->sink ? build_format(b, l, format) : SW_EINVAL;
+}
+
 static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw__AccessLog *in)
 {
     const Sw__FileAccessLog *file;
@@ -250,30 +257,20 @@ static int build_sink(struct sw_gw_build *b, struct sw_gw_accesslog *l, const Sw
         in->config_type_case == SW__ACCESS_LOG__CONFIG_TYPE_TYPED_CONFIG ? in->typed_config : NULL;
 
     if (sw_pb_any_is(any, &sw__file_access_log__descriptor)) {
-        const char *path;
-
         file = sw_gw_open_any(b, any, &sw__file_access_log__descriptor);
         if (!file)
             return SW_EINVAL;
-        path = sw_arena_dup(b->tmp, SW_PB_SLICE(file->path));
-        if (path[0] == '\0')
+        if (file->path.len == 0 || file->path.data[0] == '\0')
             return SW_GW_BAD(b, "file access log without a path");
-        l->sink = sw_gw_sink_get(path, b->err);
-        return l->sink ? build_format(b, l, file->log_format) : SW_EINVAL;
+        return open_sink(b, l, sw_arena_dup(b->tmp, SW_PB_SLICE(file->path)), file->log_format);
     }
     if (sw_pb_any_is(any, &sw__stdout_access_log__descriptor)) {
         out = sw_gw_open_any(b, any, &sw__stdout_access_log__descriptor);
-        if (!out)
-            return SW_EINVAL;
-        l->sink = sw_gw_sink_get("/dev/stdout", b->err);
-        return l->sink ? build_format(b, l, out->log_format) : SW_EINVAL;
+        return out ? open_sink(b, l, "/dev/stdout", out->log_format) : SW_EINVAL;
     }
     if (sw_pb_any_is(any, &sw__stderr_access_log__descriptor)) {
         errs = sw_gw_open_any(b, any, &sw__stderr_access_log__descriptor);
-        if (!errs)
-            return SW_EINVAL;
-        l->sink = sw_gw_sink_get("/dev/stderr", b->err);
-        return l->sink ? build_format(b, l, errs->log_format) : SW_EINVAL;
+        return errs ? open_sink(b, l, "/dev/stderr", errs->log_format) : SW_EINVAL;
     }
     return SW_GW_BAD(b, "access log '%.*s': type not supported",
                      SW_SLICE_ARG_MAX(SW_PB_SLICE(in->name), 60));

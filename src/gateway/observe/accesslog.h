@@ -69,6 +69,9 @@ SW_NODISCARD int sw_gw_format_line(const struct sw_gw_format *f, const struct sw
 struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_gw_vars *v,
                                   struct sw_arena *a);
 
+/* enum sw_gw_flag as "UF,URX", in s; p == NULL without flags. */
+struct sw_slice sw_gw_flags_text(uint32_t flags, char *s, size_t cap);
+
 /* ---- bodies of local replies ---- */
 
 struct sw_gw_body_format;

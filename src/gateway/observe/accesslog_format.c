@@ -302,8 +302,11 @@ static struct sw_slice protocol(const struct sw_gw_vars *v)
 
 struct sw_slice sw_gw_flags_text(uint32_t flags, char *s, size_t cap)
 {
-    static const char *const names[] = {"UF", "UC", "UT",  "UH",  "UO",  "NR", "NC",
-                                        "DC", "UR", "URX", "UPE", "DPE", "SI", "DT"};
+    static const char *const names[] = {
+#define NAME(name) #name,
+        SW_GW_FLAGS(NAME)
+#undef NAME
+    };
     size_t n = 0;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {

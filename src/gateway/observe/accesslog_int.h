@@ -6,8 +6,6 @@
 
 /* True when the format is one operator whose value is a number. */
 bool sw_gw_format_is_number(const struct sw_gw_format *f);
-/* "UF,URX"; p == NULL without flags. */
-struct sw_slice sw_gw_flags_text(uint32_t flags, char *s, size_t cap);
 
 /* ---- accesslog_sink.c: files, pipes and standard streams, shared by the logs that name them ----
  */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "gateway/config/config.h"
-#include "io/egress.h"
+#include "io/sock.h"
 
 enum { SW_GW_LINE = 64 };
 
@@ -285,6 +285,19 @@ struct sw_gw_cluster_state *sw_gw_cluster_state_new(unsigned n_workers);
 /* A cluster from its parts, each of which gets another reference. */
 struct sw_gw_cluster *sw_gw_cluster_new(struct sw_gw_cluster_spec *spec, struct sw_gw_members *m,
                                         struct sw_gw_cluster_state *st, struct sw_gw_tls *tls);
+
+/* For sockets to its members. */
+static inline struct sw_sock_opts sw_gw_sock_opts(const struct sw_gw_cluster_spec *s)
+{
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
+
+    o.keepalive = s->keepalive;
+    o.keepalive_time_s = s->keepalive_time_s;
+    o.keepalive_interval_s = s->keepalive_interval_s;
+    o.keepalive_retries = s->keepalive_probes;
+    o.egress = s->egress;
+    return o;
+}
 
 /* ---- counters and limits ---- */
 
