@@ -116,7 +116,7 @@ static void put(struct sw_gw_store *s, enum sw_gw_type t, const char *name, cons
             *p = '"';
     }
     check(sw_json_parse(&a, sw_slice_str(text), NULL, &v, NULL) == SW_OK);
-    check(sw_pb_from_json(&a, sw_pb_type_find(sw_slice_str(sw_gw_type_name(t))), v, &r.bytes,
+    check(sw_pb_from_json(&a, sw_pb_type_find(sw_slice_str(sw_gw_type_names[t].url)), v, &r.bytes,
                           NULL) == SW_OK);
     check(sw_gw_store_update(s, &d, NULL) == SW_OK);
 }

@@ -9,25 +9,15 @@
 #include "base/vec.h"
 #include "gateway/config/config.h"
 
-struct Sw__AccessLog;
 struct Sw__Address;
 struct Sw__Any;
 struct Sw__BoolValue;
-struct Sw__Cluster;
-struct Sw__CommonTlsContext;
 struct Sw__DataSource;
-struct Sw__DownstreamTlsContext;
 struct Sw__Duration;
-struct Sw__FilterConfigEntry;
-struct Sw__HeaderValueOption;
 struct Sw__Http2ProtocolOptions;
-struct Sw__Listener;
 struct Sw__Metadata;
-struct Sw__RegexMatcher;
-struct Sw__RouteConfiguration;
 struct Sw__StringMatcher;
 struct Sw__Struct;
-struct Sw__TransportSocket;
 struct Sw__UInt32Value;
 struct Sw__HeaderMatcher;
 struct Sw__RuntimeFractionalPercent;

@@ -117,8 +117,6 @@ struct sw_gw_weighted {
 
 struct sw_gw_tunneling {
     const struct sw_gw_format *hostname;
-    bool use_post;
-    struct sw_slice post_path;
     const struct sw_gw_header_add *headers;
     size_t n_headers;
 };

@@ -105,7 +105,6 @@ struct sw_gw_worker {
     struct sw_gw_hosts *hosts; /* cluster.c: clusters and hosts of this worker, kept across views */
     struct sw_metrics_shard *shard;
     struct sw_map lstats;   /* of stats.c: listener -> its counters here */
-    void *tcp;              /* of tcp.c */
     void *udp;              /* of udp.c */
     struct sw_list sockets; /* listening; see listen.c */
     struct sw_accept_group accept;

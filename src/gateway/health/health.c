@@ -17,6 +17,7 @@
 #include "gateway/upstream/outlier.h"
 #include "http/client.h"
 #include "http/grpc/grpc.h"
+#include "io/egress.h"
 
 static void begin(struct checker *k);
 

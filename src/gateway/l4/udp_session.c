@@ -19,6 +19,7 @@
 #include "gateway/upstream/host.h"
 #include "gateway/upstream/pick.h"
 #include "io/dgram.h"
+#include "io/egress.h"
 #include "io/sock.h"
 
 enum {

@@ -10,7 +10,6 @@
 #include "gateway/config/config.h"
 #include "gateway/message/message.h"
 
-struct sw_gw_cluster;
 struct sw_gw_member;
 struct Sw__AccessLog;
 struct sw_gw_build;

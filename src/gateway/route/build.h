@@ -5,9 +5,11 @@
 #include "gateway/config/build.h"
 #include "gateway/config/routes.h"
 
+struct Sw__HeaderValueOption;
 struct Sw__Route;
 struct Sw__RetryPolicy;
 struct Sw__RouteAction__RequestMirrorPolicy;
+struct Sw__RouteConfiguration;
 
 SW_NODISCARD int sw_gw_build_header_ops(struct sw_gw_build *b,
                                         struct Sw__HeaderValueOption *const *add, size_t n_add,

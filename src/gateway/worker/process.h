@@ -9,7 +9,6 @@
 #include "io/port.h"
 #include "telemetry/process.h"
 
-struct sw_admin;
 struct sw_egress;
 struct sw_filewatch;
 struct sw_gateway_config;
@@ -20,9 +19,6 @@ struct sw_gw_set;
 struct sw_gw_store;
 struct sw_gw_worker;
 struct sw_gw_xds;
-struct sw_metrics;
-struct sw_metrics_shard;
-struct sw_ready;
 
 struct sw_gateway {
     const struct sw_gateway_config *config;

@@ -15,8 +15,8 @@
 #include "http/h1.h"
 #include "proto/pb.h"
 
-static int build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
-                          struct sw_gw_hcm *h)
+static void build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
+                           struct sw_gw_hcm *h)
 {
     struct sw_slice *u = sw_arena_array(b->arena, in->n_upgrade_configs + 1, sizeof(*u));
 
@@ -25,7 +25,6 @@ static int build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager
             u[h->n_upgrades++] = sw_gw_lower(b, SW_PB_SLICE(in->upgrade_configs[i]->upgrade_type));
     }
     h->upgrades = u;
-    return SW_OK;
 }
 
 static int build_routes_of(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,
@@ -156,9 +155,8 @@ int sw_gw_build_hcm(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
         return rc;
     build_switches(b, in, h);
     build_timeouts(in, h);
-    rc = build_upgrades(b, in, h);
-    if (rc == SW_OK)
-        rc = build_filters(b, in, h);
+    build_upgrades(b, in, h);
+    rc = build_filters(b, in, h);
     if (rc == SW_OK)
         rc = sw_gw_build_logs(b, in->access_log, in->n_access_log, &h->logs, &h->n_logs);
     if (rc == SW_OK && in->local_reply_config && in->local_reply_config->body_format)

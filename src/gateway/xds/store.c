@@ -28,23 +28,19 @@
 /* Connections of a listener that is gone look their routes up for as long as they drain. */
 #define UNWANTED_NS (600 * SW_NS_PER_S)
 
-static const char *const type_names[SW_GW_TYPES] = {
-    [SW_GW_TYPE_CLUSTER] = "envoy.config.cluster.v3.Cluster",
-    [SW_GW_TYPE_ENDPOINTS] = "envoy.config.endpoint.v3.ClusterLoadAssignment",
-    [SW_GW_TYPE_LISTENER] = "envoy.config.listener.v3.Listener",
-    [SW_GW_TYPE_ROUTES] = "envoy.config.route.v3.RouteConfiguration",
-    [SW_GW_TYPE_SECRET] = "envoy.extensions.transport_sockets.tls.v3.Secret",
+const struct sw_gw_type_names sw_gw_type_names[SW_GW_TYPES] = {
+    [SW_GW_TYPE_CLUSTER] = {"envoy.config.cluster.v3.Cluster", "clusters", "cluster"},
+    [SW_GW_TYPE_ENDPOINTS] = {"envoy.config.endpoint.v3.ClusterLoadAssignment", "endpoints",
+                              "endpoints"},
+    [SW_GW_TYPE_LISTENER] = {"envoy.config.listener.v3.Listener", "listeners", "listener"},
+    [SW_GW_TYPE_ROUTES] = {"envoy.config.route.v3.RouteConfiguration", "routes", "routes"},
+    [SW_GW_TYPE_SECRET] = {"envoy.extensions.transport_sockets.tls.v3.Secret", "secrets", "secret"},
 };
-
-const char *sw_gw_type_name(enum sw_gw_type t)
-{
-    return type_names[t];
-}
 
 bool sw_gw_type_parse(struct sw_slice type_name, enum sw_gw_type *ret)
 {
     for (int i = 0; i < SW_GW_TYPES; i++) {
-        if (sw_slice_eq_str(type_name, type_names[i])) {
+        if (sw_slice_eq_str(type_name, sw_gw_type_names[i].url)) {
             *ret = (enum sw_gw_type)i;
             return true;
         }
@@ -494,8 +490,8 @@ int sw_gw_store_update(struct sw_gw_store *s, const struct sw_gw_delta *d, struc
 
         if (put(s, t, &d->changed[i], &one) == SW_OK)
             continue;
-        sw_log_warn("config", "%s '%.*s' refused: %s", type_names[t], SW_SLICE_ARG_MAX(name, 100),
-                    one.msg);
+        sw_log_warn("config", "%s '%.*s' refused: %s", sw_gw_type_names[t].url,
+                    SW_SLICE_ARG_MAX(name, 100), one.msg);
         s->refused[t]++;
         if (rc == SW_OK)
             rc = sw_err_set(err, SW_EINVAL, "%.*s: %s", SW_SLICE_ARG_MAX(name, 60), one.msg);

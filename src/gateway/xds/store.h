@@ -16,8 +16,13 @@ struct sw_egress;
 struct sw_gw_store;
 struct sw_metrics_shard;
 
-/* "envoy.config.cluster.v3.Cluster", ...: the type URL without its prefix. */
-const char *sw_gw_type_name(enum sw_gw_type t);
+/* The names of a type: its URL without the prefix, on /config_dump, and in metrics. */
+struct sw_gw_type_names {
+    const char *url;
+    const char *title;
+    const char *label;
+};
+extern const struct sw_gw_type_names sw_gw_type_names[SW_GW_TYPES];
 /* False: not a type a gateway consumes. */
 SW_NODISCARD bool sw_gw_type_parse(struct sw_slice type_name, enum sw_gw_type *ret);
 

@@ -56,7 +56,7 @@ static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
 {
     SW_ARENA_AUTO tmp = {0};
     const struct ProtobufCMessageDescriptor *d =
-        sw_pb_type_find(sw_slice_str(sw_gw_type_name(r->type)));
+        sw_pb_type_find(sw_slice_str(sw_gw_type_names[r->type].url));
     const struct ProtobufCMessage *m = sw_pb_unpack(&tmp, d, r->bytes, NULL, NULL);
 
     sw_jw_object(w);
@@ -75,8 +75,6 @@ static void dump_one(struct sw_jw *w, const struct sw_gw_res *r)
 
 int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out)
 {
-    static const char *const titles[SW_GW_TYPES] = {"clusters", "endpoints", "listeners", "routes",
-                                                    "secrets"};
     const struct sw_json_write_opts opts = {.indent = 2};
     SW_ARENA_AUTO tmp = {0};
     struct sw_jw w;
@@ -88,8 +86,7 @@ int sw_gw_store_dump(struct sw_gw_store *s, struct sw_buf *out)
         size_t n;
         struct sw_gw_res **list = sorted(&tmp, s, (enum sw_gw_type)t, &n);
 
-        sw_jw_name(&w, titles[t]);
-        sw_jw_array(&w);
+        sw_jw_put_array(&w, sw_gw_type_names[t].title);
         for (size_t i = 0; i < n; i++)
             dump_one(&w, list[i]);
         sw_jw_array_end(&w);

@@ -237,17 +237,10 @@ void sw_gw_stats_done(struct sw_gw_store *s)
 /* From the start: with a counter that appears only with its first refusal, rate() sees no rise. */
 static void add_refused(struct sw_gw_store *s)
 {
-    static const char *const types[SW_GW_TYPES] = {
-        [SW_GW_TYPE_CLUSTER] = "cluster",   [SW_GW_TYPE_ENDPOINTS] = "endpoints",
-        [SW_GW_TYPE_LISTENER] = "listener", [SW_GW_TYPE_ROUTES] = "routes",
-        [SW_GW_TYPE_SECRET] = "secret",
-    };
-
     for (int i = 0; i < SW_GW_TYPES; i++) {
-        struct sw_slice type = sw_slice_str(types[i]);
-
-        sw_metric_add(sw_metric_get(s->o.shard, SW_METRIC_GW_CONFIG_REFUSED, &type),
-                      s->refused[i] - s->refused_reported[i]);
+        sw_metric_add(
+            sw_metric_get1(s->o.shard, SW_METRIC_GW_CONFIG_REFUSED, sw_gw_type_names[i].label),
+            s->refused[i] - s->refused_reported[i]);
         s->refused_reported[i] = s->refused[i];
     }
 }

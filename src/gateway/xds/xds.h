@@ -25,7 +25,6 @@ struct sw_gateway_config;
 SW_NODISCARD struct sw_gw_xds *sw_gw_xds_open(struct sw_gw_store *s, struct sw_loop *l,
                                               const struct sw_gateway_config *c,
                                               struct sw_metrics_shard *shard, struct sw_err *err);
-bool sw_gw_xds_connected(const struct sw_gw_xds *x);
 /* What is wrong with listeners that were accepted (copied); empty: nothing. Goes to the server as
  * the reason of a refusal, and with every answer until it changes. */
 void sw_gw_xds_set_trouble(struct sw_gw_xds *x, struct sw_slice text);

@@ -37,7 +37,7 @@ static inline struct sw_slice gw_encode(struct sw_arena *a, enum sw_gw_type t, c
             *p = '"';
     }
     if (sw_json_parse(a, sw_slice_str(text), NULL, &v, &err) != SW_OK ||
-        sw_pb_from_json(a, sw_pb_type_find(sw_slice_str(sw_gw_type_name(t))), v, &out, &err) !=
+        sw_pb_from_json(a, sw_pb_type_find(sw_slice_str(sw_gw_type_names[t].url)), v, &out, &err) !=
             SW_OK)
         fail_msg("%s in %s", err.msg, json);
     return out.p ? out : sw_slice("", 0);
