@@ -33,14 +33,10 @@ static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 void down_introduce(struct down *d, struct sw_exchange *x)
 {
-    x->from.listener = sw_gw_listener_ref(d->listener);
-    x->from.chain = d->chain;
-    x->hcm = &d->chain->hcm;
-    x->from.peer = d->peer;
-    x->from.local = d->local;
-    x->from.sni = sw_slice_str(d->sni);
+    sw_gw_origin_tell(&d->from, x);
+    x->hcm = &d->from.chain->hcm;
+    x->from.sni = d->from.sni;
     sw_exchange_meet(x, sw_tls_of(d->conn.filter));
-    x->from.metadata = d->metadata;
     x->from.connection_id = d->id;
     x->from.stats = d->life.stats;
     x->req.scheme = x->from.tls ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http");
@@ -198,22 +194,22 @@ static void renew(struct sw_gw_down *life)
 {
     struct down *d = SW_CONTAINER_OF(life, struct down, life);
     const struct sw_gw_listener *fresh =
-        sw_gw_config_listener(d->worker->view->config, d->listener->name);
+        sw_gw_config_listener(d->worker->view->config, d->from.listener->name);
 
-    if (d->conn.closed || fresh == d->listener)
+    if (d->conn.closed || fresh == d->from.listener)
         return;
     for (size_t i = 0; fresh && i <= fresh->n_chains; i++) {
         const struct sw_gw_chain *c =
             i < fresh->n_chains ? &fresh->chains[i] : fresh->default_chain;
 
-        if (c && c->hash == d->chain->hash && c->kind == SW_GW_CHAIN_HTTP) {
+        if (c && c->hash == d->from.chain->hash && c->kind == SW_GW_CHAIN_HTTP) {
             struct sw_gw_listener *held;
 
             memcpy(&held, &fresh, sizeof(held));
             held = sw_gw_listener_ref(held);
-            (void)sw_gw_listener_unref(d->listener);
-            d->listener = held;
-            d->chain = c;
+            (void)sw_gw_listener_unref(d->from.listener);
+            d->from.listener = held;
+            d->from.chain = c;
             return;
         }
     }
@@ -228,11 +224,8 @@ void down_free(struct sw_conn *c)
     down_h1_cleanup(d);
     down_h2_cleanup(d);
     sw_gw_down_remove(d->worker, &d->life);
-    (void)sw_gw_listener_unref(d->listener);
+    sw_gw_origin_done(&d->from);
     (void)sw_gw_tls_unref(d->tls);
-    if (d->keep)
-        (void)sw_gw_host_unref(d->keep);
-    sw_free(d->sni);
     sw_free(d);
 }
 
@@ -255,9 +248,9 @@ static void on_open(struct sw_conn *c)
     const struct sw_tls *tls = sw_tls_of(c->filter);
     const char *why = NULL;
 
-    if (!sw_gw_tls_client_ok(d->chain, tls, &why)) {
+    if (!sw_gw_tls_client_ok(d->from.chain, tls, &why)) {
         sw_gw_lstats_tls_refused(d->life.stats, "client_certificate");
-        sw_gw_lstats_log_refusal(d->life.stats, "client_certificate", &d->peer, why);
+        sw_gw_lstats_log_refusal(d->life.stats, "client_certificate", &d->from.peer, why);
         sw_conn_close_flushed(c);
         return;
     }
@@ -304,9 +297,9 @@ static void on_first_fail(struct sw_conn *c, const struct sw_err *err)
         sw_gw_lstats_tls_failed(d->life.stats, err);
         /* A client that disconnects is no error, and TCP checks of load balancers do so all day. */
         if (err->rc == SW_EDENIED || err->rc == SW_EPROTO)
-            sw_gw_lstats_log_refusal(d->life.stats, "handshake", &d->peer, err->msg);
+            sw_gw_lstats_log_refusal(d->life.stats, "handshake", &d->from.peer, err->msg);
         else
-            sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->peer, peer), err->msg);
+            sw_log_debug("gateway", "%s: %s", sw_addr_text(&d->from.peer, peer), err->msg);
     }
     sw_conn_close(c, false);
 }
@@ -349,15 +342,8 @@ void down_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
         sw_free(d);
         return;
     }
-    d->listener = sw_gw_listener_ref(a->listener);
-    d->chain = a->chain;
+    sw_gw_origin_init(&d->from, a);
     d->tls = a->chain->tls ? sw_gw_tls_ref(a->chain->tls) : NULL;
-    d->peer = a->peer;
-    d->local = a->local;
-    d->metadata = a->metadata;
-    d->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
-    if (a->sni.n)
-        d->sni = sw_slice_dup(a->sni);
     /* 0 would disable lingering, and a reset could discard the last bytes sent. */
     d->conn.linger_ms = (uint32_t)sw_min(
         sw_max(a->chain->hcm.timeouts.delayed_close_ns / SW_NS_PER_MS, 1), LINGER_MAX_MS);

@@ -15,14 +15,8 @@ struct down {
     struct sw_conn conn;
     struct sw_gw_down life;
     struct sw_gw_worker *worker;
-    struct sw_gw_listener *listener; /* a reference */
-    const struct sw_gw_chain *chain; /* of the listener */
-    struct sw_gw_tls *tls;           /* a reference: of the chain at the handshake; NULL: plain */
-    struct sw_gw_host *keep;         /* a reference; NULL: none */
-    const struct sw_json *metadata;
-    struct sw_addr peer;
-    struct sw_addr local;
-    char *sni; /* owned; NULL: none */
+    struct sw_gw_origin from;
+    struct sw_gw_tls *tls; /* a reference: of the chain at the handshake; NULL: plain */
     uint64_t id;
     struct sw_timer timer; /* runs until the earliest wait might be over; see down.c */
     uint64_t since_ns;     /* begin of the current wait */
@@ -56,7 +50,7 @@ bool down_is_last(const struct down *d);
 
 static inline const struct sw_gw_hcm *down_hcm(const struct down *d)
 {
-    return &d->chain->hcm;
+    return &d->from.chain->hcm;
 }
 
 /* on_free of every codec. */

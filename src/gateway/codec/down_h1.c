@@ -187,7 +187,7 @@ static void refuse(struct down *d, int status, const char *why, const char *reas
     struct gw_h1_out o;
 
     sw_gw_lstats_early_reply(d->life.stats, status, reason);
-    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->peer, why);
+    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->from.peer, why);
     gw_h1_out_begin(&o, &d->conn, 256);
     put_status_line(&o, status);
     gw_h1_out_field(&o, SW_SLICE_LIT("date"), sw_gw_worker_date(d->worker));

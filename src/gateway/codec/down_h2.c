@@ -354,7 +354,7 @@ static void refused(struct down *d, const char *reason, const char *why)
         return;
     d->h2->refused = true;
     sw_gw_lstats_refused(d->life.stats, reason);
-    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->peer, why);
+    sw_gw_lstats_log_refusal(d->life.stats, reason, &d->from.peer, why);
 }
 
 /*
@@ -373,7 +373,7 @@ static void early_reset(struct down_h2 *o)
         o->credit--;
         return;
     }
-    spent = sw_gw_abuse_note(d->worker->abuse, &d->peer.ip, 1, now);
+    spent = sw_gw_abuse_note(d->worker->abuse, &d->from.peer.ip, 1, now);
     sw_h2_count_early_reset(o->g.h2, now);
     if (++o->early_resets <= PROBATION_RESETS || !spent)
         return;
@@ -481,7 +481,7 @@ static void malformed(struct down *d, const char *why)
     if (!why)
         return;
     sw_gw_lstats_early_reply(d->life.stats, 0, "http2.codec_error");
-    sw_gw_lstats_log_refusal(d->life.stats, "http2.codec_error", &d->peer, why);
+    sw_gw_lstats_log_refusal(d->life.stats, "http2.codec_error", &d->from.peer, why);
 }
 
 static void end_if_finished(struct down *d)

@@ -27,20 +27,14 @@
 struct tcp {
     struct sw_gw_down life;
     struct sw_gw_worker *worker;
-    struct sw_gw_listener *listener;     /* a reference: the chain is inside */
+    struct sw_gw_origin from;
     const struct sw_gw_tcp_proxy *proxy; /* of the chain */
-    const struct sw_gw_chain *chain;
-    struct sw_gw_host *host;     /* a reference while it is counted */
-    struct sw_gw_host *keep;     /* of an internal listener; a reference */
-    struct sw_gw_member *member; /* of the last attempt; a reference, for the log */
-    const struct sw_json *metadata;
+    struct sw_gw_host *host;             /* a reference while it is counted */
+    struct sw_gw_member *member;         /* of the last attempt; a reference, for the log */
     struct sw_gw_pick pick;
     struct sw_slice cluster; /* of the proxy */
-    struct sw_slice sni;     /* owned, like the next one */
-    struct sw_slice pre;
-    struct sw_addr peer;
-    struct sw_addr local;
-    int fd; /* -1 once the pump has it */
+    struct sw_slice pre;     /* owned */
+    int fd;                  /* -1 once the pump has it */
     struct sw_dial dial;
     struct sw_pump pump;
     struct sw_timer idle;
@@ -61,10 +55,8 @@ static void tcp_free(struct sw_defer *d)
 {
     struct tcp *t = SW_CONTAINER_OF(d, struct tcp, defer);
 
-    (void)sw_gw_listener_unref(t->listener);
+    sw_gw_origin_done(&t->from);
     (void)sw_gw_member_unref(t->member);
-    (void)sw_gw_host_unref(t->keep);
-    sw_slice_free(&t->sni);
     sw_slice_free(&t->pre);
     sw_free(t);
 }
@@ -73,14 +65,14 @@ static void write_log(struct tcp *t)
 {
     uint64_t now = sw_loop_now(t->worker->loop);
     struct sw_gw_vars v = {
-        .peer = t->peer,
-        .local = t->local,
-        .sni = t->sni,
+        .peer = t->from.peer,
+        .local = t->from.local,
+        .sni = t->from.sni,
         .cluster = t->cluster,
         .member = t->member,
-        .metadata = t->metadata,
-        .listener = t->listener->name,
-        .chain = t->chain->name,
+        .metadata = t->from.metadata,
+        .listener = t->from.listener->name,
+        .chain = t->from.chain->name,
         .flags = t->flags,
         .failure = t->failure[0] ? t->failure : NULL,
         .start_wall_ns = t->start_wall_ns,
@@ -196,7 +188,7 @@ static void refuse(struct tcp *t, const char *reason, const char *why)
     (void)snprintf(text, sizeof(text), "cluster '%.*s': %s", SW_SLICE_ARG_MAX(t->cluster, 255),
                    why);
     sw_gw_lstats_refused(t->life.stats, reason);
-    sw_gw_lstats_log_refusal(t->life.stats, reason, &t->peer, text);
+    sw_gw_lstats_log_refusal(t->life.stats, reason, &t->from.peer, text);
     tcp_close(t, true);
 }
 
@@ -329,16 +321,10 @@ void sw_gw_tcp_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
     }
     t = SW_NEW(struct tcp);
     t->worker = w;
-    t->listener = sw_gw_listener_ref(a->listener);
-    t->chain = a->chain;
+    sw_gw_origin_init(&t->from, a);
     t->proxy = &a->chain->tcp;
-    t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
-    t->metadata = a->metadata;
     t->cluster = cluster;
-    t->sni = sw_slice_copy(a->sni);
     t->pre = sw_slice_copy(a->pre);
-    t->peer = a->peer;
-    t->local = a->local;
     t->fd = a->fd;
     t->start_ns = sw_loop_now(w->loop);
     t->start_wall_ns = sw_wall_ns();

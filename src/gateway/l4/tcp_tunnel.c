@@ -32,14 +32,8 @@ struct tun {
     struct sw_conn conn; /* the client's */
     struct sw_gw_down life;
     struct sw_gw_worker *worker;
-    struct sw_gw_listener *listener; /* a reference */
-    const struct sw_gw_chain *chain;
-    struct sw_gw_host *keep; /* a reference; NULL: none */
-    const struct sw_json *metadata;
-    struct sw_slice cluster; /* of the chain */
-    struct sw_slice sni;     /* owned */
-    struct sw_addr peer;
-    struct sw_addr local;
+    struct sw_gw_origin from;
+    struct sw_slice cluster;         /* of the chain */
     struct sw_exchange *x;           /* NULL before the handshake and at the end */
     const struct sw_exchange *cause; /* while it begins: the request it is for; NULL: not known */
     bool open;                       /* the tunnel stands */
@@ -72,7 +66,7 @@ static void copy_field(const struct sw_exchange *x, const char *name, char *to, 
 /* The proxy refused the CONNECT: keeps the reason for the exchange behind the internal listener. */
 static void note_refusal(const struct tun *t, const struct sw_exchange *x)
 {
-    struct sw_gw_host *h = t->keep;
+    struct sw_gw_host *h = t->from.keep;
 
     if (!h)
         return;
@@ -174,14 +168,14 @@ void sw_gw_tunnel_headers(struct sw_exchange *x, const struct sw_gw_header_add *
 /* Host and headers from the connection's metadata. False: the host is not one. */
 static bool fill_tunnel(struct sw_exchange *x, const struct tun *t)
 {
-    const struct sw_gw_tunneling *tu = t->chain->tcp.tunnel;
+    const struct sw_gw_tunneling *tu = t->from.chain->tcp.tunnel;
     struct sw_gw_vars vars = {
-        .peer = t->peer,
-        .local = t->local,
-        .sni = t->sni,
-        .metadata = t->metadata,
-        .listener = t->listener->name,
-        .chain = t->chain->name,
+        .peer = t->from.peer,
+        .local = t->from.local,
+        .sni = t->from.sni,
+        .metadata = t->from.metadata,
+        .listener = t->from.listener->name,
+        .chain = t->from.chain->name,
         .cluster = t->cluster,
     };
 
@@ -203,7 +197,7 @@ static void put_cause(struct sw_exchange *x, const struct tun *t)
     if (id && id->n <= CAUSE_ID_MAX)
         sw_gw_fields_set(&x->arena, &x->req.fields, SW_SLICE_LIT("x-request-id"),
                          sw_arena_slice(&x->arena, *id));
-    if (!sw_json_walk(t->metadata, "tunnel", "device", NULL) || !c->hcm)
+    if (!sw_json_walk(t->from.metadata, "tunnel", "device", NULL) || !c->hcm)
         return;
     said = sw_slice_str(
         sw_arena_printf(&x->arena, "%.*s %.*s %.*s", SW_SLICE_ARG(sw_slice_head(c->req.method, 16)),
@@ -215,18 +209,14 @@ static void put_cause(struct sw_exchange *x, const struct tun *t)
 
 static void begin(struct tun *t)
 {
-    const struct sw_gw_tcp_proxy *p = &t->chain->tcp;
+    const struct sw_gw_tcp_proxy *p = &t->from.chain->tcp;
     struct sw_exchange *x = sw_exchange_new(t->worker);
     struct sw_gw_route_state *rs = SW_ARENA_NEW(&x->arena, struct sw_gw_route_state);
     bool host_ok = true;
 
-    x->from.listener = sw_gw_listener_ref(t->listener);
-    x->from.chain = t->chain;
-    x->from.peer = t->peer;
-    x->from.local = t->local;
-    x->from.sni = sw_arena_slice(&x->arena, t->sni);
+    sw_gw_origin_tell(&t->from, x);
+    x->from.sni = sw_arena_slice(&x->arena, t->from.sni);
     sw_exchange_meet(x, sw_tls_of(t->conn.filter));
-    x->from.metadata = t->metadata;
     x->from.connection_id = ++t->worker->connection_seq;
     x->req.method = SW_SLICE_LIT("CONNECT");
     x->req.scheme = SW_SLICE_LIT("http");
@@ -239,9 +229,9 @@ static void begin(struct tun *t)
     if (p->tunnel && t->cause)
         put_cause(x, t);
     rs->cluster = t->cluster;
-    rs->pick.original_dst = t->local;
+    rs->pick.original_dst = t->from.local;
     rs->pick.has_hash = p->hash_source_ip;
-    rs->pick.hash = sw_siphash13(1, 1, t->peer.ip.b, sizeof(t->peer.ip.b));
+    rs->pick.hash = sw_siphash13(1, 1, t->from.peer.ip.b, sizeof(t->from.peer.ip.b));
     x->rs = rs;
     x->plan.upgrade = true;
     x->plan.connect_terminate = p->tunnel == NULL;
@@ -256,7 +246,7 @@ static void begin(struct tun *t)
         return;
     }
     sw_log_warn("tcp", "listener '%.*s': invalid hostname '%.*s' in tunneling_config",
-                SW_SLICE_ARG(t->listener->name), SW_SLICE_ARG_MAX(x->req.authority, 80));
+                SW_SLICE_ARG(t->from.listener->name), SW_SLICE_ARG_MAX(x->req.authority, 80));
     sw_exchange_refuse(x, 500, "bad_tunnel_hostname");
 }
 
@@ -273,11 +263,12 @@ static void on_open(struct sw_conn *c)
     const char *why = NULL;
     char peer[SW_ADDR_TEXT];
 
-    if (c->filter && !sw_gw_tls_client_ok(t->chain, sw_tls_of(c->filter), &why)) {
+    if (c->filter && !sw_gw_tls_client_ok(t->from.chain, sw_tls_of(c->filter), &why)) {
         sw_gw_lstats_tls_refused(t->life.stats, "client_certificate");
         if (sw_gw_lstats_may_log(t->life.stats))
-            sw_log_info("tcp", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(t->listener->name),
-                        sw_addr_text(&t->peer, peer), why);
+            sw_log_info("tcp", "listener '%.*s': %s refused: %s",
+                        SW_SLICE_ARG(t->from.listener->name), sw_addr_text(&t->from.peer, peer),
+                        why);
         gone(t);
         sw_conn_close_flushed(c);
         return;
@@ -335,7 +326,7 @@ static void on_fail(struct sw_conn *c, const struct sw_err *err)
     char peer[SW_ADDR_TEXT];
 
     if (!t->x && err)
-        sw_log_debug("tcp", "%s: %s", sw_addr_text(&t->peer, peer), err->msg);
+        sw_log_debug("tcp", "%s: %s", sw_addr_text(&t->from.peer, peer), err->msg);
     gone(t);
     sw_conn_close(c, true);
 }
@@ -347,9 +338,7 @@ static void on_free(struct sw_conn *c)
     gone(t);
     if (t->linked)
         sw_gw_down_remove(t->worker, &t->life);
-    (void)sw_gw_listener_unref(t->listener);
-    (void)sw_gw_host_unref(t->keep);
-    sw_slice_free(&t->sni);
+    sw_gw_origin_done(&t->from);
     sw_free(t);
 }
 
@@ -396,14 +385,8 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     int rc = SW_OK;
 
     t->worker = w;
-    t->listener = sw_gw_listener_ref(a->listener);
-    t->chain = a->chain;
-    t->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
-    t->metadata = a->metadata;
+    sw_gw_origin_init(&t->from, a);
     t->cluster = cluster;
-    t->sni = sw_slice_copy(a->sni);
-    t->peer = a->peer;
-    t->local = a->local;
     t->life.drain = on_drain;
     t->life.kill = on_kill;
     t->life.stats = sw_gw_lstats(w, a->listener->name);
@@ -420,9 +403,7 @@ void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,
     }
     if (rc != SW_OK) {
         sw_log_warn("tcp", "listener '%.*s': %s", SW_SLICE_ARG(a->listener->name), err.msg);
-        (void)sw_gw_listener_unref(t->listener);
-        (void)sw_gw_host_unref(t->keep);
-        sw_slice_free(&t->sni);
+        sw_gw_origin_done(&t->from);
         sw_free(t);
         return;
     }

@@ -51,13 +51,9 @@ struct sniff {
     struct sw_timer deadline;
     struct sw_defer defer;
     struct sw_gw_worker *worker;
-    struct sw_gw_listener *listener; /* a reference */
-    struct sw_gw_host *keep;         /* a reference; NULL: none */
-    const struct sw_json *metadata;
-    struct sw_addr peer;
-    struct sw_addr local;
-    int fd;     /* owned until handed on */
-    uint8_t *p; /* owned */
+    struct sw_gw_origin from; /* its chain is not known yet */
+    int fd;                   /* owned until handed on */
+    uint8_t *p;               /* owned */
     size_t n;
     bool proxied; /* a PROXY header is not expected, or was read */
     bool hello;   /* a ClientHello is awaited */
@@ -114,9 +110,7 @@ static void on_sniff_free(struct sw_defer *d)
 {
     struct sniff *s = SW_CONTAINER_OF(d, struct sniff, defer);
 
-    (void)sw_gw_listener_unref(s->listener);
-    if (s->keep)
-        (void)sw_gw_host_unref(s->keep);
+    sw_gw_origin_done(&s->from);
     sw_free(s->p);
     sw_free(s);
 }
@@ -149,20 +143,20 @@ static bool needs_hello(const struct sw_gw_listener *l)
 static struct sw_gw_listener *newest(const struct sniff *s)
 {
     struct sw_gw_listener *l =
-        sw_map_get(&s->worker->view->config->listeners->map, s->listener->name);
+        sw_map_get(&s->worker->view->config->listeners->map, s->from.listener->name);
 
-    if (!l || l->kind != s->listener->kind || l->proxy_protocol != s->listener->proxy_protocol ||
-        needs_hello(l) != s->hello)
+    if (!l || l->kind != s->from.listener->kind ||
+        l->proxy_protocol != s->from.listener->proxy_protocol || needs_hello(l) != s->hello)
         return NULL;
     return l;
 }
 
 static void sniff_refuse(struct sniff *s, const char *reason, const char *why)
 {
-    struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->listener->name);
+    struct sw_gw_lstats *stats = sw_gw_lstats(s->worker, s->from.listener->name);
 
     sw_gw_lstats_refused(stats, reason);
-    sw_gw_lstats_log_refusal(stats, reason, &s->peer, why);
+    sw_gw_lstats_log_refusal(stats, reason, &s->from.peer, why);
 }
 
 static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
@@ -170,11 +164,11 @@ static void sniff_decide(struct sniff *s, const struct sw_gw_hello *hello)
     struct sw_gw_accepted a = {
         .listener = newest(s),
         .fd = SW_TAKE_FD(s->fd),
-        .peer = s->peer,
-        .local = s->local,
+        .peer = s->from.peer,
+        .local = s->from.local,
         .pre = sw_slice(s->p, s->n),
-        .metadata = s->metadata,
-        .keep = s->keep,
+        .metadata = s->from.metadata,
+        .keep = s->from.keep,
     };
 
     sw_watch_stop(&s->watch);
@@ -196,7 +190,7 @@ static int sniff_proxy(struct sniff *s)
     struct sw_proxy_head head;
     int rc = sw_proxy_read(sw_slice(s->p, s->n), &head);
 
-    if (rc == SW_ENOENT && s->listener->proxy_optional)
+    if (rc == SW_ENOENT && s->from.listener->proxy_optional)
         rc = SW_OK;
     if (rc == SW_EAGAIN)
         return rc;
@@ -206,8 +200,8 @@ static int sniff_proxy(struct sniff *s)
     }
     s->proxied = true;
     if (head.src.ip.family) {
-        s->peer = head.src;
-        s->local = head.dst;
+        s->from.peer = head.src;
+        s->from.local = head.dst;
     }
     s->n -= head.len;
     memmove(s->p, s->p + head.len, s->n);
@@ -266,7 +260,7 @@ static void on_sniff_deadline(struct sw_timer *t)
     struct sniff *s = SW_CONTAINER_OF(t, struct sniff, deadline);
 
     /* Waiting must not be a way around the PROXY header. */
-    if (s->listener->continue_on_timeout && (s->proxied || s->listener->proxy_optional)) {
+    if (s->from.listener->continue_on_timeout && (s->proxied || s->from.listener->proxy_optional)) {
         sniff_decide(s, NULL);
         return;
     }
@@ -292,9 +286,6 @@ static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
 
     s->worker = w;
     s->fd = a->fd;
-    s->peer = a->peer;
-    s->local = a->local;
-    s->metadata = a->metadata;
     s->life = (struct sw_gw_down){.drain = sniff_drain, .kill = sniff_kill};
     if (sw_watch_start(w->loop, &s->watch, s->fd, on_sniff, &err) != SW_OK) {
         sw_log_warn("gateway", "%s", err.msg);
@@ -302,8 +293,7 @@ static void sniff_start(struct sw_gw_worker *w, const struct sw_gw_accepted *a)
         sw_free(s);
         return;
     }
-    s->listener = sw_gw_listener_ref(a->listener);
-    s->keep = a->keep ? sw_gw_host_ref(a->keep) : NULL;
+    sw_gw_origin_init(&s->from, a);
     s->proxied = !a->listener->proxy_protocol;
     s->hello = needs_hello(a->listener);
     sw_gw_down_add(w, &s->life);
