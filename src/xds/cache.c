@@ -221,8 +221,7 @@ static void set_type(struct sw_xds_cache *c, const char *url, struct sw_xds_snap
     struct type *t = type_of(c, url);
 
     snap_seal(next);
-    sw_xds_snap_unref(t->snap);
-    t->snap = next;
+    sw_xds_snap_set(&t->snap, next);
 }
 
 /* What a whole set does not name goes. The names of the set are in 'keep'. */

@@ -54,6 +54,12 @@ struct sw_xds_snap {
 struct sw_xds_snap *sw_xds_snap_ref(struct sw_xds_snap *s);
 /* Accepts NULL. */
 void sw_xds_snap_unref(struct sw_xds_snap *s);
+/* Puts another one, or NULL, in its place; the reference goes along. */
+static inline void sw_xds_snap_set(struct sw_xds_snap **p, struct sw_xds_snap *now)
+{
+    sw_xds_snap_unref(*p);
+    *p = now;
+}
 /* NULL when there is none. */
 struct sw_xds_res *sw_xds_snap_get(const struct sw_xds_snap *s, struct sw_slice name);
 /* b and what of a is not in b: a reference (to b itself when nothing is missing). */

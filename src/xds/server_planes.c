@@ -41,8 +41,7 @@ void xds_stream_settle(struct xds_stream *st)
 
     if (!u || sw_xds_cache_held(st->cache) || st->settled == u->base || !all_settled(st, u))
         return;
-    sw_xds_snap_unref(st->settled);
-    st->settled = sw_xds_snap_ref(u->base);
+    sw_xds_snap_set(&st->settled, sw_xds_snap_ref(u->base));
     xds_server_changed(st->server);
 }
 

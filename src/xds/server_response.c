@@ -136,8 +136,7 @@ static void take_back(struct xds_sub *u, const struct sw_xds_snap *now)
         if (xds_sub_wants(u, name) && !sw_xds_snap_get(now, name))
             xds_sub_echo(u, name);
     }
-    sw_xds_snap_unref(u->stray);
-    u->stray = NULL;
+    sw_xds_snap_set(&u->stray, NULL);
 }
 
 /* --- delta --- */
@@ -223,8 +222,7 @@ static void delta_initial_gone(struct xds_sub *u, const struct sw_xds_snap *now,
 
 static void advance(struct xds_sub *u)
 {
-    sw_xds_snap_unref(u->base);
-    u->base = u->target;
+    sw_xds_snap_set(&u->base, u->target);
     u->target = NULL;
     xds_initial_done(u);
 }
@@ -365,8 +363,7 @@ static bool sotw_send(struct xds_sub *u, struct sw_xds_snap *to, bool walked)
         u->answer = true;
     }
     if (walked) {
-        sw_xds_snap_unref(u->base);
-        u->base = sw_xds_snap_ref(to);
+        sw_xds_snap_set(&u->base, sw_xds_snap_ref(to));
     }
     if (r.n || u->answer)
         sent = xds_msg_send(u, &r);
@@ -426,8 +423,7 @@ static bool push_sub(struct xds_sub *u, bool held, bool removals)
         if (walked || due(u)) {
             sent = sotw_send(u, to, walked);
         } else if (!held && last && u->base != to) {
-            sw_xds_snap_unref(u->base);
-            u->base = sw_xds_snap_ref(to);
+            sw_xds_snap_set(&u->base, sw_xds_snap_ref(to));
         }
     }
     sw_xds_snap_unref(to);

@@ -215,8 +215,7 @@ void xds_sub_stray(struct xds_sub *u, struct sw_xds_snap *s)
     if (!s)
         return;
     all = sw_xds_snap_union(u->stray, s);
-    sw_xds_snap_unref(u->stray);
-    u->stray = all;
+    sw_xds_snap_set(&u->stray, all);
 }
 
 void xds_sub_set_wildcard(struct xds_sub *u, bool on)
@@ -228,13 +227,11 @@ void xds_sub_set_wildcard(struct xds_sub *u, bool on)
         xds_sub_stray(u, u->target);
     }
     u->wildcard = on;
-    sw_xds_snap_unref(u->target);
-    u->target = NULL;
+    sw_xds_snap_set(&u->target, NULL);
     if (!on)
         return;
     /* Nothing of it was sent: the difference to nothing is all. */
-    sw_xds_snap_unref(u->base);
-    u->base = NULL;
+    sw_xds_snap_set(&u->base, NULL);
     u->answer = true;
 }
 

@@ -149,10 +149,7 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = gw_h2_side_flush,
-    .blocked = gw_h2_side_blocked,
-    .pause = gw_h2_side_pause,
-    .resume = gw_h2_side_resume,
+    GW_H2_SIDE_OPS,
     .abort = abort_down,
     .done = done,
     .send_info = send_info,
@@ -430,18 +427,12 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 static const struct sw_h2_ops engine = {
     .on_begin = on_begin,
     .on_head = on_head,
-    .on_data = gw_h2_on_data,
+    GW_H2_ENGINE_OPS,
     .on_trailers = on_trailers,
     .on_end = on_end,
     .on_close = on_close,
-    .on_window = gw_h2_on_window,
     .on_goaway = on_goaway,
-    .on_pong = gw_h2_on_pong,
     .on_control = on_control,
-    .emit = gw_h2_emit,
-    .pull = gw_h2_pull,
-    .trailers = gw_h2_trailers,
-    .emit_data = gw_h2_emit_data,
 };
 
 /* ---- the connection ---- */
@@ -561,14 +552,7 @@ static void on_fail(struct sw_conn *c, const struct sw_err *err)
     sw_conn_close(c, true);
 }
 
-const struct sw_conn_ops down_h2_ops = {
-    .on_bytes = on_bytes,
-    .on_batch = on_batch,
-    .on_eof = on_eof,
-    .on_drained = on_drained,
-    .on_fail = on_fail,
-    .on_free = down_free,
-};
+const struct sw_conn_ops down_h2_ops = GW_CODEC_OPS(down_free);
 
 void down_h2_goaway(struct down *d)
 {

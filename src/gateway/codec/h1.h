@@ -16,6 +16,17 @@ struct sw_h1 *gw_h1_lend(struct sw_gw_worker *w, enum sw_h1_kind kind,
 /* Gives it back; returns NULL. NULL is fine. */
 struct sw_h1 *gw_h1_return(struct sw_gw_worker *w, struct sw_h1 *p, enum sw_h1_kind kind);
 
+/* The next event of what is behind *used, which grows by what was taken. As sw_h1_next. */
+static inline int gw_h1_next(struct sw_h1 *p, struct sw_slice in, size_t *used,
+                             enum sw_h1_event *ret)
+{
+    size_t k = 0;
+    int rc = sw_h1_next(p, sw_slice_from(in, *used), &k, ret, NULL);
+
+    *used += k;
+    return rc;
+}
+
 /* Copies the request head into the exchange, without what is between two hops. */
 void gw_h1_take_request(struct sw_exchange *x, const struct sw_h1_msg *m);
 /* The same for a response. */

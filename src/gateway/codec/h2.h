@@ -104,6 +104,9 @@ void gw_h2_side_flush(struct sw_gw_side *s);
 bool gw_h2_side_blocked(const struct sw_gw_side *s);
 void gw_h2_side_pause(struct sw_gw_side *s);
 void gw_h2_side_resume(struct sw_gw_side *s);
+#define GW_H2_SIDE_OPS                                                                             \
+    .flush = gw_h2_side_flush, .blocked = gw_h2_side_blocked, .pause = gw_h2_side_pause,           \
+    .resume = gw_h2_side_resume
 
 /* Callbacks of the engine that are the same for both sides. */
 int gw_h2_emit(struct sw_h2 *h, const uint8_t *p, size_t n);
@@ -116,3 +119,7 @@ void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream);
 void gw_h2_on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
 void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);
 void gw_h2_on_pong(struct sw_h2 *h);
+#define GW_H2_ENGINE_OPS                                                                           \
+    .on_data = gw_h2_on_data, .on_window = gw_h2_on_window, .on_pong = gw_h2_on_pong,              \
+    .emit = gw_h2_emit, .pull = gw_h2_pull, .trailers = gw_h2_trailers,                            \
+    .emit_data = gw_h2_emit_data

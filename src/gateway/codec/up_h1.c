@@ -170,10 +170,7 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = gw_side_conn_flush,
-    .blocked = gw_side_conn_blocked,
-    .pause = gw_side_conn_pause,
-    .resume = gw_side_conn_resume,
+    GW_SIDE_CONN_OPS,
     .abort = abort_up,
     .done = done,
 };
@@ -278,10 +275,8 @@ static void broken(struct up_conn *u)
 static bool step(struct up_conn *u, struct sw_slice in, size_t *used)
 {
     enum sw_h1_event event;
-    size_t k = 0;
-    int rc = sw_h1_next(u->parser, sw_slice_from(in, *used), &k, &event, NULL);
+    int rc = gw_h1_next(u->parser, in, used, &event);
 
-    *used += k;
     if (rc == SW_EAGAIN)
         return false;
     if (rc != SW_OK) {
@@ -387,14 +382,7 @@ static void on_fail(struct sw_conn *c, const struct sw_err *err)
     failed(u, how_ended(u), err->msg);
 }
 
-const struct sw_conn_ops up_h1_ops = {
-    .on_bytes = on_bytes,
-    .on_batch = on_batch,
-    .on_eof = on_eof,
-    .on_drained = on_drained,
-    .on_fail = on_fail,
-    .on_free = up_free,
-};
+const struct sw_conn_ops up_h1_ops = GW_CODEC_OPS(up_free);
 
 void up_h1_cleanup(struct up_conn *u)
 {

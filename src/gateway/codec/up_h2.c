@@ -132,10 +132,7 @@ static const struct sw_gw_side_ops side = {
     .send_head = send_head,
     .send_data = send_data,
     .send_end = send_end,
-    .flush = gw_h2_side_flush,
-    .blocked = gw_h2_side_blocked,
-    .pause = gw_h2_side_pause,
-    .resume = gw_h2_side_resume,
+    GW_H2_SIDE_OPS,
     .abort = abort_up,
     .done = done,
 };
@@ -285,18 +282,12 @@ static void on_goaway(struct sw_h2 *h, int32_t last, uint32_t code)
 static const struct sw_h2_ops engine = {
     .on_head = on_head,
     .on_info = on_info,
-    .on_data = gw_h2_on_data,
+    GW_H2_ENGINE_OPS,
     .on_trailers = on_trailers,
     .on_end = on_end,
     .on_close = on_close,
-    .on_window = gw_h2_on_window,
     .on_settings = on_settings,
     .on_goaway = on_goaway,
-    .on_pong = gw_h2_on_pong,
-    .emit = gw_h2_emit,
-    .pull = gw_h2_pull,
-    .trailers = gw_h2_trailers,
-    .emit_data = gw_h2_emit_data,
 };
 
 /* ---- the connection ---- */
@@ -429,14 +420,7 @@ static void on_fail(struct sw_conn *c, const struct sw_err *err)
     up_gone(u, true);
 }
 
-const struct sw_conn_ops up_h2_ops = {
-    .on_bytes = on_bytes,
-    .on_batch = on_batch,
-    .on_eof = on_eof,
-    .on_drained = on_drained,
-    .on_fail = on_fail,
-    .on_free = up_free,
-};
+const struct sw_conn_ops up_h2_ops = GW_CODEC_OPS(up_free);
 
 void up_h2_drain(struct up_conn *u)
 {

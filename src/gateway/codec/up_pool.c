@@ -266,12 +266,6 @@ static struct sw_gw_cluster_cell *cell_of(const struct sw_gw_pool *p)
     return &p->cluster->state->cells[p->worker->index];
 }
 
-static void bump(_Atomic uint64_t *c)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
-
 static void adjust(_Atomic uint32_t *c, int by)
 {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + (uint32_t)by,
@@ -401,7 +395,7 @@ static void dial(struct sw_gw_pool *p)
     u->state = UP_DIALLING;
     if (open_conn(p, u, &err) != SW_OK) {
         sw_free(u);
-        bump(&cell_of(p)->cx_fail);
+        sw_gw_bump(&cell_of(p)->cx_fail);
         note_failed(p, &not_connected, err.msg);
         fail_one(p, SW_GW_CONNECT_FAILED, err.msg);
         return;
@@ -486,7 +480,7 @@ static void on_dial_failed(struct sw_conn *c, const struct sw_err *err)
 
     p->n_dialling--;
     u->state = UP_BUSY;
-    bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
+    sw_gw_bump(tls ? &cell_of(p)->tls_fail : &cell_of(p)->cx_fail);
     if (tls && err->rc == SW_EDENIED)
         note_failed(p, &not_trusted, err->msg);
     else
@@ -641,7 +635,7 @@ void sw_gw_pool_get(struct sw_exchange *x)
     if (!p || p->n_queue >= QUEUE_MAX ||
         !sw_gw_limit_below(cell_of(p)->pending, p->cluster->spec->limits.max_pending,
                            p->worker->index, p->cluster->state->n_cells)) {
-        bump(&x->host->cluster->state->cells[x->worker->index].overflow);
+        sw_gw_bump(&x->host->cluster->state->cells[x->worker->index].overflow);
         sw_exchange_up_failed(x, SW_GW_OVERFLOW, "too many requests wait for a connection");
         return;
     }

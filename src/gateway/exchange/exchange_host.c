@@ -60,7 +60,7 @@ void gw_host_done(struct sw_exchange *x, enum sw_gw_outcome how, int status)
     if (!x->host)
         return;
     if (how == SW_GW_TIMEOUT)
-        sw_gw_cluster_timed_out(x->host->cluster, x->worker->index);
+        sw_gw_bump(&x->host->cluster->state->cells[x->worker->index].timeouts);
     if (result != SW_GW_RESULT_NEUTRAL && x->rs->retry && x->rs->retry->avoid_previous)
         sw_gw_pick_tried(&x->rs->pick, x->host->member);
     sw_gw_lb_done(x->worker->hosts, x->host, result, status);

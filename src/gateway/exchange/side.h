@@ -11,6 +11,17 @@ bool gw_side_conn_blocked(const struct sw_gw_side *s);
 void gw_side_conn_pause(struct sw_gw_side *s);
 void gw_side_conn_resume(struct sw_gw_side *s);
 
+#define GW_SIDE_CONN_OPS                                                                           \
+    .flush = gw_side_conn_flush, .blocked = gw_side_conn_blocked, .pause = gw_side_conn_pause,     \
+    .resume = gw_side_conn_resume
+
+/* How the files of codecs name what a connection calls. */
+#define GW_CODEC_OPS(free_conn)                                                                    \
+    {                                                                                              \
+        .on_bytes = on_bytes, .on_batch = on_batch, .on_eof = on_eof, .on_drained = on_drained,    \
+        .on_fail = on_fail, .on_free = (free_conn)                                                 \
+    }
+
 /* For a side that takes everything and reports nothing. */
 void gw_side_nothing(struct sw_gw_side *s);
 bool gw_side_never_blocked(const struct sw_gw_side *s);

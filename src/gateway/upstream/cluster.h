@@ -301,11 +301,9 @@ static inline struct sw_sock_opts sw_gw_sock_opts(const struct sw_gw_cluster_spe
 
 /* ---- counters and limits ---- */
 
-/* Counts an attempt that took too long. */
-static inline void sw_gw_cluster_timed_out(const struct sw_gw_cluster *c, unsigned worker)
+/* Counts in a cell, whose one writer is the caller. */
+static inline void sw_gw_bump(_Atomic uint64_t *n)
 {
-    _Atomic uint64_t *n = &c->state->cells[worker].timeouts;
-
     atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }

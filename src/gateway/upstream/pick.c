@@ -47,12 +47,6 @@ static struct sw_gw_host *original_host(struct sw_gw_wcluster *wc, const struct 
     return h;
 }
 
-static void bump(_Atomic uint64_t *c)
-{
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
-
 static uint64_t now_of(const struct sw_gw_hosts *hs)
 {
     return hs->worker ? sw_loop_now(hs->worker->loop) : sw_now_ns();
@@ -82,7 +76,7 @@ int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct s
     cell = &wc->cluster->state->cells[hs->index];
     if (!sw_gw_limit_below(wc->active, wc->cluster->spec->limits.max_requests, hs->index,
                            wc->cluster->state->n_cells)) {
-        bump(&cell->overflow);
+        sw_gw_bump(&cell->overflow);
         return SW_ELIMIT;
     }
     if (wc->cluster->spec->discovery == SW_GW_ORIGINAL_DST) {
@@ -92,14 +86,14 @@ int sw_gw_lb_pick(struct sw_gw_hosts *hs, const struct sw_gw_config *c, struct s
         h = m ? sw_gw_wcluster_host(wc, m) : NULL;
     }
     if (!h || (h->addr.kind == SW_GW_ADDR_IP && h->addr.ip.ip.family == 0)) {
-        bump(&cell->no_host);
+        sw_gw_bump(&cell->no_host);
         return SW_GW_NO_HOST;
     }
     wc->active++;
     h->active++;
-    bump(&cell->rq);
+    sw_gw_bump(&cell->rq);
     atomic_store_explicit(&cell->active, wc->active, memory_order_relaxed);
-    bump(&h->member->cells[hs->index].rq);
+    sw_gw_bump(&h->member->cells[hs->index].rq);
     atomic_store_explicit(&h->member->cells[hs->index].active, h->active, memory_order_relaxed);
     *ret = sw_gw_host_ref(h);
     return SW_OK;
@@ -119,13 +113,13 @@ void sw_gw_lb_done(struct sw_gw_hosts *hs, struct sw_gw_host *h, enum sw_gw_resu
         atomic_store_explicit(&cell->active, wc->active, memory_order_relaxed);
     }
     if (failed || status >= 500)
-        bump(&mc->rq_err);
+        sw_gw_bump(&mc->rq_err);
     if (how == SW_GW_RESULT_LOCAL)
-        bump(&mc->cx_fail);
+        sw_gw_bump(&mc->cx_fail);
     if (how == SW_GW_RESULT_OK && status >= 100 && status < 600)
-        bump(&cell->status[status / 100]);
+        sw_gw_bump(&cell->status[status / 100]);
     else if (failed)
-        bump(&cell->status[0]);
+        sw_gw_bump(&cell->status[0]);
     if (h->cluster->spec->outlier.on && how != SW_GW_RESULT_NEUTRAL)
         sw_gw_outlier_report(h->cluster, h->member, how, status, now_of(hs));
     /* By a connection that was there before. */
@@ -152,7 +146,7 @@ bool sw_gw_lb_fail_over(struct sw_gw_hosts *hs, const struct sw_gw_host *h, stru
     if (!wc || wc->cluster->spec->discovery == SW_GW_ORIGINAL_DST ||
         !sw_gw_lb_has_untried(wc, pick))
         return false;
-    bump(&wc->cluster->state->cells[hs->index].failovers);
+    sw_gw_bump(&wc->cluster->state->cells[hs->index].failovers);
     return true;
 }
 
@@ -173,11 +167,11 @@ bool sw_gw_retry_take(struct sw_gw_hosts *hs, struct sw_slice cluster)
     if (l->budget_percent > 0
             ? wc->retries >= limit
             : !sw_gw_limit_below(wc->retries, limit, hs->index, wc->cluster->state->n_cells)) {
-        bump(&wc->cluster->state->cells[hs->index].overflow);
+        sw_gw_bump(&wc->cluster->state->cells[hs->index].overflow);
         return false;
     }
     wc->retries++;
-    bump(&wc->cluster->state->cells[hs->index].retries);
+    sw_gw_bump(&wc->cluster->state->cells[hs->index].retries);
     return true;
 }
 
