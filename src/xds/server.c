@@ -13,7 +13,7 @@
 enum { WAITING_MAX = 256 }; /* streams whose clients are being judged */
 
 /* A service of one type (NULL: all), its two streams. */
-static const struct {
+static const struct service {
     const char *type;
     const char *sotw;
     const char *delta;
@@ -40,13 +40,13 @@ static const struct {
      "/envoy.service.extension.v3.ExtensionConfigDiscoveryService/DeltaExtensionConfigs"},
 };
 
-/* The type of a path and whether it is the delta form. */
-static const char *type_of(struct sw_slice path, bool *ret_delta)
+/* The service of a path, NULL for another one, and whether it is the delta form. */
+static const struct service *service_of(struct sw_slice path, bool *ret_delta)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
         *ret_delta = sw_slice_eq_str(path, services[i].delta);
         if (*ret_delta || (services[i].sotw && sw_slice_eq_str(path, services[i].sotw)))
-            return services[i].type;
+            return &services[i];
     }
     return NULL;
 }
@@ -150,7 +150,7 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
     struct sw_xds_server *s = arg;
     struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
     struct xds_stream *st;
-    const char *type;
+    const struct service *service;
     bool delta = false;
     int rc = judge(s, c, &id);
 
@@ -163,8 +163,8 @@ static void open_stream(struct sw_grpc_call *c, const struct sw_grpc_request *re
         sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many streams");
         return;
     }
-    type = type_of(req->head->path, &delta);
-    st = xds_stream_new(s, c, type, delta);
+    service = service_of(req->head->path, &delta);
+    st = xds_stream_new(s, c, service ? service->type : NULL, delta);
     st->addr = req->addr;
     st->cert = req->cert;
     if (req->token.n)
@@ -187,12 +187,10 @@ static int guard(void *arg, const struct sw_grpc_request *req, struct sw_err *er
     const struct sw_xds_client_id id = {.addr = req->addr, .cert = req->cert, .token = req->token};
     char view[SW_XDS_VIEW_MAX] = "";
     int rc = SW_OK;
+    bool delta;
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(services); i++) {
-        if (sw_slice_eq_str(req->head->path, services[i].delta) ||
-            (services[i].sotw && sw_slice_eq_str(req->head->path, services[i].sotw)))
-            return SW_OK;
-    }
+    if (service_of(req->head->path, &delta))
+        return SW_OK;
     if (s->o.allow)
         rc = s->o.allow(s->o.arg, &id, err);
     /* The others know no views: they are for clients that may have everything. */

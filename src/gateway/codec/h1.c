@@ -48,10 +48,7 @@ static struct sw_slice moved(struct sw_slice s, const char *from, const char *to
 
 static bool dropped(uint8_t hid)
 {
-    return hid == SW_GW_H_CONNECTION || hid == SW_GW_H_KEEP_ALIVE ||
-           hid == SW_GW_H_PROXY_CONNECTION || hid == SW_GW_H_TE ||
-           hid == SW_GW_H_TRANSFER_ENCODING || hid == SW_GW_H_UPGRADE || hid == SW_GW_H_HOST ||
-           hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT || hid == SW_GW_H_HTTP2_SETTINGS;
+    return sw_gw_hid_of_hop(hid) || hid == SW_GW_H_HTTP2_SETTINGS;
 }
 
 /* Copies the fields that are forwarded; the block they lie in begins at 'from' and was copied to

@@ -376,11 +376,6 @@ size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_he
     return gw_h2_put_fields(s->x, trailers_of(s), out);
 }
 
-void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream)
-{
-    (void)stream; /* the engine continues by itself; the flush after feeding sends */
-}
-
 /* ---- receiving ---- */
 
 /* For what was passed on, unless the exchange wants no more. */
@@ -458,15 +453,8 @@ void gw_h2_side_resume(struct sw_gw_side *s)
 static struct sw_slice lowered(struct sw_exchange *x, struct sw_slice name)
 {
     for (size_t i = 0; i < name.n; i++) {
-        if (name.p[i] >= 'A' && name.p[i] <= 'Z') {
-            char *p = sw_arena_dup(&x->arena, name);
-
-            for (size_t k = i; k < name.n; k++) {
-                if (p[k] >= 'A' && p[k] <= 'Z')
-                    p[k] |= 0x20;
-            }
-            return sw_slice(p, name.n);
-        }
+        if (name.p[i] >= 'A' && name.p[i] <= 'Z')
+            return sw_gw_lowered(&x->arena, name);
     }
     return name;
 }
@@ -479,14 +467,6 @@ size_t gw_h2_put_fields(struct sw_exchange *x, const struct sw_gw_fields *f,
     return f->n;
 }
 
-static bool dropped(uint8_t hid)
-{
-    return hid == SW_GW_H_CONNECTION || hid == SW_GW_H_KEEP_ALIVE ||
-           hid == SW_GW_H_PROXY_CONNECTION || hid == SW_GW_H_TE ||
-           hid == SW_GW_H_TRANSFER_ENCODING || hid == SW_GW_H_UPGRADE || hid == SW_GW_H_HOST ||
-           hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT;
-}
-
 void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
                        const struct sw_h2_head *head, bool copy)
 {
@@ -496,7 +476,7 @@ void gw_h2_take_fields(struct sw_exchange *x, struct sw_gw_fields *to,
         struct sw_slice value = head->headers[i].value;
         uint8_t hid = (uint8_t)sw_gw_hid(name);
 
-        if (dropped(hid))
+        if (sw_gw_hid_of_hop(hid))
             continue;
         to->p[to->n].name = copy ? sw_arena_slice(&x->arena, name) : name;
         to->p[to->n].value = copy ? sw_arena_slice(&x->arena, value) : value;

@@ -115,11 +115,9 @@ void gw_h2_emit_data(struct sw_h2 *h, int32_t id, void *stream,
                      const uint8_t head[SW_H2_FRAME_HEAD], size_t n);
 size_t gw_h2_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw_h2_header *out,
                       size_t max);
-void gw_h2_on_window(struct sw_h2 *h, int32_t id, void *stream);
 void gw_h2_on_data(struct sw_h2 *h, int32_t id, void *stream, struct sw_slice data);
 void gw_h2_on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h2_head *head);
 void gw_h2_on_pong(struct sw_h2 *h);
 #define GW_H2_ENGINE_OPS                                                                           \
-    .on_data = gw_h2_on_data, .on_window = gw_h2_on_window, .on_pong = gw_h2_on_pong,              \
-    .emit = gw_h2_emit, .pull = gw_h2_pull, .trailers = gw_h2_trailers,                            \
-    .emit_data = gw_h2_emit_data
+    .on_data = gw_h2_on_data, .on_pong = gw_h2_on_pong, .emit = gw_h2_emit, .pull = gw_h2_pull,    \
+    .trailers = gw_h2_trailers, .emit_data = gw_h2_emit_data

@@ -114,16 +114,12 @@ static const char *server_name(struct sw_exchange *x, const struct sw_gw_tls *t)
 
     if (t->auto_sni && host.n) {
         ptrdiff_t end = sw_slice_find(host, host.p[0] == '[' ? ']' : ':');
-        char *text;
 
         if (end >= 0)
             host = sw_slice_head(host, (size_t)end);
         if (host.n && host.p[0] == '[')
             host = sw_slice_from(host, 1);
-        text = sw_arena_dup(&x->arena, host);
-        for (char *c = text; *c; c++)
-            *c = *c >= 'A' && *c <= 'Z' ? (char)(*c | 0x20) : *c;
-        return text;
+        return sw_gw_lowered(&x->arena, host).p;
     }
     if (t->auto_host_sni && own.n)
         return sw_arena_dup(&x->arena, own);

@@ -7,6 +7,7 @@
 #include <proto/node.pb-c.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/time.h"
 #include "gateway/config/build.h"
 #include "proto/json.h"
@@ -38,13 +39,7 @@ struct sw_slice sw_gw_text(struct sw_gw_build *b, const struct ProtobufCBinaryDa
 
 struct sw_slice sw_gw_lower(struct sw_gw_build *b, struct sw_slice s)
 {
-    char *p = sw_arena_dup(b->arena, s);
-
-    for (size_t i = 0; i < s.n; i++) {
-        if (p[i] >= 'A' && p[i] <= 'Z')
-            p[i] = (char)(p[i] - 'A' + 'a');
-    }
-    return sw_slice(p, s.n);
+    return sw_gw_lowered(b->arena, s);
 }
 
 uint64_t sw_gw_duration(const struct Sw__Duration *d, uint64_t otherwise)
@@ -99,6 +94,19 @@ int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole
     sw_vec_push(&b->regexes, re);
     *ret = re;
     return SW_OK;
+}
+
+struct sw_regex **sw_gw_take_regexes(struct sw_gw_build *b, size_t first, size_t *ret_n)
+{
+    struct sw_regex **list = NULL;
+
+    *ret_n = b->regexes.n - first;
+    if (*ret_n) {
+        list = SW_NEW_ARRAY(struct sw_regex *, *ret_n);
+        memcpy(list, b->regexes.p + first, *ret_n * sizeof(struct sw_regex *));
+        b->regexes.n = first;
+    }
+    return list;
 }
 
 int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher *m,

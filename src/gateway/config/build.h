@@ -27,6 +27,7 @@ struct sw_gw_store;
 struct ProtobufCBinaryData;
 struct ProtobufCMessageDescriptor;
 
+/* In the order of subscription: what others need comes first, so that little has to wait. */
 enum sw_gw_type {
     SW_GW_TYPE_CLUSTER,
     SW_GW_TYPE_ENDPOINTS,
@@ -85,6 +86,8 @@ uint32_t sw_gw_u32(const struct Sw__UInt32Value *v, uint32_t otherwise);
 /* All return SW_OK or SW_EINVAL with b->err filled. */
 SW_NODISCARD int sw_gw_build_regex(struct sw_gw_build *b, struct sw_slice pattern, bool whole,
                                    const struct sw_regex **ret);
+/* The expressions collected since there were 'first' of them, for an object of their own. */
+struct sw_regex **sw_gw_take_regexes(struct sw_gw_build *b, size_t first, size_t *ret_n);
 SW_NODISCARD int sw_gw_build_str_match(struct sw_gw_build *b, const struct Sw__StringMatcher *m,
                                        struct sw_gw_str_match *ret);
 SW_NODISCARD int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool names,

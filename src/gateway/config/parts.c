@@ -27,6 +27,17 @@ struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t)
     return NULL;
 }
 
+struct sw_slice sw_gw_lowered(struct sw_arena *a, struct sw_slice s)
+{
+    char *p = sw_arena_dup(a, s);
+
+    for (size_t i = 0; i < s.n; i++) {
+        if (p[i] >= 'A' && p[i] <= 'Z')
+            p[i] = (char)(p[i] - 'A' + 'a');
+    }
+    return sw_slice(p, s.n);
+}
+
 /* ---- conditions ---- */
 
 static bool find_in(struct sw_slice hay, struct sw_slice needle, bool icase)

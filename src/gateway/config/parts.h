@@ -27,6 +27,9 @@ enum sw_gw_str_kind {
     SW_GW_STR_REGEX, /* whole text, as Envoy */
 };
 
+/* In lower case, copied into the arena. */
+struct sw_slice sw_gw_lowered(struct sw_arena *a, struct sw_slice s);
+
 struct sw_gw_str_match {
     enum sw_gw_str_kind kind;
     bool icase; /* not for regex */

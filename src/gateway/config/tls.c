@@ -219,17 +219,6 @@ static int build_common(struct sw_gw_build *b, struct sw_gw_tls *t, const Sw__Co
 
 /* ---- transport sockets ---- */
 
-/* The expressions made since 'first' belong to t. */
-static void take_regexes(struct sw_gw_build *b, struct sw_gw_tls *t, size_t first)
-{
-    t->n_regexes = b->regexes.n - first;
-    if (t->n_regexes) {
-        t->regexes = SW_NEW_ARRAY(struct sw_regex *, t->n_regexes);
-        memcpy(t->regexes, b->regexes.p + first, t->n_regexes * sizeof(struct sw_regex *));
-    }
-    b->regexes.n = first;
-}
-
 static int build_down(struct sw_gw_build *b, const void *msg, struct sw_gw_tls *t,
                       const struct sw_gw_up_names *names)
 {
@@ -301,7 +290,7 @@ static int build_side(struct sw_gw_build *b, const Sw__TransportSocket *s, const
     b->arena = &t->arena;
     rc = side->build(b, in, t, names);
     b->arena = outer;
-    take_regexes(b, t, first);
+    t->regexes = sw_gw_take_regexes(b, first, &t->n_regexes);
     if (rc == SW_OK)
         t->hash = sw_siphash13(side->key[0], side->key[1], s->typed_config->value.data,
                                s->typed_config->value.len);

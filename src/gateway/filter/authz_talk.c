@@ -25,17 +25,6 @@ static bool in_list(const struct sw_gw_names *l, struct sw_slice name)
     return false;
 }
 
-static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)
-{
-    char *p = sw_arena_dup(a, s);
-
-    for (size_t i = 0; i < s.n; i++) {
-        if (p[i] >= 'A' && p[i] <= 'Z')
-            p[i] = (char)(p[i] + 32);
-    }
-    return sw_slice(p, s.n);
-}
-
 /* What is shown of the body, copied for m. */
 static struct sw_slice shown_body(const struct sw_gw_authz_state *s, struct sw_exchange *m)
 {
@@ -86,7 +75,7 @@ struct sw_slice authz_http_question(struct sw_gw_authz_state *s, struct sw_excha
     sw_gw_fields_init(&m->arena, &m->req.fields, 16);
     for (uint32_t i = 0; i < x->req.fields.n; i++) {
         const struct sw_h1_field *f = &x->req.fields.p[i];
-        struct sw_slice name = lower(&m->arena, f->name);
+        struct sw_slice name = sw_gw_lowered(&m->arena, f->name);
 
         if (always_shown(name) || in_list(s->shown, name))
             add_copy(m, name, f->value);
@@ -139,7 +128,7 @@ static void put_headers(const struct sw_gw_authz_state *s, struct sw_arena *a,
         put_header(a, to, SW_SLICE_LIT(":scheme"), r->scheme);
     }
     for (uint32_t i = 0; i < r->fields.n; i++) {
-        struct sw_slice name = lower(a, r->fields.p[i].name);
+        struct sw_slice name = sw_gw_lowered(a, r->fields.p[i].name);
 
         if (all || in_list(s->shown, name))
             put_header(a, to, name, r->fields.p[i].value);
@@ -288,7 +277,7 @@ static void change(struct sw_gw_authz_state *s, int how, struct sw_slice name,
     if (!s->changes)
         s->changes = sw_arena_array(a, CHANGES_MAX, sizeof(*s->changes));
     s->changes[s->n_changes++] = (struct authz_change){
-        .how = how, .name = lower(a, name), .value = sw_arena_slice(a, value)};
+        .how = how, .name = sw_gw_lowered(a, name), .value = sw_arena_slice(a, value)};
 }
 
 static void tell(struct sw_gw_authz_state *s, struct sw_gw_fields *to, struct sw_slice name,
@@ -297,7 +286,7 @@ static void tell(struct sw_gw_authz_state *s, struct sw_gw_fields *to, struct sw
     struct sw_arena *a = &s->x->arena;
 
     if (may_set(name, value) && to->n < CHANGES_MAX)
-        sw_gw_fields_add(&s->x->arena, to, lower(a, name), sw_arena_slice(a, value));
+        sw_gw_fields_add(&s->x->arena, to, sw_gw_lowered(a, name), sw_arena_slice(a, value));
 }
 
 void authz_change_request(struct sw_gw_authz_state *s)
@@ -336,7 +325,7 @@ static void http_ok(struct sw_gw_authz_state *s, const struct sw_gw_fields *f)
 
     s->verdict = AUTHZ_OK;
     for (uint32_t i = 0; i < f->n; i++) {
-        struct sw_slice name = lower(&s->x->arena, f->p[i].name);
+        struct sw_slice name = sw_gw_lowered(&s->x->arena, f->p[i].name);
 
         if (in_list(&from->appended, name))
             change(s, CHANGE_ADD, name, f->p[i].value);
@@ -359,7 +348,7 @@ static void http_denied(struct sw_gw_authz_state *s, const struct sw_exchange *m
     s->status = m->resp.status;
     s->text = sw_arena_slice(&s->x->arena, sw_buf_slice(&s->answer));
     for (uint32_t i = 0; i < m->resp.fields.n; i++) {
-        struct sw_slice name = lower(&s->x->arena, m->resp.fields.p[i].name);
+        struct sw_slice name = sw_gw_lowered(&s->x->arena, m->resp.fields.p[i].name);
 
         if (client_may_see(s->service, name))
             tell(s, &s->client, name, m->resp.fields.p[i].value);

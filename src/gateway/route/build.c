@@ -194,20 +194,6 @@ static int fill_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t b
                   : SW_OK;
 }
 
-/* The expressions collected since 'first' belong to an object of their own. */
-static struct sw_regex **take_regexes(struct sw_gw_build *b, size_t first, size_t *ret_n)
-{
-    struct sw_regex **list = NULL;
-
-    *ret_n = b->regexes.n - first;
-    if (*ret_n) {
-        list = SW_NEW_ARRAY(struct sw_regex *, *ret_n);
-        memcpy(list, b->regexes.p + first, *ret_n * sizeof(struct sw_regex *));
-        b->regexes.n = first;
-    }
-    return list;
-}
-
 /*
  * One host beyond a limit must not take the others of the table with it: it answers everything with
  * an error. What is not a matter of limits is a mistake of the server, and refused as a whole.
@@ -255,7 +241,7 @@ static struct sw_gw_vhost *build_vhost(struct sw_gw_build *b, const Sw__VirtualH
     atomic_init(&v->refs, 1);
     b->arena = &v->arena;
     rc = fill_vhost(b, in, body_max, v);
-    v->regexes = take_regexes(b, first_regex, &v->n_regexes);
+    v->regexes = sw_gw_take_regexes(b, first_regex, &v->n_regexes);
     v->regex_size = b->regex_size - before;
     if (rc == SW_ELIMIT) {
         make_invalid(b, v);
@@ -349,7 +335,7 @@ static struct sw_gw_routes *finish(struct sw_gw_build *b, struct sw_gw_routes *t
         sw_gw_routes_index(t);
     b->arena = outer;
     /* The expressions of this table go with it, not with the object around it. */
-    t->regexes = take_regexes(b, first_regex, &t->n_regexes);
+    t->regexes = sw_gw_take_regexes(b, first_regex, &t->n_regexes);
     return rc < 0 ? sw_gw_routes_unref(t) : t;
 }
 

@@ -127,24 +127,21 @@ static int put_member(struct sw_buf *out, struct sw_slice cluster, const struct 
         cx_fail += atomic_load_explicit(&m->cells[i].cx_fail, memory_order_relaxed);
         active += atomic_load_explicit(&m->cells[i].active, memory_order_relaxed);
     }
-    return sw_buf_printf(out,
-                         "%.*s::%.*s::rq_total::%" PRIu64 "\n"
-                         "%.*s::%.*s::rq_error::%" PRIu64 "\n"
-                         "%.*s::%.*s::cx_connect_fail::%" PRIu64 "\n"
-                         "%.*s::%.*s::rq_active::%" PRIu64 "\n"
-                         "%.*s::%.*s::health_flags::%s\n"
-                         "%.*s::%.*s::weight::%u\n"
-                         "%.*s::%.*s::priority::%u\n",
-                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), rq, SW_SLICE_ARG(cluster),
-                         SW_SLICE_ARG(m->text), err, SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text),
-                         cx_fail, SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), active,
-                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), health_text(e),
-                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), e->weight,
-                         SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text), l->priority);
+#define ROW(format, value)                                                                         \
+    (sw_buf_printf(out, "%.*s::%.*s::" format "\n", SW_SLICE_ARG(cluster), SW_SLICE_ARG(m->text),  \
+                   (value)) == SW_OK)
+    return ROW("rq_total::%" PRIu64, rq) && ROW("rq_error::%" PRIu64, err) &&
+                   ROW("cx_connect_fail::%" PRIu64, cx_fail) &&
+                   ROW("rq_active::%" PRIu64, active) && ROW("health_flags::%s", health_text(e)) &&
+                   ROW("weight::%u", e->weight) && ROW("priority::%u", l->priority)
+               ? SW_OK
+               : SW_ELIMIT;
+#undef ROW
 }
 
 static int put_cluster(struct sw_buf *out, const struct sw_gw_res *r)
 {
+    static const char *const names[] = {"rq_total", "rq_overflow", "rq_retry", "no_host"};
     const struct sw_gw_cluster *c = r->cluster;
     uint64_t sum[4] = {0};
     uint64_t status[6] = {0};
@@ -160,12 +157,10 @@ static int put_cluster(struct sw_buf *out, const struct sw_gw_res *r)
         for (int k = 0; k < 6; k++)
             status[k] += atomic_load_explicit(&cell->status[k], memory_order_relaxed);
     }
-    rc = sw_buf_printf(
-        out,
-        "%.*s::rq_total::%" PRIu64 "\n%.*s::rq_overflow::%" PRIu64 "\n%.*s::rq_retry::%" PRIu64
-        "\n%.*s::no_host::%" PRIu64 "\n%.*s::rq_failed::%" PRIu64 "\n",
-        SW_SLICE_ARG(r->name), sum[0], SW_SLICE_ARG(r->name), sum[1], SW_SLICE_ARG(r->name), sum[2],
-        SW_SLICE_ARG(r->name), sum[3], SW_SLICE_ARG(r->name), status[0]);
+    for (int k = 0; rc == SW_OK && k < 4; k++)
+        rc = sw_buf_printf(out, "%.*s::%s::%" PRIu64 "\n", SW_SLICE_ARG(r->name), names[k], sum[k]);
+    if (rc == SW_OK)
+        rc = sw_buf_printf(out, "%.*s::rq_failed::%" PRIu64 "\n", SW_SLICE_ARG(r->name), status[0]);
     for (int k = 1; rc == SW_OK && k < 6; k++)
         rc =
             sw_buf_printf(out, "%.*s::rq_%dxx::%" PRIu64 "\n", SW_SLICE_ARG(r->name), k, status[k]);

@@ -89,10 +89,6 @@ struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
         [SW_GW_TYPE_LISTENER] = SW_TYPE_LISTENER, [SW_GW_TYPE_ROUTES] = SW_TYPE_ROUTE,
         [SW_GW_TYPE_SECRET] = SW_TYPE_SECRET,
     };
-    /* What others need comes first, so that little has to wait. */
-    static const enum sw_gw_type order[] = {SW_GW_TYPE_CLUSTER, SW_GW_TYPE_ENDPOINTS,
-                                            SW_GW_TYPE_LISTENER, SW_GW_TYPE_ROUTES,
-                                            SW_GW_TYPE_SECRET};
     struct sw_gw_xds *x = SW_NEW(struct sw_gw_xds);
 
     x->store = s;
@@ -101,10 +97,10 @@ struct sw_gw_xds *sw_gw_xds_new(struct sw_gw_store *s, struct sw_loop *l,
         sw_free(x);
         return NULL;
     }
-    for (size_t i = 0; i < SW_ARRAY_LEN(order); i++) {
-        struct feed *f = &x->feeds[order[i]];
+    for (int t = 0; t < SW_GW_TYPES; t++) {
+        struct feed *f = &x->feeds[t];
 
-        *f = (struct feed){.xds = x, .type = order[i], .url = urls[order[i]]};
+        *f = (struct feed){.xds = x, .type = (enum sw_gw_type)t, .url = urls[t]};
         sw_xds_client_type(x->client, f->url, on_update, f);
     }
     sw_xds_client_wildcard(x->client, SW_TYPE_CLUSTER, true);
