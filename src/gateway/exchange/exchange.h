@@ -198,6 +198,8 @@ struct sw_exchange {
 
 /* A fresh exchange from the worker's pool, with its arena empty. */
 struct sw_exchange *sw_exchange_new(struct sw_gw_worker *w);
+/* One without a client, made for x: its cluster is set, its request and its side are not. */
+struct sw_exchange *sw_exchange_new_inner(const struct sw_exchange *x, struct sw_slice cluster);
 /* Frees those that ended; only from where no exchange is being worked on. The loop does it too. */
 void sw_exchange_reap(struct sw_gw_worker *w);
 /* The client's TLS state, since its connection may be gone before the exchange is. NULL: no TLS. */

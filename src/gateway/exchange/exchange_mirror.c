@@ -104,16 +104,25 @@ static void give_kept(const struct sw_exchange *x, struct sw_exchange *m)
         sw_exchange_down_end(m);
 }
 
-static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
-                       const struct sw_gw_mirror *policy)
+struct sw_exchange *sw_exchange_new_inner(const struct sw_exchange *x, struct sw_slice cluster)
 {
     struct sw_exchange *m = sw_exchange_new(x->worker);
-    struct copy_link *l = SW_ARENA_NEW(&m->arena, struct copy_link);
 
     m->mirror = true;
     m->from.listener = x->from.listener ? sw_gw_listener_ref(x->from.listener) : NULL;
     m->from.peer = x->from.peer;
     m->from.local = x->from.local;
+    m->rs = SW_ARENA_NEW(&m->arena, struct sw_gw_route_state);
+    m->rs->cluster = sw_arena_slice(&m->arena, cluster);
+    return m;
+}
+
+static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
+                       const struct sw_gw_mirror *policy)
+{
+    struct sw_exchange *m = sw_exchange_new_inner(x, policy->cluster);
+    struct copy_link *l = SW_ARENA_NEW(&m->arena, struct copy_link);
+
     m->req = x->req;
     m->req.method = sw_arena_slice(&m->arena, x->req.method);
     m->req.path = sw_arena_slice(&m->arena, x->plan.path.p ? x->plan.path : x->req.path);
@@ -123,8 +132,6 @@ static void start_copy(struct sw_exchange *x, struct sw_gw_copies *all,
     m->req.work = NULL; /* of the original, which may be gone first */
     m->req.trailers = (struct sw_gw_fields){0};
     copy_fields(m, &x->req.fields);
-    m->rs = SW_ARENA_NEW(&m->arena, struct sw_gw_route_state);
-    m->rs->cluster = sw_arena_slice(&m->arena, policy->cluster);
     m->rs->pick.has_hash = x->rs->pick.has_hash;
     m->rs->pick.hash = x->rs->pick.hash;
     m->plan.timeout_ns = x->plan.timeout_ns;

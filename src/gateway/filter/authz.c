@@ -122,18 +122,12 @@ static void on_judged(struct sw_defer *d)
 static void start(struct sw_gw_authz_state *s)
 {
     struct sw_exchange *x = s->x;
-    struct sw_exchange *m = sw_exchange_new(x->worker);
+    struct sw_exchange *m = sw_exchange_new_inner(x, s->service->cluster);
     struct sw_slice body = {0};
 
     sw_timer_stop(x->worker->loop, &s->timer);
     s->asked = true;
     s->sub = m;
-    m->mirror = true;
-    m->from.listener = x->from.listener ? sw_gw_listener_ref(x->from.listener) : NULL;
-    m->from.peer = x->from.peer;
-    m->from.local = x->from.local;
-    m->rs = SW_ARENA_NEW(&m->arena, struct sw_gw_route_state);
-    m->rs->cluster = sw_arena_slice(&m->arena, s->service->cluster);
     m->plan.timeout_ns = s->service->timeout_ns;
     m->plan.idle_timeout_ns = s->service->timeout_ns;
     m->plan.idempotent = true;
