@@ -229,12 +229,10 @@ static void put_key(struct xds_sub *u, struct xds_msg *m, struct sw_slice key)
 
 static void put_forced(struct xds_sub *u, struct xds_msg *m, size_t max)
 {
-    while (!sw_list_empty(&u->forced) && xds_msg_size(m) < max) {
-        struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
+    struct xds_name *n;
 
-        sw_list_unlink(&n->forced);
+    while (xds_msg_size(m) < max && (n = SW_LIST_POP(&u->forced, struct xds_name, forced)) != NULL)
         put_key(u, m, n->name);
-    }
 }
 
 /* True when the client subscribed to something that this resource comes along with. */

@@ -165,17 +165,15 @@ static void delta_append(struct xds_msg *r, struct sw_slice name, const struct s
 static void delta_forced(struct xds_sub *u, struct sw_xds_snap *now, struct xds_msg *r,
                          size_t piece)
 {
-    while (!sw_list_empty(&u->forced) && xds_msg_size(r) < piece) {
-        struct xds_name *n = SW_CONTAINER_OF(u->forced.next, struct xds_name, forced);
+    struct xds_name *n;
 
-        sw_list_unlink(&n->forced);
+    while (xds_msg_size(r) < piece &&
+           (n = SW_LIST_POP(&u->forced, struct xds_name, forced)) != NULL) {
         delta_append(r, n->name, now);
         sent_ahead(u, n, sw_xds_snap_get(now, n->name));
     }
-    while (!sw_list_empty(&u->gone) && xds_msg_size(r) < piece) {
-        struct xds_name *n = SW_CONTAINER_OF(u->gone.next, struct xds_name, forced);
-
-        sw_list_unlink(&n->forced);
+    while (xds_msg_size(r) < piece &&
+           (n = SW_LIST_POP(&u->gone, struct xds_name, forced)) != NULL) {
         sw_list_push_back(&r->names, &n->forced);
         u->n_gone--;
         delta_append(r, n->name, now);

@@ -323,15 +323,21 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
     return rc;
 }
 
+static struct sw_exchange *queue_pop(struct sw_gw_pool *p)
+{
+    struct sw_exchange *x = SW_LIST_FIRST(&p->queue, struct sw_exchange, queue);
+
+    if (x)
+        sw_gw_pool_cancel(x);
+    return x;
+}
+
 static void fail_one(struct sw_gw_pool *p, enum sw_gw_outcome how, const char *why)
 {
-    struct sw_exchange *x;
+    struct sw_exchange *x = queue_pop(p);
 
-    if (sw_list_empty(&p->queue))
-        return;
-    x = SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
-    sw_gw_pool_cancel(x);
-    sw_exchange_up_failed(x, how, why);
+    if (x)
+        sw_exchange_up_failed(x, how, why);
 }
 
 static bool may_log_failure(struct sw_gw_pool *p)
@@ -429,17 +435,6 @@ static void attach(struct up_conn *u, struct sw_exchange *x)
     else
         up_h1_attach(u, x);
     sw_exchange_up_ready(x);
-}
-
-static struct sw_exchange *queue_pop(struct sw_gw_pool *p)
-{
-    struct sw_exchange *x;
-
-    if (sw_list_empty(&p->queue))
-        return NULL;
-    x = SW_CONTAINER_OF(p->queue.next, struct sw_exchange, queue);
-    sw_gw_pool_cancel(x);
-    return x;
 }
 
 static void on_dialled(struct sw_conn *c)

@@ -5,14 +5,9 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-static bool last_ref(_Atomic uint32_t *refs)
-{
-    return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
-}
-
 struct sw_gw_set *sw_gw_set_unref(struct sw_gw_set *s)
 {
-    if (!s || !last_ref(&s->refs))
+    if (!s || !sw_gw_drop_ref(&s->refs))
         return NULL;
     SW_MAP_FOREACH (it, &s->map)
         s->unref(it->value);
@@ -23,7 +18,7 @@ struct sw_gw_set *sw_gw_set_unref(struct sw_gw_set *s)
 
 struct sw_gw_shards *sw_gw_shards_unref(struct sw_gw_shards *s)
 {
-    if (!s || !last_ref(&s->refs))
+    if (!s || !sw_gw_drop_ref(&s->refs))
         return NULL;
     for (size_t i = 0; i < SW_GW_SHARDS; i++)
         (void)sw_gw_set_unref(s->set[i]);
@@ -38,13 +33,13 @@ unsigned sw_gw_shard_of(struct sw_slice name)
 
 struct sw_gw_config *sw_gw_config_ref(struct sw_gw_config *c)
 {
-    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    sw_gw_take_ref(&c->refs);
     return c;
 }
 
 struct sw_gw_config *sw_gw_config_unref(struct sw_gw_config *c)
 {
-    if (!c || !last_ref(&c->refs))
+    if (!c || !sw_gw_drop_ref(&c->refs))
         return NULL;
     (void)sw_gw_set_unref(c->listeners);
     (void)sw_gw_set_unref(c->routes);

@@ -10,7 +10,7 @@
 
 struct sw_gw_listener *sw_gw_listener_ref(struct sw_gw_listener *l)
 {
-    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    sw_gw_take_ref(&l->refs);
     return l;
 }
 
@@ -22,7 +22,7 @@ static void chain_done(struct sw_gw_chain *c)
 
 struct sw_gw_listener *sw_gw_listener_unref(struct sw_gw_listener *l)
 {
-    if (!l || atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+    if (!l || !sw_gw_drop_ref(&l->refs))
         return NULL;
     for (size_t i = 0; i < l->n_chains; i++)
         chain_done(&l->chains[i]);

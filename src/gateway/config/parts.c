@@ -6,13 +6,13 @@
 
 struct sw_gw_tls *sw_gw_tls_ref(struct sw_gw_tls *t)
 {
-    atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    sw_gw_take_ref(&t->refs);
     return t;
 }
 
 struct sw_gw_tls *sw_gw_tls_unref(struct sw_gw_tls *t)
 {
-    if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+    if (!t || !sw_gw_drop_ref(&t->refs))
         return NULL;
     for (size_t i = 0; i < t->n_creds; i++)
         (void)sw_tls_cred_unref(t->creds[i]);

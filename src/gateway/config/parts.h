@@ -27,6 +27,16 @@ enum sw_gw_str_kind {
     SW_GW_STR_REGEX, /* whole text, as Envoy */
 };
 
+/* Of objects that several threads hold. _drop_: true for the last reference. */
+static inline void sw_gw_take_ref(_Atomic uint32_t *refs)
+{
+    atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
+}
+static inline bool sw_gw_drop_ref(_Atomic uint32_t *refs)
+{
+    return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
 /* In lower case, copied into the arena. */
 struct sw_slice sw_gw_lowered(struct sw_arena *a, struct sw_slice s);
 

@@ -6,13 +6,13 @@
 
 struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r)
 {
-    atomic_fetch_add_explicit(&r->refs, 1, memory_order_relaxed);
+    sw_gw_take_ref(&r->refs);
     return r;
 }
 
 void sw_gw_vhost_unref(struct sw_gw_vhost *v)
 {
-    if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+    if (!v || !sw_gw_drop_ref(&v->refs))
         return;
     sw_map_done(&v->exact);
     sw_map_done(&v->prefix);
@@ -39,12 +39,7 @@ static void routes_free(struct sw_gw_routes *r)
 
 struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r)
 {
-    if (r && atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) == 1)
+    if (r && sw_gw_drop_ref(&r->refs))
         routes_free(r);
     return NULL;
-}
-
-struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r)
-{
-    return r->name;
 }

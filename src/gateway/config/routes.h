@@ -254,4 +254,3 @@ void sw_gw_vhost_unref(struct sw_gw_vhost *v);
 struct sw_gw_routes *sw_gw_routes_ref(struct sw_gw_routes *r);
 /* Accepts NULL, returns NULL. */
 struct sw_gw_routes *sw_gw_routes_unref(struct sw_gw_routes *r);
-struct sw_slice sw_gw_routes_name(const struct sw_gw_routes *r);

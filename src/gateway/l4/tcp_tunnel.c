@@ -352,22 +352,18 @@ static const struct sw_conn_ops ops = {
     .on_free = on_free,
 };
 
-static void on_drain(struct sw_gw_down *d)
-{
-    struct tun *t = SW_CONTAINER_OF(d, struct tun, life);
-
-    if (!t->open) {
-        gone(t);
-        sw_conn_close(&t->conn, true);
-    }
-}
-
 static void on_kill(struct sw_gw_down *d)
 {
     struct tun *t = SW_CONTAINER_OF(d, struct tun, life);
 
     gone(t);
     sw_conn_close(&t->conn, true);
+}
+
+static void on_drain(struct sw_gw_down *d)
+{
+    if (!SW_CONTAINER_OF(d, struct tun, life)->open)
+        on_kill(d);
 }
 
 void sw_gw_tcp_exchange(struct sw_gw_worker *w, const struct sw_gw_accepted *a,

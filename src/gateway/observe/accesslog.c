@@ -98,7 +98,7 @@ static const struct {
 
 struct sw_gw_accesslog *sw_gw_accesslog_unref(struct sw_gw_accesslog *l)
 {
-    if (l && atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1) {
+    if (l && sw_gw_drop_ref(&l->refs)) {
         sw_gw_sink_put(l->sink);
         sw_arena_clear(&l->arena);
         sw_free(l);

@@ -434,7 +434,7 @@ static struct sw_gw_vhost *same_vhost(const struct sw_gw_routes *old, size_t *at
 
         if (sw_slice_eq(v->bytes, bytes)) {
             ++*at;
-            atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+            sw_gw_take_ref(&v->refs);
             return v;
         }
         d = sw_slice_cmp(v->name, name);

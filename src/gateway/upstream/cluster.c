@@ -5,16 +5,6 @@
 
 #include "base/mem.h"
 
-static bool last_ref(_Atomic uint32_t *refs)
-{
-    return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
-}
-
-static void add_ref(_Atomic uint32_t *refs)
-{
-    atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
-}
-
 struct sw_gw_member *sw_gw_member_new(void)
 {
     struct sw_gw_member *m = SW_NEW(struct sw_gw_member);
@@ -32,13 +22,13 @@ void sw_gw_member_add_cells(struct sw_gw_member *m, unsigned n_workers)
 
 struct sw_gw_member *sw_gw_member_ref(struct sw_gw_member *m)
 {
-    add_ref(&m->refs);
+    sw_gw_take_ref(&m->refs);
     return m;
 }
 
 struct sw_gw_member *sw_gw_member_unref(struct sw_gw_member *m)
 {
-    if (m && last_ref(&m->refs)) {
+    if (m && sw_gw_drop_ref(&m->refs)) {
         sw_free(m->cells);
         sw_arena_clear(&m->arena);
         sw_free(m);
@@ -48,13 +38,13 @@ struct sw_gw_member *sw_gw_member_unref(struct sw_gw_member *m)
 
 struct sw_gw_members *sw_gw_members_ref(struct sw_gw_members *m)
 {
-    add_ref(&m->refs);
+    sw_gw_take_ref(&m->refs);
     return m;
 }
 
 struct sw_gw_members *sw_gw_members_unref(struct sw_gw_members *m)
 {
-    if (!m || !last_ref(&m->refs))
+    if (!m || !sw_gw_drop_ref(&m->refs))
         return NULL;
     SW_GW_ENDPOINTS_EACH (e, m)
         (void)sw_gw_member_unref(e->member);
@@ -65,13 +55,13 @@ struct sw_gw_members *sw_gw_members_unref(struct sw_gw_members *m)
 
 struct sw_gw_cluster_spec *sw_gw_cluster_spec_ref(struct sw_gw_cluster_spec *s)
 {
-    add_ref(&s->refs);
+    sw_gw_take_ref(&s->refs);
     return s;
 }
 
 struct sw_gw_cluster_spec *sw_gw_cluster_spec_unref(struct sw_gw_cluster_spec *s)
 {
-    if (s && last_ref(&s->refs)) {
+    if (s && sw_gw_drop_ref(&s->refs)) {
         sw_arena_clear(&s->arena);
         sw_free(s);
     }
@@ -92,13 +82,13 @@ struct sw_gw_cluster_state *sw_gw_cluster_state_new(unsigned n_workers)
 
 struct sw_gw_cluster_state *sw_gw_cluster_state_ref(struct sw_gw_cluster_state *s)
 {
-    add_ref(&s->refs);
+    sw_gw_take_ref(&s->refs);
     return s;
 }
 
 struct sw_gw_cluster_state *sw_gw_cluster_state_unref(struct sw_gw_cluster_state *s)
 {
-    if (s && last_ref(&s->refs)) {
+    if (s && sw_gw_drop_ref(&s->refs)) {
         (void)pthread_mutex_destroy(&s->lock);
         sw_free(s->cells);
         sw_free(s);
@@ -121,13 +111,13 @@ struct sw_gw_cluster *sw_gw_cluster_new(struct sw_gw_cluster_spec *spec, struct 
 
 struct sw_gw_cluster *sw_gw_cluster_ref(struct sw_gw_cluster *c)
 {
-    add_ref(&c->refs);
+    sw_gw_take_ref(&c->refs);
     return c;
 }
 
 struct sw_gw_cluster *sw_gw_cluster_unref(struct sw_gw_cluster *c)
 {
-    if (c && last_ref(&c->refs)) {
+    if (c && sw_gw_drop_ref(&c->refs)) {
         (void)sw_gw_cluster_spec_unref(c->spec);
         (void)sw_gw_members_unref(c->members);
         (void)sw_gw_cluster_state_unref(c->state);

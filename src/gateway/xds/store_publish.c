@@ -41,37 +41,15 @@ static void unref_cluster(void *p)
     (void)sw_gw_cluster_unref(p);
 }
 
-static void *ref_active(struct sw_gw_res *r)
+/* What is in force of a resource. Keys live as long as the object, not as the resource. */
+static void add_active(struct sw_gw_set *set, const struct sw_gw_res *r)
 {
-    switch (r->type) {
-    case SW_GW_TYPE_LISTENER:
-        return r->listener ? sw_gw_listener_ref(r->listener) : NULL;
-    case SW_GW_TYPE_ROUTES:
-        return r->routes ? sw_gw_routes_ref(r->routes) : NULL;
-    case SW_GW_TYPE_CLUSTER:
-        return r->cluster ? sw_gw_cluster_ref(r->cluster) : NULL;
-    case SW_GW_TYPE_ENDPOINTS:
-    case SW_GW_TYPE_SECRET:
-        break;
-    }
-    return NULL;
-}
-
-static struct sw_slice active_name(const struct sw_gw_res *r, void *object)
-{
-    /* A key that lives as long as the object, not as the resource. */
-    switch (r->type) {
-    case SW_GW_TYPE_LISTENER:
-        return ((struct sw_gw_listener *)object)->name;
-    case SW_GW_TYPE_CLUSTER:
-        return ((struct sw_gw_cluster *)object)->spec->name;
-    case SW_GW_TYPE_ROUTES:
-        return sw_gw_routes_name(object);
-    case SW_GW_TYPE_ENDPOINTS:
-    case SW_GW_TYPE_SECRET:
-        break;
-    }
-    return r->name;
+    if (r->listener)
+        (void)sw_map_put(&set->map, r->listener->name, sw_gw_listener_ref(r->listener));
+    else if (r->routes)
+        (void)sw_map_put(&set->map, r->routes->name, sw_gw_routes_ref(r->routes));
+    else if (r->cluster)
+        (void)sw_map_put(&set->map, r->cluster->spec->name, sw_gw_cluster_ref(r->cluster));
 }
 
 static struct sw_gw_set *make_set(struct sw_gw_store *s, enum sw_gw_type t, void (*unref)(void *))
@@ -79,18 +57,14 @@ static struct sw_gw_set *make_set(struct sw_gw_store *s, enum sw_gw_type t, void
     struct sw_gw_set *set;
 
     if (!s->dirty[t] && s->sets[t]) {
-        atomic_fetch_add_explicit(&s->sets[t]->refs, 1, memory_order_relaxed);
+        sw_gw_take_ref(&s->sets[t]->refs);
         return s->sets[t];
     }
     set = SW_NEW(struct sw_gw_set);
     atomic_init(&set->refs, 2); /* the store's and the snapshot's */
     set->unref = unref;
-    SW_MAP_EACH (struct sw_gw_res, r, &s->res[t]) {
-        void *o = ref_active(r);
-
-        if (o)
-            (void)sw_map_put(&set->map, active_name(r, o), o);
-    }
+    SW_MAP_EACH (const struct sw_gw_res, r, &s->res[t])
+        add_active(set, r);
     (void)sw_gw_set_unref(s->sets[t]);
     s->sets[t] = set;
     s->dirty[t] = false;
@@ -104,12 +78,8 @@ static struct sw_gw_set *make_shard(const struct sw_gw_store *s, unsigned i)
 
     atomic_init(&set->refs, 1);
     set->unref = unref_cluster;
-    for (size_t k = 0; k < s->shard_res[i].n; k++) {
-        void *o = ref_active(s->shard_res[i].p[k]);
-
-        if (o)
-            (void)sw_map_put(&set->map, active_name(s->shard_res[i].p[k], o), o);
-    }
+    for (size_t k = 0; k < s->shard_res[i].n; k++)
+        add_active(set, s->shard_res[i].p[k]);
     return set;
 }
 
@@ -119,7 +89,7 @@ static struct sw_gw_shards *make_shards(struct sw_gw_store *s)
     struct sw_gw_shards *now;
 
     if (old && !s->dirty[SW_GW_TYPE_CLUSTER]) {
-        atomic_fetch_add_explicit(&s->shards->refs, 1, memory_order_relaxed);
+        sw_gw_take_ref(&s->shards->refs);
         return s->shards;
     }
     now = SW_NEW(struct sw_gw_shards);
@@ -130,7 +100,7 @@ static struct sw_gw_shards *make_shards(struct sw_gw_store *s)
             now->set[i] = make_shard(s, i);
         } else {
             now->set[i] = old->set[i];
-            atomic_fetch_add_explicit(&now->set[i]->refs, 1, memory_order_relaxed);
+            sw_gw_take_ref(&now->set[i]->refs);
         }
         s->shard_dirty[i] = false;
     }
