@@ -231,11 +231,6 @@ void down_free(struct sw_conn *c)
 
 /* ---- which protocol ---- */
 
-static void begin_h1(struct down *d)
-{
-    sw_conn_set_ops(&d->conn, &down_h1_ops);
-}
-
 static void begin_h2(struct down *d)
 {
     sw_conn_set_ops(&d->conn, &down_h2_ops);
@@ -258,7 +253,7 @@ static void on_open(struct sw_conn *c)
     if (strcmp(sw_tls_alpn(tls), "h2") == 0)
         begin_h2(d);
     else if (down_hcm(d)->codec == SW_GW_CODEC_H1 || *sw_tls_alpn(tls))
-        begin_h1(d);
+        sw_conn_set_ops(c, &down_h1_ops);
     if (d->draining)
         drain(&d->life);
 }

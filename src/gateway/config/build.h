@@ -109,8 +109,8 @@ void *sw_gw_open_any(struct sw_gw_build *b, const struct Sw__Any *any,
                      const struct ProtobufCMessageDescriptor *type);
 SW_NODISCARD int sw_gw_build_header_match(struct sw_gw_build *b, const struct Sw__HeaderMatcher *in,
                                           struct sw_gw_header_match *m);
-/* In millionths. */
-uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise);
+/* In millionths; all of them without a message. */
+uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f);
 
 /* Notes that the object needs this. */
 void sw_gw_need(struct sw_gw_build *b, enum sw_gw_type t, struct sw_slice name);

@@ -6,15 +6,13 @@
 #include "gateway/config/build.h"
 #include "proto/pb.h"
 
-uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f, uint32_t otherwise)
+uint32_t sw_gw_build_fraction(const struct Sw__RuntimeFractionalPercent *f)
 {
     static const uint32_t scale[] = {10000, 100, 1};
     uint64_t v;
 
-    if (!f || !f->default_value)
-        return otherwise;
-    if ((unsigned)f->default_value->denominator > 2)
-        return otherwise;
+    if (!f || !f->default_value || (unsigned)f->default_value->denominator > 2)
+        return 1000000;
     v = (uint64_t)f->default_value->numerator * scale[f->default_value->denominator];
     return v > 1000000 ? 1000000 : (uint32_t)v;
 }

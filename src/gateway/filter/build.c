@@ -51,7 +51,7 @@ static int build_cors(struct sw_gw_build *b, const Sw__Any *any, const void **re
         in->allow_private_network_access && in->allow_private_network_access->value;
     c->forward_preflights =
         !in->forward_not_matching_preflights || in->forward_not_matching_preflights->value;
-    c->millionths = sw_gw_build_fraction(in->filter_enabled, 1000000);
+    c->millionths = sw_gw_build_fraction(in->filter_enabled);
     if ((c->methods.n && !sw_http_value_valid(c->methods)) ||
         (c->headers.n && !sw_http_value_valid(c->headers)) ||
         (c->expose.n && !sw_http_value_valid(c->expose)) ||

@@ -361,7 +361,7 @@ static void write_json(const struct layout *l, const struct json_field *f,
             continue;
         }
         sw_buf_init(&text, LINE_MAX_BYTES);
-        (void)!sw_gw_format_write(sub->format, v, "", &text);
+        (void)!sw_gw_format_write(sub->format, v, "", false, &text);
         if (sw_buf_len(&text) == 0 && l->omit_empty)
             continue;
         sw_jw_key(w, sub->key);
@@ -382,8 +382,7 @@ static int write_layout(const struct layout *l, const struct sw_gw_vars *v, bool
     struct sw_jw w;
 
     if (l->format)
-        return line ? sw_gw_format_line(l->format, v, missing, out)
-                    : sw_gw_format_write(l->format, v, missing, out);
+        return sw_gw_format_write(l->format, v, missing, line, out);
     sw_jw_begin(&w, out, NULL);
     write_json(l, &l->json, v, &w);
     return sw_jw_end(&w) < 0 ? SW_ELIMIT : sw_buf_putc(out, '\n');

@@ -58,12 +58,12 @@ SW_NODISCARD int sw_gw_format_parse(struct sw_arena *a, struct sw_slice text,
                                     const struct sw_gw_format **ret, struct sw_err *err);
 /* The text when the format has no operator; p == NULL otherwise. */
 struct sw_slice sw_gw_format_literal(const struct sw_gw_format *f);
-/* Appends the expansion; 'missing' stands for absent values ("-" in logs, "" in headers). */
+/*
+ * Appends the expansion; 'missing' stands for absent values ("-" in logs, "" in headers). 'escape'
+ * is for a line of text: quotes, backslashes and control bytes of values are escaped.
+ */
 SW_NODISCARD int sw_gw_format_write(const struct sw_gw_format *f, const struct sw_gw_vars *v,
-                                    const char *missing, struct sw_buf *out);
-/* The same for a line of text: quotes, backslashes and control bytes of values are escaped. */
-SW_NODISCARD int sw_gw_format_line(const struct sw_gw_format *f, const struct sw_gw_vars *v,
-                                   const char *missing, struct sw_buf *out);
+                                    const char *missing, bool escape, struct sw_buf *out);
 /* The expansion in an arena, at most 16 KiB (longer: cut). */
 struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_gw_vars *v,
                                   struct sw_arena *a);

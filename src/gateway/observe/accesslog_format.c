@@ -577,8 +577,8 @@ static bool is_ours(enum op op)
            op == OP_DYNAMIC_METADATA;
 }
 
-static int write_pieces(const struct sw_gw_format *f, const struct sw_gw_vars *v,
-                        const char *missing, bool escape, struct sw_buf *out)
+int sw_gw_format_write(const struct sw_gw_format *f, const struct sw_gw_vars *v,
+                       const char *missing, bool escape, struct sw_buf *out)
 {
     char scratch[SCRATCH];
 
@@ -597,18 +597,6 @@ static int write_pieces(const struct sw_gw_format *f, const struct sw_gw_vars *v
     return SW_OK;
 }
 
-int sw_gw_format_write(const struct sw_gw_format *f, const struct sw_gw_vars *v,
-                       const char *missing, struct sw_buf *out)
-{
-    return write_pieces(f, v, missing, false, out);
-}
-
-int sw_gw_format_line(const struct sw_gw_format *f, const struct sw_gw_vars *v, const char *missing,
-                      struct sw_buf *out)
-{
-    return write_pieces(f, v, missing, true, out);
-}
-
 struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_gw_vars *v,
                                   struct sw_arena *a)
 {
@@ -618,6 +606,6 @@ struct sw_slice sw_gw_format_text(const struct sw_gw_format *f, const struct sw_
     if (literal.p)
         return literal;
     sw_buf_init(&out, EXPANSION_MAX);
-    (void)!sw_gw_format_write(f, v, "", &out);
+    (void)!sw_gw_format_write(f, v, "", false, &out);
     return sw_arena_slice(a, sw_buf_slice(&out));
 }

@@ -138,11 +138,11 @@ void sw_gw_lstats_request(struct sw_gw_lstats *s, int status, uint64_t start_ns,
         sw_metric_add(pair(s->shard, SW_METRIC_GW_LOCAL_REPLIES, s->name, detail), 1);
 }
 
-static bool may_log(struct sw_loop *l, uint64_t *logged_ns, uint64_t every_s)
+static bool may_log(struct sw_loop *l, uint64_t *logged_ns)
 {
     uint64_t now = sw_loop_now(l);
 
-    if (*logged_ns && now - *logged_ns < every_s * SW_NS_PER_S)
+    if (*logged_ns && now - *logged_ns < LOG_EVERY_S * SW_NS_PER_S)
         return false;
     *logged_ns = now;
     return true;
@@ -150,7 +150,7 @@ static bool may_log(struct sw_loop *l, uint64_t *logged_ns, uint64_t every_s)
 
 bool sw_gw_lstats_may_log(struct sw_gw_lstats *s)
 {
-    return !s || may_log(s->loop, &s->logged_ns, LOG_EVERY_S);
+    return !s || may_log(s->loop, &s->logged_ns);
 }
 
 void sw_gw_lstats_log_refusal(struct sw_gw_lstats *s, const char *reason,
@@ -165,7 +165,7 @@ void sw_gw_lstats_log_refusal(struct sw_gw_lstats *s, const char *reason,
            strcmp(s->logged[at].reason, reason) != 0)
         at++;
     s->logged[at].reason = reason; /* those beyond the table share its last place */
-    if (may_log(s->loop, &s->logged[at].ns, LOG_EVERY_S))
+    if (may_log(s->loop, &s->logged[at].ns))
         sw_log_info("gateway", "listener '%.*s': %s refused: %s", SW_SLICE_ARG(s->name),
                     sw_addr_text(peer, text), why);
 }

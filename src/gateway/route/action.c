@@ -65,17 +65,14 @@ struct sw_slice sw_gw_regex_apply(const struct sw_gw_regex_rewrite *rw, struct s
 
 /* ---- paths ---- */
 
-static struct sw_slice join(struct sw_arena *a, struct sw_slice x, struct sw_slice y,
-                            struct sw_slice z)
+static struct sw_slice join(struct sw_arena *a, struct sw_slice x, struct sw_slice y)
 {
-    char *p = sw_arena_alloc(a, x.n + y.n + z.n + 1);
+    char *p = sw_arena_alloc(a, x.n + y.n + 1);
 
     memcpy(p, x.p, x.n);
     if (y.n)
         memcpy(p + x.n, y.p, y.n);
-    if (z.n)
-        memcpy(p + x.n + y.n, z.p, z.n);
-    return sw_slice(p, x.n + y.n + z.n);
+    return sw_slice(p, x.n + y.n);
 }
 
 /* The path's part that the match covered replaced by 'to'; the query stays. */
@@ -90,7 +87,7 @@ static struct sw_slice swap_prefix(const struct sw_gw_match *m, struct sw_slice 
     covered = m->path_kind == SW_GW_PATH_REGEX || m->path_kind == SW_GW_PATH_CONNECT
                   ? bare.n
                   : sw_min(m->path.n, bare.n);
-    return join(a, to, sw_slice_from(path, covered), sw_slice(NULL, 0));
+    return join(a, to, sw_slice_from(path, covered));
 }
 
 static struct sw_slice apply_to_bare(const struct sw_gw_regex_rewrite *rw, struct sw_slice path,
@@ -100,8 +97,7 @@ static struct sw_slice apply_to_bare(const struct sw_gw_regex_rewrite *rw, struc
     struct sw_slice query;
 
     sw_target_split(path, &bare, &query);
-    return join(a, sw_gw_regex_apply(rw, bare, a, b), sw_slice_from(path, bare.n),
-                sw_slice(NULL, 0));
+    return join(a, sw_gw_regex_apply(rw, bare, a, b), sw_slice_from(path, bare.n));
 }
 
 struct sw_slice sw_gw_rewrite_path(const struct sw_gw_route *r, struct sw_slice path,
@@ -114,7 +110,7 @@ struct sw_slice sw_gw_rewrite_path(const struct sw_gw_route *r, struct sw_slice 
     else if (r->forward.prefix_rewrite.n)
         out = swap_prefix(&r->match, path, r->forward.prefix_rewrite, a);
     if (out.n && out.p[0] != '/' && path.n && path.p[0] == '/')
-        out = join(a, SW_SLICE_LIT("/"), out, sw_slice(NULL, 0));
+        out = join(a, SW_SLICE_LIT("/"), out);
     return out.n ? out : SW_SLICE_LIT("/");
 }
 
@@ -168,7 +164,7 @@ struct sw_slice sw_gw_redirect_location(const struct sw_gw_route *r,
         query = sw_slice_find(path, '?');
         if (query >= 0 && sw_slice_find(d->path, '?') < 0)
             q = sw_slice_from(path, (size_t)query);
-        path = join(a, d->path, q, sw_slice(NULL, 0));
+        path = join(a, d->path, q);
     } else if (d->has_prefix) {
         path = swap_prefix(&r->match, path, d->prefix, a);
     } else if (d->regex) {
@@ -322,6 +318,6 @@ int sw_gw_normalize_path(const struct sw_gw_hcm *hcm, struct sw_slice path, stru
     if ((hcm->path.normalize || hcm->path.merge_slashes) &&
         !remove_dots(out, hcm->path.merge_slashes, a, &out))
         return SW_EINVAL;
-    *ret = join(a, out, sw_slice_from(path, bare.n), sw_slice(NULL, 0));
+    *ret = join(a, out, sw_slice_from(path, bare.n));
     return redirect ? SW_GW_PATH_MOVED : SW_OK;
 }

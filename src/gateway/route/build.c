@@ -121,7 +121,7 @@ static int build_match(struct sw_gw_build *b, const Sw__RouteMatch *in, struct s
     m->n_queries = (uint16_t)in->n_query_parameters;
     m->n_cookies = (uint16_t)in->n_cookies;
     m->grpc = in->grpc != NULL;
-    m->millionths = sw_gw_build_fraction(in->runtime_fraction, 1000000);
+    m->millionths = sw_gw_build_fraction(in->runtime_fraction);
     m->tls_presented = -1;
     m->tls_validated = -1;
     if (in->tls_context && in->tls_context->presented)

@@ -109,7 +109,7 @@ int sw_gw_build_mirrors(struct sw_gw_build *b,
         out[i].cluster = sw_gw_text(b, &in[i]->cluster);
         if (out[i].cluster.n == 0)
             return SW_GW_BAD(b, "request_mirror_policies[%zu]: cluster missing", i);
-        out[i].millionths = sw_gw_build_fraction(in[i]->runtime_fraction, 1000000);
+        out[i].millionths = sw_gw_build_fraction(in[i]->runtime_fraction);
         out[i].keep_host = in[i]->disable_shadow_host_suffix_append;
         out[i].host_rewrite = sw_gw_text(b, &in[i]->host_rewrite_literal);
     }

@@ -554,7 +554,7 @@ static int build_locality(struct sw_gw_build *b, const Sw__LocalityLbEndpoints *
     return SW_OK;
 }
 
-static struct sw_gw_members *members_new(void)
+struct sw_gw_members *sw_gw_members_empty(void)
 {
     static _Atomic uint64_t versions;
     struct sw_gw_members *ms = SW_NEW(struct sw_gw_members);
@@ -563,11 +563,6 @@ static struct sw_gw_members *members_new(void)
     ms->version = atomic_fetch_add_explicit(&versions, 1, memory_order_relaxed) + 1;
     ms->overprovisioning = 140;
     return ms;
-}
-
-struct sw_gw_members *sw_gw_members_empty(void)
-{
-    return members_new();
 }
 
 struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice bytes, bool names,
@@ -585,7 +580,7 @@ struct sw_gw_members *sw_gw_build_members(struct sw_gw_build *b, struct sw_slice
         SW_GW_ENDPOINTS_EACH (e, old)
             (void)sw_map_put(&rules.old, e->member->key, e->member);
     }
-    ms = members_new();
+    ms = sw_gw_members_empty();
     b->arena = &ms->arena;
     if (in->policy)
         ms->overprovisioning = sw_gw_u32(in->policy->overprovisioning_factor, 140);

@@ -3,11 +3,9 @@
 #include "gateway/upstream/outlier.h"
 #include "base/log.h"
 
-static void reset(struct sw_gw_member *m, bool local_only)
+static void reset(struct sw_gw_member *m)
 {
     atomic_store_explicit(&m->consecutive_local, 0, memory_order_relaxed);
-    if (local_only)
-        return;
     atomic_store_explicit(&m->consecutive_5xx, 0, memory_order_relaxed);
     atomic_store_explicit(&m->consecutive_gateway, 0, memory_order_relaxed);
 }
@@ -35,7 +33,7 @@ static void eject_locked(const struct sw_gw_cluster *c, struct sw_gw_member *m, 
     atomic_fetch_add_explicit(&st->ejections, 1, memory_order_relaxed);
     atomic_fetch_or_explicit(&m->health, SW_GW_FAILED_OUTLIER, memory_order_release);
     atomic_fetch_add_explicit(&st->health_version, 1, memory_order_release);
-    reset(m, false);
+    reset(m);
     sw_log_info("outlier", "host '%.*s' of cluster '%.*s' ejected: %s", SW_SLICE_ARG(m->text),
                 SW_SLICE_ARG(c->spec->name), why);
 }
@@ -55,7 +53,7 @@ void sw_gw_outlier_report(const struct sw_gw_cluster *c, struct sw_gw_member *m,
     if (!failed && status < 500) {
         if (atomic_load_explicit(&m->consecutive_5xx, memory_order_relaxed) ||
             atomic_load_explicit(&m->consecutive_local, memory_order_relaxed))
-            reset(m, false);
+            reset(m);
         return;
     }
     if (failed && o->split_local) {

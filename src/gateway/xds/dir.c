@@ -160,8 +160,7 @@ static int read_dir(struct sw_gw_dir *d, struct batch *b)
 
 /* ---- the whole truth ---- */
 
-static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, bool remove,
-                      struct sw_err *err)
+static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, bool remove)
 {
     SW_VEC(struct sw_slice) gone = {0};
     struct sw_map have = {0};
@@ -171,7 +170,7 @@ static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, b
     if (!remove) {
         delta.changed = b->res[t].p;
         delta.n_changed = b->res[t].n;
-        return sw_gw_store_update(d->store, &delta, err);
+        return sw_gw_store_update(d->store, &delta, NULL);
     }
     for (size_t i = 0; i < b->res[t].n; i++)
         (void)sw_map_put(&have, b->res[t].p[i].name, &b->res[t].p[i]);
@@ -181,7 +180,7 @@ static int apply_type(struct sw_gw_dir *d, struct batch *b, enum sw_gw_type t, b
     }
     delta.removed = gone.p;
     delta.n_removed = gone.n;
-    rc = sw_gw_store_update(d->store, &delta, err);
+    rc = sw_gw_store_update(d->store, &delta, NULL);
     sw_vec_done(&gone);
     sw_map_done(&have);
     return rc;
@@ -198,12 +197,12 @@ int sw_gw_dir_reload(struct sw_gw_dir *d)
     bool whole = rc == SW_OK;
 
     for (size_t i = 0; rc != SW_ESYS && i < SW_ARRAY_LEN(order); i++) {
-        if (apply_type(d, &b, order[i], false, NULL) < 0)
+        if (apply_type(d, &b, order[i], false) < 0)
             rc = SW_EINVAL;
     }
     /* What a broken file held is not known: nothing goes. */
     for (size_t i = SW_ARRAY_LEN(order); whole && i-- > 0;)
-        (void)!apply_type(d, &b, order[i], true, NULL);
+        (void)!apply_type(d, &b, order[i], true);
     for (int i = 0; i < SW_GW_TYPES; i++)
         sw_vec_done(&b.res[i]);
     sw_arena_clear(&b.arena);

@@ -67,7 +67,7 @@ static void operators_expand(void **state)
         sw_buf_init(&out, 4096);
         if (sw_gw_format_parse(&a, sw_slice_str(cases[i].format), &f, &err) != SW_OK)
             fail_msg("%s: %s", cases[i].format, err.msg);
-        assert_int_equal(sw_gw_format_write(f, &v, "-", &out), SW_OK);
+        assert_int_equal(sw_gw_format_write(f, &v, "-", false, &out), SW_OK);
         if (!sw_slice_eq_str(sw_buf_slice(&out), cases[i].want))
             fail_msg("%s: '%.*s' instead of '%s'", cases[i].format,
                      SW_SLICE_ARG(sw_buf_slice(&out)), cases[i].want);
@@ -104,9 +104,9 @@ static void values_of_a_line_are_escaped(void **state)
                      SW_OK);
     v.metadata = meta;
     assert_int_equal(sw_gw_format_parse(&a, sw_slice_str(format), &f, NULL), SW_OK);
-    assert_int_equal(sw_gw_format_line(f, &v, "-", &out), SW_OK);
+    assert_int_equal(sw_gw_format_write(f, &v, "-", true, &out), SW_OK);
     assert_string_equal(sw_arena_dup(&a, sw_buf_slice(&out)), want);
-    assert_int_equal(sw_gw_format_line(f, &v, "-", &small), SW_ELIMIT);
+    assert_int_equal(sw_gw_format_write(f, &v, "-", true, &small), SW_ELIMIT);
 }
 
 int main(void)
