@@ -2,6 +2,7 @@
 #include "xds/table.h"
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "proto/types.h"
 
 enum {
@@ -11,13 +12,10 @@ enum {
 
 bool xds_table_for(struct sw_slice type)
 {
-    static const char *const types[] = {SW_TYPE_ADDRESS, SW_TYPE_WORKLOAD, SW_TYPE_AUTHORIZATION};
+    static const char *const types[] = {SW_TYPE_ADDRESS, SW_TYPE_WORKLOAD, SW_TYPE_AUTHORIZATION,
+                                        NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(types); i++) {
-        if (sw_slice_eq_str(type, types[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(type, types);
 }
 
 struct xds_table *xds_table_new(void)

@@ -26,25 +26,17 @@ enum { TYPE_ANY, TYPE_EMAIL, TYPE_DNS, TYPE_URI, TYPE_IP };
 
 /* ---- judging ---- */
 
-static uint8_t type_of(enum sw_x509_san_kind k)
-{
-    switch (k) {
-    case SW_X509_SAN_EMAIL:
-        return TYPE_EMAIL;
-    case SW_X509_SAN_DNS:
-        return TYPE_DNS;
-    case SW_X509_SAN_URI:
-        return TYPE_URI;
-    case SW_X509_SAN_IP:
-        return TYPE_IP;
-    }
-    return TYPE_ANY;
-}
+static const uint8_t type_of[] = {
+    [SW_X509_SAN_EMAIL] = TYPE_EMAIL,
+    [SW_X509_SAN_DNS] = TYPE_DNS,
+    [SW_X509_SAN_URI] = TYPE_URI,
+    [SW_X509_SAN_IP] = TYPE_IP,
+};
 
 /* A wildcard of the certificate may match an exact DNS name, as with any host name. */
 static bool san_matches(const struct sw_gw_san_match *m, const struct sw_x509_san *san)
 {
-    if (m->type != TYPE_ANY && m->type != type_of(san->kind))
+    if (m->type != TYPE_ANY && m->type != type_of[san->kind])
         return false;
     if (san->kind == SW_X509_SAN_DNS && m->match.kind == SW_GW_STR_EXACT)
         return sw_slice_ieq(m->match.text, san->text) ||

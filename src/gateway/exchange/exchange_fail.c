@@ -2,6 +2,7 @@
 /* Failed attempts: whether to retry, and what the client receives if not. */
 #include <string.h>
 
+#include "base/search.h"
 #include "base/time.h"
 #include "gateway/exchange/exchange.h"
 #include "gateway/exchange/exchange_int.h"
@@ -38,13 +39,10 @@ bool gw_retry(struct sw_exchange *x, enum sw_gw_outcome how, int status)
 
 bool sw_exchange_repeatable(const struct sw_exchange *x)
 {
-    static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"};
+    static const char *const methods[] = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(methods); i++) {
-        if (sw_slice_eq_str(x->req.method, methods[i]))
-            return true;
-    }
-    return x->plan.idempotent || x->req.length == SW_GW_LENGTH_TUNNEL;
+    return sw_word_in(x->req.method, methods) || x->plan.idempotent ||
+           x->req.length == SW_GW_LENGTH_TUNNEL;
 }
 
 /*
@@ -83,12 +81,9 @@ static const struct {
     [SW_GW_CONNECT_FAILED] = {503, SW_GW_FLAG_UF, "upstream_connection_failure",
                               "upstream connect error"},
     [SW_GW_TLS_FAILED] = {503, SW_GW_FLAG_UF, "upstream_tls_failure", "upstream TLS error"},
-    [SW_GW_UNSENT] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
-                      "upstream connection closed"},
-    [SW_GW_STALE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
-                     "upstream connection closed"},
-    [SW_GW_RESET_BEFORE] = {503, SW_GW_FLAG_UC, "upstream_reset_before_response_started",
-                            "upstream connection closed"},
+    [SW_GW_UNSENT... SW_GW_RESET_BEFORE] = {503, SW_GW_FLAG_UC,
+                                            "upstream_reset_before_response_started",
+                                            "upstream connection closed"},
     [SW_GW_RESET_AFTER] = {503, SW_GW_FLAG_UC, "upstream_reset_after_response_started", ""},
     [SW_GW_REFUSED_STREAM] = {503, SW_GW_FLAG_UR, "upstream_refused_stream",
                               "upstream refused the stream"},

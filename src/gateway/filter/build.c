@@ -10,6 +10,7 @@
 #include <proto/route.pb-c.h>
 
 #include "base/hash.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "gateway/config/build.h"
 #include "gateway/filter/authz.h"
@@ -154,13 +155,10 @@ static bool dispensable(const Sw__Any *any)
     static const char *const types[] = {
         "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig",
         "envoy.extensions.filters.http.grpc_web.v3.GrpcWeb",
+        NULL,
     };
 
-    for (size_t i = 0; any && i < SW_ARRAY_LEN(types); i++) {
-        if (sw_slice_eq_str(sw_pb_type_name(SW_PB_SLICE(any->type_url)), types[i]))
-            return true;
-    }
-    return false;
+    return any && sw_word_in(sw_pb_type_name(SW_PB_SLICE(any->type_url)), types);
 }
 
 /* Lua that consists of comments, as a place for routes to put theirs. */

@@ -287,17 +287,10 @@ static struct sw_slice metadata(char *s, const struct sw_json *root, struct sw_s
 
 static struct sw_slice protocol(const struct sw_gw_vars *v)
 {
-    if (!v->req || !v->http)
-        return none;
-    switch ((enum sw_gw_protocol)v->req->version) {
-    case SW_GW_HTTP10:
-        return SW_SLICE_LIT("HTTP/1.0");
-    case SW_GW_HTTP11:
-        return SW_SLICE_LIT("HTTP/1.1");
-    case SW_GW_HTTP2:
-        return SW_SLICE_LIT("HTTP/2");
-    }
-    return none;
+    static const char *const names[] = {
+        [SW_GW_HTTP10] = "HTTP/1.0", [SW_GW_HTTP11] = "HTTP/1.1", [SW_GW_HTTP2] = "HTTP/2"};
+
+    return v->req && v->http ? sw_slice_str(names[v->req->version]) : none;
 }
 
 struct sw_slice sw_gw_flags_text(uint32_t flags, char *s, size_t cap)
