@@ -75,8 +75,8 @@ static int ask_local(struct xds_sub *u, const struct xds_table *t)
     if (u->stream->node_name.n == 0)
         return SW_OK;
     xds_index_find(&t->nodes, u->stream->node_name, &local);
-    for (size_t i = 0; i < local.n; i++) {
-        int rc = xds_follow_ask(u, local.p[i]->name, true);
+    SW_VEC_EACH (const struct xds_rec, r, &local) {
+        int rc = xds_follow_ask(u, r->name, true);
 
         if (rc != SW_OK)
             return rc;
@@ -221,8 +221,8 @@ static void put_key(struct xds_sub *u, struct xds_msg *m, struct sw_slice key)
         return;
     }
     xds_index_find(&t->aliases, key, &hits);
-    for (size_t i = 0; i < hits.n; i++)
-        put_record(u, m, hits.p[i]);
+    SW_VEC_EACH (struct xds_rec, hit, &hits)
+        put_record(u, m, hit);
     if (hits.n == 0 && u->stream->delta)
         xds_msg_remove(m, key);
 }
@@ -321,11 +321,11 @@ static void put_local(struct xds_sub *u, struct xds_msg *m)
     if (f->at > 0 || !f->first || u->stream->node_name.n == 0)
         return;
     xds_index_find(&t->nodes, u->stream->node_name, &local);
-    for (size_t i = 0; i < local.n; i++) {
-        if (holds(f, local.p[i]))
+    SW_VEC_EACH (const struct xds_rec, r, &local) {
+        if (holds(f, r))
             continue;
-        put(u, m, local.p[i]->res);
-        hold(f, t, local.p[i]);
+        put(u, m, r->res);
+        hold(f, t, r);
     }
 }
 

@@ -75,10 +75,10 @@ bool sw_gw_str_matches(const struct sw_gw_str_match *m, struct sw_slice text, st
 /* Every key of the match is in the metadata, with the same value; no match at all is for all. */
 static bool matches(const struct sw_json *match, const struct sw_json *has)
 {
-    for (size_t i = 0; i < sw_json_len(match); i++) {
-        const struct sw_json *v = sw_json_get(has, match->obj.members[i].key);
+    SW_JSON_MEMBERS (m, match) {
+        const struct sw_json *v = sw_json_get(has, m->key);
 
-        if (!v || !sw_json_equal(v, match->obj.members[i].value, SW_JSON_EQ_VALUE))
+        if (!v || !sw_json_equal(v, m->value, SW_JSON_EQ_VALUE))
             return false;
     }
     return true;

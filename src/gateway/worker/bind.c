@@ -125,9 +125,7 @@ static void log_problem(const struct problem *p)
 
 static struct problem *find(const struct sw_gw_bind *b, const struct sw_addr *at, bool udp)
 {
-    for (size_t i = 0; i < b->problems.n; i++) {
-        struct problem *p = b->problems.p[i];
-
+    SW_VEC_EACH (struct problem, p, &b->problems) {
         if (p->udp == udp && sw_addr_eq(&p->at, at))
             return p;
     }
@@ -191,8 +189,8 @@ static void problem_free(struct problem *p)
 
 static bool task_used(const struct sw_gw_bind *b, const char *task)
 {
-    for (size_t i = 0; i < b->problems.n; i++) {
-        if (strcmp(b->problems.p[i]->task, task) == 0)
+    SW_VEC_EACH (const struct problem, p, &b->problems) {
+        if (strcmp(p->task, task) == 0)
             return true;
     }
     return false;
@@ -230,10 +228,8 @@ static bool sweep(struct sw_gw_bind *b, bool shared)
 
 static void unsee(struct sw_gw_bind *b)
 {
-    for (size_t i = 0; i < b->problems.n; i++) {
-        b->problems.p[i]->seen = false;
-        b->problems.p[i]->looked = false;
-    }
+    SW_VEC_EACH (struct problem, p, &b->problems)
+        p->seen = p->looked = false;
 }
 
 /* ---- to the xDS server ---- */
@@ -246,11 +242,10 @@ static void notify_server(struct sw_gw_bind *b)
 
     if (!b->gw->xds)
         return;
-    for (size_t i = 0; i < b->problems.n; i++) {
-        const struct problem *p = b->problems.p[i];
-
+    SW_VEC_EACH (const struct problem, p, &b->problems) {
         /* Causes beyond the limit are left out: they show once the others are fixed. */
-        if (sw_buf_printf(&out, "%s%.*s: %s", i ? "\n" : "Error adding/updating listener(s) ",
+        if (sw_buf_printf(&out, "%s%.*s: %s",
+                          sw_buf_len(&out) ? "\n" : "Error adding/updating listener(s) ",
                           SW_SLICE_ARG(p->name), problem_text(p, text, sizeof(text))) != SW_OK)
             break;
     }
@@ -440,8 +435,8 @@ size_t sw_gw_bind_count(const struct sw_gw_bind *b)
 
     for (size_t i = 0; i < b->gw->n_workers; i++)
         n += b->reports[i] ? b->reports[i]->n : 0;
-    for (size_t i = 0; i < b->problems.n; i++)
-        n += b->problems.p[i]->shared;
+    SW_VEC_EACH (const struct problem, p, &b->problems)
+        n += p->shared;
     return n;
 }
 
@@ -473,8 +468,8 @@ void sw_gw_bind_free(struct sw_gw_bind *b)
     for (size_t i = 0; i < b->gw->n_workers; i++)
         report_free(b->reports[i]);
     sw_free(b->reports);
-    for (size_t i = 0; i < b->problems.n; i++)
-        problem_free(b->problems.p[i]);
+    SW_VEC_EACH (struct problem, p, &b->problems)
+        problem_free(p);
     sw_vec_done(&b->problems);
     sw_free(b);
 }

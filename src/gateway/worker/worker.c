@@ -197,14 +197,14 @@ int sw_gw_worker_init(struct sw_gw_worker *w, struct sw_gateway *gw, struct sw_e
 
 static void free_spares(struct sw_gw_worker *w)
 {
-    SW_VEC_FOREACH (struct sw_exchange *, it, &w->spare) {
-        sw_arena_clear(&(*it)->arena);
-        sw_free(*it);
+    SW_VEC_EACH (struct sw_exchange, x, &w->spare) {
+        sw_arena_clear(&x->arena);
+        sw_free(x);
     }
     sw_vec_done(&w->spare);
     for (size_t i = 0; i < SW_ARRAY_LEN(w->parsers); i++) {
-        SW_VEC_FOREACH (struct sw_h1 *, it, &w->parsers[i])
-            sw_h1_free(*it);
+        SW_VEC_EACH (struct sw_h1, p, &w->parsers[i])
+            sw_h1_free(p);
         sw_vec_done(&w->parsers[i]);
     }
 }
