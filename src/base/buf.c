@@ -188,3 +188,36 @@ char *sw_buf_take_str(struct sw_buf *b)
     sw_buf_done(b);
     return s;
 }
+
+void sw_print_str(struct sw_print *p, const char *s)
+{
+    sw_print_slice(p, sw_slice_str(s));
+}
+
+void sw_print_slice(struct sw_print *p, struct sw_slice s)
+{
+    if (p->rc == SW_OK)
+        p->rc = sw_buf_append_slice(p->to, s);
+}
+
+void sw_print_char(struct sw_print *p, char c)
+{
+    if (p->rc == SW_OK)
+        p->rc = sw_buf_putc(p->to, c);
+}
+
+void sw_print_html(struct sw_print *p, struct sw_slice s)
+{
+    if (p->rc == SW_OK)
+        p->rc = sw_buf_append_html(p->to, s);
+}
+
+void sw_print_fmt(struct sw_print *p, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (p->rc == SW_OK)
+        p->rc = sw_buf_vprintf(p->to, fmt, ap);
+    va_end(ap);
+}

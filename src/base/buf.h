@@ -62,3 +62,19 @@ void sw_buf_clear(struct sw_buf *b);
 char *sw_buf_take_str(struct sw_buf *b);
 
 #define SW_BUF_AUTO __attribute__((cleanup(sw_buf_done))) struct sw_buf
+
+/*
+ * Text appended to a buffer piece by piece. The first failure sticks: nothing more is appended, and
+ * rc is looked at once, at the end.
+ */
+struct sw_print {
+    struct sw_buf *to; /* borrowed */
+    int rc;            /* SW_OK, or SW_ELIMIT: the buffer holds a part */
+};
+
+void sw_print_str(struct sw_print *p, const char *s);
+void sw_print_slice(struct sw_print *p, struct sw_slice s);
+void sw_print_char(struct sw_print *p, char c);
+/* As sw_buf_append_html. */
+void sw_print_html(struct sw_print *p, struct sw_slice s);
+void sw_print_fmt(struct sw_print *p, const char *fmt, ...) SW_PRINTF(2, 3);

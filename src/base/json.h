@@ -258,6 +258,10 @@ struct sw_json *sw_json_need(struct sw_arena *a, struct sw_json *v, const char *
 void sw_json_set(struct sw_arena *a, struct sw_json *v, struct sw_slice key, struct sw_json *value);
 void sw_json_put(struct sw_arena *a, struct sw_json *v, const char *key, struct sw_json *value);
 void sw_json_put_str(struct sw_arena *a, struct sw_json *v, const char *key, struct sw_slice s);
+void sw_json_put_text(struct sw_arena *a, struct sw_json *v, const char *key, const char *s);
+/* A new member that is an empty object or array; returns it. */
+struct sw_json *sw_json_put_object(struct sw_arena *a, struct sw_json *v, const char *key);
+struct sw_json *sw_json_put_array(struct sw_arena *a, struct sw_json *v, const char *key);
 /* As sw_json_set, but a new member goes to position pos (at most the length). */
 void sw_json_insert(struct sw_arena *a, struct sw_json *v, size_t pos, struct sw_slice key,
                     struct sw_json *value);
@@ -274,6 +278,8 @@ void sw_json_sort_members(struct sw_json *v);
 
 /* v must be an array. */
 void sw_json_push(struct sw_arena *a, struct sw_json *v, struct sw_json *item);
+/* A new item that is an empty object; returns it. */
+struct sw_json *sw_json_push_object(struct sw_arena *a, struct sw_json *v);
 /* Puts an item in front of position pos (at most the length). */
 void sw_json_insert_item(struct sw_arena *a, struct sw_json *v, size_t pos, struct sw_json *item);
 

@@ -19,6 +19,13 @@ static inline void sw_buf_done_secret(struct sw_buf *b)
 /* A local buffer, as SW_BUF_AUTO. */
 #define SW_BUF_SECRET __attribute__((cleanup(sw_buf_done_secret))) struct sw_buf
 
+/* Overwrites the bytes, which belong to an arena or a buffer that can be written. */
+static inline void sw_slice_wipe(struct sw_slice s)
+{
+    if (s.n)
+        explicit_bzero((char *)(uintptr_t)s.p, s.n);
+}
+
 /* As sw_slice_free. */
 static inline void sw_slice_free_secret(struct sw_slice *s)
 {

@@ -133,6 +133,12 @@ struct sw_slice sw_slice_copy(struct sw_slice a)
     return sw_slice(sw_slice_dup(a), a.n);
 }
 
+void sw_text_set(char **text, struct sw_slice s)
+{
+    sw_free(*text);
+    *text = s.p ? sw_slice_dup(s) : NULL;
+}
+
 void sw_slice_free(struct sw_slice *a)
 {
     char *p;

@@ -89,6 +89,8 @@ SW_NODISCARD bool sw_slice_to_u64(struct sw_slice a, uint64_t max, uint64_t *ret
 char *sw_slice_dup(struct sw_slice a);
 /* The same, as a slice that owns it. */
 struct sw_slice sw_slice_copy(struct sw_slice a);
+/* Replaces an owned text by a copy of s, or by NULL when s.p is. */
+void sw_text_set(char **text, struct sw_slice s);
 /* Frees the bytes of a slice that owns them (made from sw_slice_dup and the like); empty
  * afterwards. */
 void sw_slice_free(struct sw_slice *a);

@@ -313,6 +313,27 @@ void sw_json_put_str(struct sw_arena *a, struct sw_json *v, const char *key, str
     sw_json_put(a, v, key, sw_json_new_string(a, s));
 }
 
+void sw_json_put_text(struct sw_arena *a, struct sw_json *v, const char *key, const char *s)
+{
+    sw_json_put(a, v, key, sw_json_new_str(a, s));
+}
+
+struct sw_json *sw_json_put_object(struct sw_arena *a, struct sw_json *v, const char *key)
+{
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_put(a, v, key, o);
+    return o;
+}
+
+struct sw_json *sw_json_put_array(struct sw_arena *a, struct sw_json *v, const char *key)
+{
+    struct sw_json *list = sw_json_new_array(a);
+
+    sw_json_put(a, v, key, list);
+    return list;
+}
+
 static struct sw_json *remove_member(struct sw_json *v, size_t pos)
 {
     struct sw_json_member gone = v->obj.members[pos];
@@ -438,4 +459,12 @@ struct sw_json *sw_json_need(struct sw_arena *a, struct sw_json *v, const char *
         sw_json_put(a, v, key, m);
     }
     return m;
+}
+
+struct sw_json *sw_json_push_object(struct sw_arena *a, struct sw_json *v)
+{
+    struct sw_json *o = sw_json_new_object(a);
+
+    sw_json_push(a, v, o);
+    return o;
 }

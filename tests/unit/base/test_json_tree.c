@@ -422,6 +422,20 @@ static void streams_tokens(void **state)
     assert_true(sw_slice_eq_str(sw_buf_slice(&b), "[\n [],\n null\n]"));
 }
 
+static void builds_objects_from_outside_in(void **state)
+{
+    SW_ARENA_AUTO a = {0};
+    struct sw_json *o = sw_json_new_object(&a);
+    struct sw_json *list;
+
+    sw_json_put_text(&a, sw_json_put_object(&a, o, "metadata"), "name", "x");
+    list = sw_json_put_array(&a, o, "items");
+    sw_json_put_text(&a, sw_json_push_object(&a, list), "id", "1");
+    (void)sw_json_push_object(&a, list);
+    assert_string_equal(sw_json_text(&a, o, NULL).p,
+                        "{\"metadata\":{\"name\":\"x\"},\"items\":[{\"id\":\"1\"},{}]}");
+}
+
 static void stops_at_the_buffer_limit(void **state)
 {
     SW_ARENA_AUTO a = {0};
@@ -456,6 +470,7 @@ int main(void)
         cmocka_unit_test(writes_compact_and_like_go_indent),
         cmocka_unit_test(escapes_what_must_be_escaped),
         cmocka_unit_test(streams_tokens),
+        cmocka_unit_test(builds_objects_from_outside_in),
         cmocka_unit_test(stops_at_the_buffer_limit),
     };
 

@@ -100,6 +100,22 @@ static void buf_never_passes_its_maximum(void **state)
 }
 
 /* Random appends and consumes against a plain array. */
+static void print_keeps_its_first_failure(void **state)
+{
+    SW_BUF_AUTO b = {.max = 8};
+    struct sw_print p = {.to = &b};
+
+    sw_print_str(&p, "ab");
+    sw_print_fmt(&p, "%d", 7);
+    sw_print_char(&p, '!');
+    assert_int_equal(p.rc, SW_OK);
+    sw_print_slice(&p, SW_SLICE_LIT("too long"));
+    assert_int_equal(p.rc, SW_ELIMIT);
+    sw_print_html(&p, SW_SLICE_LIT("c"));
+    assert_int_equal(p.rc, SW_ELIMIT);
+    assert_true(sw_slice_eq_str(sw_buf_slice(&b), "ab7!"));
+}
+
 static void buf_behaves_like_a_queue(void **state)
 {
     SW_BUF_AUTO b;
@@ -318,6 +334,7 @@ int main(void)
         cmocka_unit_test(arena_over_a_block_takes_what_a_draft_used),
         cmocka_unit_test(buf_appends_and_consumes),
         cmocka_unit_test(buf_never_passes_its_maximum),
+        cmocka_unit_test(print_keeps_its_first_failure),
         cmocka_unit_test(buf_behaves_like_a_queue),
         cmocka_unit_test(buf_reserve_and_commit),
         cmocka_unit_test(vec_grows_and_removes),
