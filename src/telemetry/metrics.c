@@ -343,6 +343,19 @@ void sw_metric_set(struct sw_metric *m, int64_t value)
     atomic_store_explicit(&m->cells[0], (uint64_t)value, memory_order_relaxed);
 }
 
+void sw_metric_count(struct sw_metrics_shard *s, enum sw_metric_id id, const char *value)
+{
+    if (s)
+        sw_metric_add(sw_metric_get1(s, id, value), 1);
+}
+
+void sw_metric_gauge(struct sw_metrics_shard *s, enum sw_metric_id id, const char *value,
+                     int64_t now)
+{
+    if (s)
+        sw_metric_set(sw_metric_get1(s, id, value), now);
+}
+
 void sw_metric_observe(struct sw_metric *m, double value)
 {
     sw_cell *sum = &m->cells[m->ncells - 1];

@@ -128,6 +128,11 @@ void sw_metric_add(struct sw_metric *m, uint64_t n);
 /* Gauges. Shards add up: sw_metric_set only where one shard owns the number. */
 void sw_metric_sub(struct sw_metric *m, uint64_t n);
 void sw_metric_set(struct sw_metric *m, int64_t value);
+/* One more of a counter, found as sw_metric_get1 does. s NULL: nothing is counted. */
+void sw_metric_count(struct sw_metrics_shard *s, enum sw_metric_id id, const char *value);
+/* Sets a gauge likewise. */
+void sw_metric_gauge(struct sw_metrics_shard *s, enum sw_metric_id id, const char *value,
+                     int64_t now);
 /* Histograms. */
 void sw_metric_observe(struct sw_metric *m, double value);
 /* Takes a gauge out of the output (an identity that went). The pointer is invalid afterwards. */

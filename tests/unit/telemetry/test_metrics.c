@@ -144,7 +144,8 @@ static void formats_differ_where_they_must(void **state)
 
     (void)state;
     sw_metric_add(sw_metric_get1(s, SW_METRIC_REFUSALS, "policy"), 3);
-    sw_metric_add(sw_metric_get1(s, SW_METRIC_POOL_HITS, NULL), 1);
+    sw_metric_count(s, SW_METRIC_POOL_HITS, NULL);
+    sw_metric_count(NULL, SW_METRIC_POOL_HITS, NULL);
     expect(m, SW_METRICS_PROMETHEUS,
            "# TYPE spanwire_refusals_total counter\n"
            "spanwire_refusals_total{reason=\"policy\"} 3\n");
