@@ -3,6 +3,7 @@
 
 #include <netdb.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/thread.h"
@@ -169,6 +170,20 @@ void sw_resolve_start(struct sw_resolve *r)
     (void)pthread_mutex_unlock(&resolver.lock);
     if (full)
         answer(r, SW_ELIMIT);
+}
+
+struct sw_resolve *sw_resolve_new(struct sw_loop *l, struct sw_slice name, sw_resolve_cb cb,
+                                  void *arg)
+{
+    struct sw_resolve *r = SW_NEW(struct sw_resolve);
+
+    r->loop = l;
+    r->cb = cb;
+    r->arg = arg;
+    if (name.n < SW_RESOLVE_NAME)
+        memcpy(r->name, name.p, name.n);
+    sw_resolve_start(r);
+    return r;
 }
 
 /* Takes the lookup away from a thread that is inside the system's resolver. True: it did. */

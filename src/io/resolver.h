@@ -29,6 +29,11 @@ struct sw_resolve {
 };
 
 /*
+ * A lookup that was started, as below. A name that is too long is answered with SW_EINVAL.
+ */
+SW_NODISCARD struct sw_resolve *sw_resolve_new(struct sw_loop *l, struct sw_slice name,
+                                               sw_resolve_cb cb, void *arg);
+/*
  * Starts a lookup; r->name, loop, cb and arg are set by the caller. The callback always comes, from
  * the loop. A name that sw_host_parse refuses reaches no resolver.
  */
