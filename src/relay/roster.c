@@ -10,8 +10,8 @@
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
+#include "kube/client/kinds.h"
 #include "kube/client/kubeconfig.h"
-#include "kube/client/secret.h"
 #include "quic/id/nodeid.h"
 
 /* As the control plane has them (control/connector/connector.h). */

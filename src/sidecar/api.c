@@ -11,7 +11,7 @@
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
-#include "kube/client/secret.h"
+#include "kube/client/kinds.h"
 #include "quic/id/keyproof.h"
 #include "quic/quic.h"
 #include "sidecar/sidecar_int.h"

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "kube/client/informer.h"
-#include "kube/client/secret.h"
+#include "kube/client/kinds.h"
 #include "quic/wire/relay_url.h"
 #include "sidecar/sidecar_int.h"
 

@@ -13,6 +13,7 @@
 #include "io/filewatch.h"
 #include "io/loop.h"
 #include "kube/client/client.h"
+#include "kube/client/kinds.h"
 #include "kube/client/secret.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/cred.h"

@@ -13,8 +13,8 @@
 #include "control/device/device.h"
 #include "control/device/hostname.h"
 #include "control/runtime.h"
+#include "kube/client/kinds.h"
 
-#define SW_CONNECTOR_GROUP "networking.datumapis.com"
 /* On a Connector: NodeIDs of the gateways that may call it, in hex, joined by commas. */
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
 /* On a Connector: where they are, "ID=ADDR[,ADDR...][;ID=...]". */

@@ -10,6 +10,7 @@
 #include "control/mesh/networks.h"
 #include "io/loop.h"
 #include "kube/client/informer.h"
+#include "kube/client/kinds.h"
 #include "kube/client/secret.h"
 #include "telemetry/metrics.h"
 

@@ -419,7 +419,7 @@ static void on_resync(struct sw_timer *t)
 
     for (size_t k = 0; k < n; k++) {
         if (i->reader.synced)
-            i->cbs.update(i->arg, all[k], all[k]);
+            inf_tell(i, true, all[k], all[k]);
         sw_kube_obj_unref(all[k]);
     }
     sw_free(all);

@@ -47,6 +47,8 @@ struct sw_informer;
  * must not stop or free the informer.
  */
 struct sw_informer_cbs {
+    /* A new state, whether the object was known or not: instead of the next two. */
+    void (*set)(void *arg, struct sw_kube_obj *now);
     void (*add)(void *arg, struct sw_kube_obj *o);
     void (*update)(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now);
     void (*del)(void *arg, struct sw_kube_obj *last); /* its last known state */

@@ -94,14 +94,14 @@ void inf_hollow_put(struct sw_informer *i, struct sw_kube_obj *o)
     if (k) {
         k->rv = rv;
         k->epoch = i->epoch;
-        i->cbs.update(i->arg, NULL, o);
+        inf_tell(i, true, NULL, o);
     } else if (o->key.n <= UINT16_MAX) {
         k = known_new(o);
         k->uid = uid;
         k->rv = rv;
         k->epoch = i->epoch;
         (void)sw_map_put(&i->known, sw_slice(k->key, k->key_len), k);
-        i->cbs.add(i->arg, o);
+        inf_tell(i, false, NULL, o);
     }
     sw_kube_obj_unref(o);
 }

@@ -46,6 +46,8 @@ struct sw_informer {
 };
 
 /* ---- informer_store.c ---- */
+/* Calls the handlers with a new state of an object that they know, or not. */
+void inf_tell(struct sw_informer *i, bool known, struct sw_kube_obj *old, struct sw_kube_obj *now);
 /* An object of the store or a new one; takes over the reference. Calls the handlers. */
 void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o);
 /* last: the state the server deleted; a reference that is taken over, may be NULL. */

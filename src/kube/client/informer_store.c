@@ -32,6 +32,16 @@ bool inf_older(struct sw_slice a, struct sw_slice b)
     return a.n != b.n ? a.n < b.n : memcmp(a.p, b.p, a.n) < 0;
 }
 
+void inf_tell(struct sw_informer *i, bool known, struct sw_kube_obj *old, struct sw_kube_obj *now)
+{
+    if (i->cbs.set)
+        i->cbs.set(i->arg, now);
+    else if (known)
+        i->cbs.update(i->arg, old, now);
+    else
+        i->cbs.add(i->arg, now);
+}
+
 void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o)
 {
     struct sw_kube_obj *old = sw_map_get(&i->store, o->key);
@@ -53,10 +63,7 @@ void inf_store_put(struct sw_informer *i, struct sw_kube_obj *o)
         old = NULL;
     }
     (void)sw_map_put(&i->store, o->key, o);
-    if (old)
-        i->cbs.update(i->arg, old, o);
-    else
-        i->cbs.add(i->arg, o);
+    inf_tell(i, old != NULL, old, o);
     sw_kube_obj_unref(old);
 }
 

@@ -9,11 +9,9 @@ struct sw_json *sw_kube_review_new(struct sw_arena *a, const struct sw_kube_gvr 
 {
     struct sw_json *o = sw_json_new_object(a);
 
-    sw_json_put_str(a, o, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "%s/%s", gvr->group, gvr->version)));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, gvr->kind));
-    *ret_spec = sw_json_new_object(a);
-    sw_json_put(a, o, "spec", *ret_spec);
+    sw_json_put_text(a, o, "apiVersion", sw_arena_printf(a, "%s/%s", gvr->group, gvr->version));
+    sw_json_put_text(a, o, "kind", gvr->kind);
+    *ret_spec = sw_json_put_object(a, o, "spec");
     return o;
 }
 
@@ -25,11 +23,7 @@ struct sw_kube_call *sw_kube_review_token(struct sw_kube_client *c, struct sw_sl
     struct sw_json *o = sw_kube_review_new(&a, &token_reviews, &spec);
 
     sw_json_put_str(&a, spec, "token", token);
-    if (audience) {
-        struct sw_json *list = sw_json_new_array(&a);
-
-        sw_json_push(&a, list, sw_json_new_str(&a, audience));
-        sw_json_put(&a, spec, "audiences", list);
-    }
+    if (audience)
+        sw_json_push(&a, sw_json_put_array(&a, spec, "audiences"), sw_json_new_str(&a, audience));
     return sw_kube_create(c, &token_reviews, o, cb, arg);
 }

@@ -5,23 +5,14 @@
 
 #include "base/base64.h"
 #include "base/secret.h"
-
-const struct sw_kube_gvr sw_secrets_gvr = {"", "v1", "secrets", "Secret", true};
-const struct sw_kube_gvr sw_configmaps_gvr = {"", "v1", "configmaps", "ConfigMap", true};
+#include "kube/client/kinds.h"
 
 struct sw_json *sw_secret_object(struct sw_arena *a, const struct sw_kube_gvr *gvr, const char *ns,
                                  const char *name, struct sw_json **ret_data)
 {
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *o = sw_kube_object_new(a, gvr, sw_slice_str(ns), sw_slice_str(name));
 
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, gvr->version));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, gvr->kind));
-    sw_json_put(a, meta, "namespace", sw_json_new_str(a, ns));
-    sw_json_put(a, meta, "name", sw_json_new_str(a, name));
-    sw_json_put(a, o, "metadata", meta);
-    *ret_data = sw_json_new_object(a);
-    sw_json_put(a, o, "data", *ret_data);
+    *ret_data = sw_json_put_object(a, o, "data");
     return o;
 }
 

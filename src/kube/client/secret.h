@@ -10,9 +10,6 @@
 
 enum { SW_SECRET_VALUE_MAX = 1 << 20 };
 
-extern const struct sw_kube_gvr sw_secrets_gvr;
-extern const struct sw_kube_gvr sw_configmaps_gvr;
-
 /* An object with apiVersion, kind, name, namespace and empty data, in the arena. */
 struct sw_json *sw_secret_object(struct sw_arena *a, const struct sw_kube_gvr *gvr, const char *ns,
                                  const char *name, struct sw_json **ret_data);
