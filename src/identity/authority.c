@@ -46,19 +46,13 @@ struct sw_authority {
     struct sw_timer timer; /* until a step of a rotation may be due */
 };
 
-static void wipe(struct sw_slice key)
-{
-    if (key.n)
-        explicit_bzero((char *)(uintptr_t)key.p, key.n);
-}
-
 static void state_free(struct state *s)
 {
     if (!s)
         return;
     sw_ca_free(s->ca);
-    wipe(s->material.part[SW_CA_KEY]);
-    wipe(s->material.part[SW_CA_NEXT_KEY]);
+    sw_slice_wipe(s->material.part[SW_CA_KEY]);
+    sw_slice_wipe(s->material.part[SW_CA_NEXT_KEY]);
     sw_vec_done(&s->chain);
     sw_arena_clear(&s->arena);
     sw_free(s);
@@ -136,9 +130,8 @@ static int use(struct sw_authority *a, struct state *next, struct sw_err *err)
         return rc;
     }
     a->now = next;
-    if (a->o.metrics)
-        sw_metric_set(sw_metric_get1(a->o.metrics, SW_METRIC_CA_ROOT_EXPIRES, NULL),
-                      (int64_t)sw_ca_not_after(next->ca));
+    sw_metric_gauge(a->o.metrics, SW_METRIC_CA_ROOT_EXPIRES, NULL,
+                    (int64_t)sw_ca_not_after(next->ca));
     if (!old || !same(&old->material, &next->material)) {
         sw_log_info("ca", "CA read from %s '%s': %zu roots, chain of %zu",
                     a->dir ? "directory" : "namespace", a->dir ? a->dir : a->o.secret_ns,
@@ -265,9 +258,7 @@ static int rotate(struct sw_authority *a, struct sw_err *err)
         return rc;
     sw_log_info("ca", "rotation of the root for trust domain '%.*s': %s",
                 SW_SLICE_ARG(a->trust_domain), sw_rotation_name(step));
-    if (a->o.metrics)
-        sw_metric_add(sw_metric_get1(a->o.metrics, SW_METRIC_CA_ROTATIONS, sw_rotation_name(step)),
-                      1);
+    sw_metric_count(a->o.metrics, SW_METRIC_CA_ROTATIONS, sw_rotation_name(step));
     if (a->secret)
         sw_ca_secret_write(a->secret, &next);
     return a->dir ? read_dir(a, err) : SW_OK;

@@ -6,7 +6,7 @@
 #include "identity/material.h"
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
-#include "kube/client/secret.h"
+#include "kube/client/kinds.h"
 
 enum { PLUGGED, OWN, SECRETS };
 
@@ -33,8 +33,9 @@ static struct sw_kube_obj *current(const struct sw_ca_secret *s)
     return found;
 }
 
-static void report(struct sw_ca_secret *s)
+static void report(void *arg)
 {
+    struct sw_ca_secret *s = arg;
     struct sw_kube_obj *o;
 
     for (size_t i = 0; i < SECRETS; i++) {
@@ -47,24 +48,10 @@ static void report(struct sw_ca_secret *s)
 
 static void on_any(void *arg, struct sw_kube_obj *o)
 {
-    (void)o;
     report(arg);
 }
 
-static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
-{
-    (void)old;
-    (void)now;
-    report(arg);
-}
-
-static void on_synced(void *arg)
-{
-    report(arg);
-}
-
-static const struct sw_informer_cbs cbs = {
-    .add = on_any, .update = on_update, .del = on_any, .synced = on_synced};
+static const struct sw_informer_cbs cbs = {.set = on_any, .del = on_any, .synced = report};
 
 struct sw_ca_secret *sw_ca_secret_new(const struct sw_ca_secret_opts *o)
 {

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "kube/client/kinds.h"
 #include "kube/client/secret.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/pemfile.h"
@@ -152,7 +153,7 @@ static struct sw_json *new_secret(struct sw_arena *a, const char *ns, const char
     struct sw_json *data;
     struct sw_json *o = sw_secret_object(a, &sw_secrets_gvr, ns, name, &data);
 
-    sw_json_put(a, o, "type", sw_json_new_str(a, OWN_TYPE));
+    sw_json_put_text(a, o, "type", OWN_TYPE);
     return o;
 }
 

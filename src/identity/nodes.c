@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "identity/tokens.h"
 #include "io/addr.h"
 #include "tls/cert/spiffe.h"
@@ -48,13 +49,8 @@ bool sw_nodes_trusted(const struct sw_nodes *n, struct sw_slice ns, struct sw_sl
 
 bool sw_nodes_own_domain(const struct sw_nodes *n, struct sw_slice trust_domain)
 {
-    if (sw_slice_eq(trust_domain, n->o.trust_domain))
-        return true;
-    for (size_t i = 0; n->o.aliases && n->o.aliases[i]; i++) {
-        if (sw_slice_eq_str(trust_domain, n->o.aliases[i]))
-            return true;
-    }
-    return false;
+    return sw_slice_eq(trust_domain, n->o.trust_domain) ||
+           (n->o.aliases && sw_word_in(trust_domain, n->o.aliases));
 }
 
 int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *who,
@@ -87,20 +83,11 @@ int sw_nodes_may_impersonate(const struct sw_nodes *n, const struct sw_caller *w
 
 /* --- what a node says of itself --- */
 
-static bool known_type(struct sw_slice type)
-{
-    static const char *const types[] = {"ztunnel", "waypoint", "sidecar", "router", "agentgateway"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(types); i++) {
-        if (sw_slice_eq_str(type, types[i]))
-            return true;
-    }
-    return false;
-}
-
 int sw_nodes_check_id(struct sw_slice node_id, struct sw_slice ns, struct sw_slice account,
                       const struct sw_caller *who, struct sw_err *err)
 {
+    static const char *const types[] = {"ztunnel", "waypoint",     "sidecar",
+                                        "router",  "agentgateway", NULL};
     struct sw_slice rest = node_id;
     struct sw_slice type = sw_slice_cut(&rest, '~');
     struct sw_slice ip = sw_slice_cut(&rest, '~');
@@ -110,7 +97,7 @@ int sw_nodes_check_id(struct sw_slice node_id, struct sw_slice ns, struct sw_sli
 
     if (node_id.n == 0)
         return sw_err_set(err, SW_EINVAL, "missing node information");
-    if (!known_type(type) || !rest.p || sw_slice_find(rest, '~') >= 0 ||
+    if (!sw_word_in(type, types) || !rest.p || sw_slice_find(rest, '~') >= 0 ||
         sw_ip_parse(ip, &at, NULL) != SW_OK)
         return sw_err_set(err, SW_EINVAL, "node id '%.*s' is not TYPE~IP~NAME.NAMESPACE~DOMAIN",
                           SW_SLICE_ARG(sw_slice_head(node_id, 100)));

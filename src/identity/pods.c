@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -33,12 +34,8 @@ void sw_pods_free(struct sw_pods *p)
 {
     if (!p)
         return;
-    SW_MAP_FOREACH (it, &p->pods)
-        sw_free(it->value);
-    SW_MAP_FOREACH (it, &p->places)
-        sw_free(it->value);
-    sw_map_done(&p->pods);
-    sw_map_done(&p->places);
+    SW_MAP_DRAIN(&p->pods, sw_free);
+    SW_MAP_DRAIN(&p->places, sw_free);
     sw_free(p);
 }
 
@@ -54,7 +51,7 @@ static struct sw_slice put(char **at, struct sw_slice s)
     return copy;
 }
 
-static char *join(const struct sw_slice *parts, size_t n, struct sw_slice *ret)
+static struct sw_slice join(struct sw_arena *a, const struct sw_slice *parts, size_t n)
 {
     size_t len = 0;
     char *text;
@@ -62,11 +59,10 @@ static char *join(const struct sw_slice *parts, size_t n, struct sw_slice *ret)
 
     for (size_t i = 0; i < n; i++)
         len += parts[i].n + 1;
-    text = at = sw_malloc(len);
+    text = at = sw_arena_text(a, len);
     for (size_t i = 0; i < n; i++)
         (void)put(&at, parts[i]);
-    *ret = sw_slice(text, len);
-    return text;
+    return sw_slice(text, len);
 }
 
 static void leave(struct sw_pods *p, struct entry *e)
@@ -83,8 +79,8 @@ static void leave(struct sw_pods *p, struct entry *e)
 static void enter(struct sw_pods *p, struct entry *e)
 {
     const struct sw_slice parts[] = {e->pod.node, e->pod.ns, e->pod.account};
-    struct sw_slice key;
-    char *text SW_AUTO_FREE = join(parts, SW_ARRAY_LEN(parts), &key);
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice key = join(&a, parts, SW_ARRAY_LEN(parts));
     struct place *at;
 
     if (e->pod.failed || e->pod.node.n == 0)
@@ -92,7 +88,7 @@ static void enter(struct sw_pods *p, struct entry *e)
     at = sw_map_get(&p->places, key);
     if (!at) {
         at = sw_calloc(1, sizeof(*at) + key.n);
-        memcpy(at + 1, text, key.n);
+        memcpy(at + 1, key.p, key.n);
         at->key = sw_slice(at + 1, key.n);
         (void)sw_map_put(&p->places, at->key, at);
     }
@@ -103,11 +99,9 @@ static void enter(struct sw_pods *p, struct entry *e)
 static struct entry *entry_of(const struct sw_pods *p, struct sw_slice ns, struct sw_slice name)
 {
     const struct sw_slice parts[] = {ns, name};
-    struct sw_slice key;
-    char *text SW_AUTO_FREE = join(parts, SW_ARRAY_LEN(parts), &key);
+    SW_ARENA_AUTO a = {0};
 
-    (void)text;
-    return sw_map_get(&p->pods, key);
+    return sw_map_get(&p->pods, join(&a, parts, SW_ARRAY_LEN(parts)));
 }
 
 void sw_pods_del(struct sw_pods *p, struct sw_slice ns, struct sw_slice name)
@@ -154,11 +148,9 @@ static bool runs(const void *arg, struct sw_slice node, struct sw_slice ns, stru
 {
     const struct sw_pods *p = arg;
     const struct sw_slice parts[] = {node, ns, account};
-    struct sw_slice key;
-    char *text SW_AUTO_FREE = join(parts, SW_ARRAY_LEN(parts), &key);
+    SW_ARENA_AUTO a = {0};
 
-    (void)text;
-    return sw_map_get(&p->places, key) != NULL;
+    return sw_map_get(&p->places, join(&a, parts, SW_ARRAY_LEN(parts))) != NULL;
 }
 
 void sw_pods_complete(struct sw_pods *p)

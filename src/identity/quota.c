@@ -7,8 +7,6 @@
 #include "base/rate.h"
 #include "base/time.h"
 
-static const uint64_t each_ns = SW_NS_PER_S / SW_QUOTA_PER_S;
-
 struct quota_caller {
     struct sw_rate rate;
     size_t n;
@@ -20,7 +18,7 @@ void sw_quota_done(struct sw_quota *q)
     SW_MAP_DRAIN(&q->callers, sw_free);
 }
 
-/* The caller whose certificates are forgiven first is forgotten. */
+/* The caller whose account is clear first is remembered for the least reason. */
 static void make_room(struct sw_quota *q)
 {
     struct quota_caller *first = NULL;
@@ -35,27 +33,38 @@ static void make_room(struct sw_quota *q)
     sw_free(first);
 }
 
-static struct quota_caller *caller_of(struct sw_quota *q, struct sw_slice name)
+bool sw_quota_left(const struct sw_quota *q, const struct sw_quota_limits *l,
+                   struct sw_slice caller, uint64_t now_ns)
 {
-    struct quota_caller *c = sw_map_get(&q->callers, name);
+    const struct quota_caller *c = sw_map_get(&q->callers, caller);
 
-    if (c)
-        return c;
-    if (q->callers.n >= SW_QUOTA_CALLERS)
-        make_room(q);
-    c = sw_calloc(1, sizeof(*c) + name.n + 1);
-    c->n = name.n;
-    memcpy(c->name, name.p, name.n);
-    (void)sw_map_put(&q->callers, sw_slice(c->name, c->n), c);
-    return c;
+    return !c || sw_rate_used(&c->rate, l->each_ns, now_ns) < l->burst;
+}
+
+void sw_quota_count(struct sw_quota *q, const struct sw_quota_limits *l, struct sw_slice caller,
+                    uint64_t now_ns)
+{
+    struct quota_caller *c = sw_map_get(&q->callers, caller);
+
+    if (!c) {
+        if (q->callers.n >= l->callers)
+            make_room(q);
+        c = sw_calloc(1, sizeof(*c) + caller.n + 1);
+        c->n = caller.n;
+        memcpy(c->name, caller.p, caller.n);
+        (void)sw_map_put(&q->callers, sw_slice(c->name, c->n), c);
+    }
+    (void)sw_rate_add(&c->rate, 1, l->burst, l->each_ns, now_ns);
 }
 
 bool sw_quota_take(struct sw_quota *q, struct sw_slice caller, uint64_t now_ns)
 {
-    struct quota_caller *c = caller_of(q, caller);
+    static const struct sw_quota_limits certificates = {.burst = SW_QUOTA_BURST,
+                                                        .each_ns = SW_NS_PER_S / SW_QUOTA_PER_S,
+                                                        .callers = SW_QUOTA_CALLERS};
 
-    if (sw_rate_used(&c->rate, each_ns, now_ns) >= SW_QUOTA_BURST)
+    if (!sw_quota_left(q, &certificates, caller, now_ns))
         return false;
-    (void)sw_rate_add(&c->rate, 1, SW_QUOTA_BURST, each_ns, now_ns);
+    sw_quota_count(q, &certificates, caller, now_ns);
     return true;
 }

@@ -15,17 +15,14 @@
 
 const char *sw_rotation_name(enum sw_rotation_step step)
 {
-    switch (step) {
-    case SW_ROTATION_NONE:
-        return "none";
-    case SW_ROTATION_ANNOUNCE:
-        return "announce";
-    case SW_ROTATION_SWITCH:
-        return "switch";
-    case SW_ROTATION_FORGET:
-        return "forget";
-    }
-    return "";
+    static const char *const names[] = {
+        [SW_ROTATION_NONE] = "none",
+        [SW_ROTATION_ANNOUNCE] = "announce",
+        [SW_ROTATION_SWITCH] = "switch",
+        [SW_ROTATION_FORGET] = "forget",
+    };
+
+    return names[step];
 }
 
 enum sw_rotation_step sw_rotation_next(const struct sw_ca_material *m)

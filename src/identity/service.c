@@ -91,8 +91,7 @@ void sw_ca_service_free(struct sw_ca_service *s)
 
 static void count(const struct sw_ca_service *s, const char *result)
 {
-    if (s->o.metrics)
-        sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_CA_REQUESTS, result), 1);
+    sw_metric_count(s->o.metrics, SW_METRIC_CA_REQUESTS, result);
 }
 
 /* --- refusals --- */
@@ -327,8 +326,8 @@ static void process(struct call *c)
 
 void sw_ca_service_recheck(struct sw_ca_service *s)
 {
-    SW_LIST_FOREACH (it, &s->calls)
-        process(SW_CONTAINER_OF(it, struct call, link));
+    SW_LIST_EACH (struct call, c, &s->calls, link)
+        process(c);
 }
 
 /* --- calls --- */
@@ -340,7 +339,6 @@ static void on_message(struct sw_grpc_call *g, struct sw_slice msg, void *arg)
     struct asking a = {0};
     struct sw_err err = {0};
 
-    (void)g;
     if (c->answered)
         return;
     if (c->has || sw_buf_append_slice(&c->request, msg) != SW_OK) {
@@ -355,7 +353,6 @@ static void on_end(struct sw_grpc_call *g, void *arg)
 {
     struct call *c = arg;
 
-    (void)g;
     c->complete = true;
     process(c);
 }
@@ -374,8 +371,6 @@ static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct s
 {
     struct call *c = arg;
 
-    (void)g;
-    (void)status;
     if (!c->answered) /* whose certificate it was is of a connection that may be gone */
         log_refusal(c->service, &c->addr, &(struct asking){0}, SW_GRPC_RESOURCE_EXHAUSTED,
                     message.n ? message
@@ -397,8 +392,8 @@ static bool has_place(const struct sw_ca_service *s, const struct sw_ip *from)
 {
     size_t own = 0;
 
-    SW_LIST_FOREACH (it, &s->calls)
-        own += sw_ip_same_client(&SW_CONTAINER_OF(it, struct call, link)->addr.ip, from);
+    SW_LIST_EACH (const struct call, c, &s->calls, link)
+        own += sw_ip_same_client(&c->addr.ip, from);
     return sw_share_left(own, s->n_calls, WAITING_MAX);
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "kube/client/client.h"
 #include "kube/client/review.h"
@@ -55,7 +56,7 @@ static void entry_free(struct entry *e)
 {
     sw_kube_call_cancel(e->call);
     sw_arena_clear(&e->arena);
-    explicit_bzero((char *)(uintptr_t)e->token.p, e->token.n);
+    sw_slice_wipe(e->token);
     sw_free(e);
 }
 

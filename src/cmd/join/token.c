@@ -13,6 +13,7 @@
 #include "cmd/control/join.h"
 #include "identity/join/record.h"
 #include "io/resolver.h"
+#include "kube/client/kinds.h"
 
 enum { LIST_MAX = 500 }; /* per page */
 
@@ -154,7 +155,7 @@ static int list(struct sw_token_cmd *t, struct sw_err *err)
         rc = sw_token_ask(
             t,
             &(struct sw_kube_req){.verb = SW_KUBE_LIST,
-                                  .gvr = &sw_join_secrets,
+                                  .gvr = &sw_secrets_gvr,
                                   .ns = t->set->all ? sw_slice("", 0) : sw_slice_str(t->ns),
                                   .label_selector = SW_JOIN_LABEL,
                                   .limit = LIST_MAX,
@@ -204,14 +205,14 @@ static int delete_one(struct sw_token_cmd *t, const char *arg, struct sw_err *er
         return sw_err_set(err, rc, "'%.80s' is not NAMESPACE/NAME of a code", arg);
     rc = sw_token_ask(
         t,
-        &(struct sw_kube_req){.verb = SW_KUBE_GET, .gvr = &sw_join_secrets, .ns = ns, .name = name},
+        &(struct sw_kube_req){.verb = SW_KUBE_GET, .gvr = &sw_secrets_gvr, .ns = ns, .name = name},
         &o, err);
     if (rc == SW_OK)
         rc = sw_join_record_read(&t->arena, o, &r, err);
     if (rc == SW_OK)
         rc = sw_token_ask(t,
                           &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                                .gvr = &sw_join_secrets,
+                                                .gvr = &sw_secrets_gvr,
                                                 .ns = ns,
                                                 .name = name,
                                                 .if_uid = r.uid,

@@ -17,6 +17,7 @@
 #include "identity/join/client.h"
 #include "identity/join/record.h"
 #include "io/egress.h"
+#include "kube/client/kinds.h"
 #include "kube/names.h"
 #include "tls/cert/cred.h"
 #include "yaml/yaml.h"
@@ -283,7 +284,7 @@ static int create_record(struct making *m, struct sw_err *err)
     rc = sw_token_ask(
         m->t,
         &(struct sw_kube_req){
-            .verb = SW_KUBE_CREATE, .gvr = &sw_join_secrets, .ns = m->r.ns, .body = secret},
+            .verb = SW_KUBE_CREATE, .gvr = &sw_secrets_gvr, .ns = m->r.ns, .body = secret},
         &o, err);
     if (rc != SW_OK)
         return sw_err_prefix(err, "cannot create Secret '%s'", m->code.id);
@@ -294,7 +295,7 @@ static int create_record(struct making *m, struct sw_err *err)
 
         (void)!sw_token_ask(m->t,
                             &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                                  .gvr = &sw_join_secrets,
+                                                  .gvr = &sw_secrets_gvr,
                                                   .ns = m->r.ns,
                                                   .name = sw_slice_str(m->id_name),
                                                   .propagation = "Background"},

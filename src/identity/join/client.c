@@ -20,7 +20,7 @@
 
 #include <proto/join.pb-c.h>
 
-enum { ANSWER_MAX = 1 << 20, DER_MAX = 64 << 10 };
+enum { ANSWER_MAX = 1 << 20 };
 
 static const uint64_t call_ns = 25 * SW_NS_PER_S;
 static const uint64_t first_wait_ns = 200 * SW_NS_PER_MS;
@@ -28,28 +28,14 @@ static const uint64_t max_wait_ns = 3 * SW_NS_PER_S;
 
 /* ---- roots ---- */
 
-static int pem_body(struct sw_slice pem, struct sw_buf *ret_der)
-{
-    SW_BUF_AUTO text = {.max = 2 * DER_MAX};
-    struct sw_slice rest = pem;
-    int rc = SW_OK;
-
-    while (rest.p && rc == SW_OK) {
-        struct sw_slice line = sw_slice_trim_lines(sw_slice_cut(&rest, '\n'));
-
-        if (!sw_slice_has_prefix(line, SW_SLICE_LIT("-----")))
-            rc = sw_buf_append_slice(&text, line);
-    }
-    return rc == SW_OK ? sw_base64_decode(ret_der, sw_buf_slice(&text)) : rc;
-}
-
 static int hash_of(struct sw_slice pem, uint8_t ret[SW_JOIN_HASH], struct sw_err *err)
 {
-    SW_BUF_AUTO der = {.max = DER_MAX};
+    SW_ARENA_AUTO a = {0};
+    struct sw_slice der = sw_pem_leaf_der(&a, pem);
 
-    if (pem_body(pem, &der) != SW_OK)
+    if (!der.n)
         return sw_err_set(err, SW_EINVAL, "a root certificate does not parse");
-    return sw_x509_spki_sha256(sw_buf_slice(&der), ret, err);
+    return sw_x509_spki_sha256(der, ret, err);
 }
 
 int sw_join_root_find(struct sw_slice roots, const uint8_t hash[SW_JOIN_HASH], struct sw_slice *ret,
@@ -93,7 +79,6 @@ static void on_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
 {
     struct ask *q = arg;
 
-    (void)c;
     sw_buf_clear(q->answer);
     (void)!sw_buf_append_slice(q->answer, msg);
 }
@@ -113,7 +98,6 @@ static void on_done(struct sw_grpc_call *c, enum sw_grpc_status status, struct s
 {
     struct ask *q = arg;
 
-    (void)c;
     take_status(q, status, message);
     sw_loop_stop(q->loop);
 }
@@ -365,7 +349,7 @@ int sw_join_redeem(const struct sw_join_code *code, const struct sw_join_self *s
         return rc;
     msg = request_of(code, self, a);
     rc = ask(&at, SW_JOIN_REDEEM, msg, until, &answer, err);
-    explicit_bzero((char *)(uintptr_t)msg.p, msg.n);
+    sw_slice_wipe(msg);
     if (rc == SW_OK)
         rc = take_bundle(&answer, a, ret, err);
     if (rc == SW_OK && ret->kind != code->kind)
@@ -407,20 +391,16 @@ struct sw_join_renewal {
     void *arg;
 };
 
-static void renewal_free(struct sw_join_renewal *r)
+void sw_join_renewal_cancel(struct sw_join_renewal *r)
 {
+    if (!r)
+        return;
     sw_defer_cancel(&r->end);
     r->cancelled = true;
     sw_grpc_client_free(r->client);
     sw_buf_done_secret(&r->answer);
     sw_arena_clear(&r->arena);
     sw_free(r);
-}
-
-void sw_join_renewal_cancel(struct sw_join_renewal *r)
-{
-    if (r)
-        renewal_free(r);
 }
 
 /* A client is not freed in a callback of its call. */
@@ -436,7 +416,7 @@ static void on_renewal_end(struct sw_defer *d)
 
     if (rc == SW_OK)
         rc = take_bundle(&r->answer, &a, &b, &err);
-    renewal_free(r);
+    sw_join_renewal_cancel(r);
     done(arg, rc, rc == SW_OK ? &b : NULL, &err);
 }
 
@@ -446,7 +426,6 @@ static void on_renewal_done(struct sw_grpc_call *c, enum sw_grpc_status status,
     struct ask *q = arg;
     struct sw_join_renewal *r = SW_CONTAINER_OF(q, struct sw_join_renewal, q);
 
-    (void)c;
     take_status(q, status, message);
     if (!r->cancelled)
         sw_loop_defer(q->loop, &r->end, on_renewal_end);
@@ -469,7 +448,7 @@ struct sw_join_renewal *sw_join_renewal_start(struct sw_loop *l, const struct sw
     sw_buf_init(&r->answer, ANSWER_MAX);
     r->at.address = sw_arena_slice(&r->arena, at->address);
     if (open_client(l, at->address, at->roots, &r->client, err) != SW_OK) {
-        renewal_free(r);
+        sw_join_renewal_cancel(r);
         return NULL;
     }
     call = sw_grpc_call(r->client, SW_SLICE_LIT(SW_JOIN_RENEW), at->token, call_ns, &renewal_ops,

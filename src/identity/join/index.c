@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "identity/join/token.h"
 #include "kube/client/informer.h"
+#include "kube/client/kinds.h"
 #include "tls/crypto/jws.h"
 
 enum { KEEP_S = 3600, SWEEP_MAX = 100 }; /* records deleted in one sweep */
@@ -64,8 +65,9 @@ static struct sw_join *parse(const struct sw_joins *x, const struct sw_kube_obj 
     return NULL;
 }
 
-static void put(struct sw_joins *x, const struct sw_kube_obj *o)
+static void on_set(void *arg, struct sw_kube_obj *o)
 {
+    struct sw_joins *x = arg;
     struct sw_err err = {0};
     struct sw_join *old = sw_map_get(&x->records, o->key);
     struct sw_join *j = parse(x, o, &err);
@@ -83,29 +85,17 @@ static void put(struct sw_joins *x, const struct sw_kube_obj *o)
     (void)sw_map_put(&x->records, j->r.id, j);
 }
 
-static void on_add(void *arg, struct sw_kube_obj *o)
-{
-    put(arg, o);
-}
-
-static void on_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
-{
-    (void)old;
-    put(arg, now);
-}
-
 static void on_del(void *arg, struct sw_kube_obj *o)
 {
     del(arg, o->key);
 }
 
-static const struct sw_informer_cbs cbs = {.add = on_add, .update = on_update, .del = on_del};
+static const struct sw_informer_cbs cbs = {.set = on_set, .del = on_del};
 
 /* ---- unused codes ---- */
 
 static void on_swept(void *arg, struct sw_kube_reply *r)
 {
-    (void)arg;
     if (r->rc != SW_OK && r->code != 404 && r->code != 409)
         sw_log_warn("join", "cannot delete an expired join code: %.*s", SW_SLICE_ARG(r->message));
 }
@@ -117,16 +107,13 @@ static void on_sweep(struct sw_timer *t)
     size_t n = 0;
 
     SW_MAP_EACH (const struct sw_join, j, &x->records) {
-        struct sw_slice name = j->r.id;
-
         if (j->key || now_s() < j->r.expires_s + KEEP_S || n++ >= SWEEP_MAX)
             continue;
-        (void)sw_slice_cut(&name, '/');
         (void)sw_kube_do(x->client,
                          &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                               .gvr = &sw_join_secrets,
+                                               .gvr = &sw_secrets_gvr,
                                                .ns = j->r.ns,
-                                               .name = name,
+                                               .name = sw_join_record_name(&j->r),
                                                .if_uid = j->r.uid,
                                                .if_resource_version = j->r.rv},
                          on_swept, x);
@@ -146,7 +133,7 @@ struct sw_joins *sw_joins_new(struct sw_kube_client *client, const struct sw_joi
     x->informer =
         sw_informer_new(client,
                         &(struct sw_informer_opts){
-                            .gvr = &sw_join_secrets, .label_selector = SW_JOIN_LABEL, .slim = true},
+                            .gvr = &sw_secrets_gvr, .label_selector = SW_JOIN_LABEL, .slim = true},
                         &cbs, x);
     sw_informer_start(x->informer);
     sw_timer_start(x->loop, &x->sweep, sweep_ns, on_sweep);

@@ -6,6 +6,8 @@
 #include "base/base64.h"
 #include "base/def.h"
 #include "io/egress.h"
+#include "kube/client/kinds.h"
+#include "kube/client/secret.h"
 #include "kube/fields.h"
 #include "kube/names.h"
 
@@ -15,24 +17,19 @@
 
 enum { TEXT_MAX = 64 << 10, HASH_LEN = 64, KEY_MAX = 1024, LABELS_MAX = 64 };
 
-const struct sw_kube_gvr sw_join_secrets = {"", "v1", "secrets", "Secret", true};
-
 /* ---- reading ---- */
 
 /* A value of a Secret's data, decoded; p == NULL: it is not there. */
 static int data_of(struct sw_arena *a, const struct sw_json *secret, const char *key,
                    struct sw_slice *ret, struct sw_err *err)
 {
-    struct sw_slice text = sw_json_str(sw_json_find(sw_json_find(secret, "data"), key));
     SW_BUF_AUTO b = {.max = TEXT_MAX};
+    int rc = sw_secret_get(secret, key, &b);
 
-    *ret = sw_slice(NULL, 0);
-    if (!text.p)
-        return SW_OK;
-    if (sw_base64_decode(&b, text) != SW_OK)
-        return sw_err_set(err, SW_EINVAL, "%s is too long, or not base64", key);
-    *ret = sw_arena_slice(a, sw_buf_slice(&b));
-    return SW_OK;
+    *ret = rc == SW_OK ? sw_arena_slice(a, sw_buf_slice(&b)) : sw_slice(NULL, 0);
+    return rc == SW_OK || rc == SW_ENOENT
+               ? SW_OK
+               : sw_err_set(err, SW_EINVAL, "%s is too long, or not base64", key);
 }
 
 static int object_of(struct sw_arena *a, struct sw_slice text, const char *key,
@@ -158,21 +155,10 @@ int sw_join_record_read(struct sw_arena *a, const struct sw_json *secret,
 
 /* ---- writing ---- */
 
-static void put_data(struct sw_arena *a, struct sw_json *data, const char *key, struct sw_slice s)
-{
-    SW_BUF_AUTO b = {.max = 2 * TEXT_MAX};
-
-    if (sw_base64_append(&b, s) == SW_OK)
-        sw_json_put_str(a, data, key, sw_buf_slice(&b));
-}
-
 static void put_object(struct sw_arena *a, struct sw_json *data, const char *key,
                        const struct sw_json *o)
 {
-    SW_BUF_AUTO b = {.max = TEXT_MAX};
-
-    if (sw_json_write(&b, o, NULL) == SW_OK)
-        put_data(a, data, key, sw_buf_slice(&b));
+    sw_secret_put(a, data, key, sw_json_text(a, o, NULL));
 }
 
 static void put_if(struct sw_arena *a, struct sw_json *o, const char *key, struct sw_slice s)
@@ -185,7 +171,7 @@ static struct sw_json *spec_of(struct sw_arena *a, const struct sw_join_record *
 {
     struct sw_json *o = sw_json_new_object(a);
 
-    sw_json_put(a, o, "kind", sw_json_new_str(a, sw_join_kind_name(r->kind)));
+    sw_json_put_text(a, o, "kind", sw_join_kind_name(r->kind));
     sw_json_put_str(a, o, "name", r->name);
     sw_json_put(a, o, "expires", sw_json_new_u64(a, r->expires_s));
     put_if(a, o, "serviceAccount", r->account);
@@ -200,26 +186,31 @@ static struct sw_json *spec_of(struct sw_arena *a, const struct sw_join_record *
     return o;
 }
 
-struct sw_json *sw_join_record_new(struct sw_arena *a, const struct sw_join_record *r)
+struct sw_slice sw_join_record_name(const struct sw_join_record *r)
 {
     struct sw_slice name = r->id;
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *labels = sw_json_new_object(a);
-    struct sw_json *data = sw_json_new_object(a);
 
     (void)sw_slice_cut(&name, '/');
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, "v1"));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, "Secret"));
-    sw_json_put(a, o, "type", sw_json_new_str(a, SW_JOIN_TYPE));
+    return name;
+}
+
+struct sw_json *sw_join_record_new(struct sw_arena *a, const struct sw_join_record *r)
+{
+    struct sw_json *o = sw_json_new_object(a);
+    struct sw_json *meta;
+    struct sw_json *data;
+
+    sw_json_put_text(a, o, "apiVersion", sw_secrets_gvr.version);
+    sw_json_put_text(a, o, "kind", sw_secrets_gvr.kind);
+    sw_json_put_text(a, o, "type", SW_JOIN_TYPE);
+    meta = sw_json_put_object(a, o, "metadata");
     sw_json_put_str(a, meta, "namespace", r->ns);
-    sw_json_put_str(a, meta, "name", name);
-    sw_json_put(a, labels, SW_JOIN_LABEL, sw_json_new_str(a, sw_join_kind_name(r->kind)));
-    sw_json_put(a, meta, "labels", labels);
-    sw_json_put(a, o, "metadata", meta);
+    sw_json_put_str(a, meta, "name", sw_join_record_name(r));
+    sw_json_put_text(a, sw_json_put_object(a, meta, "labels"), SW_JOIN_LABEL,
+                     sw_join_kind_name(r->kind));
+    data = sw_json_put_object(a, o, "data");
     put_object(a, data, SPEC, spec_of(a, r));
-    put_data(a, data, HASH, r->secret_hash);
-    sw_json_put(a, o, "data", data);
+    sw_secret_put(a, data, HASH, r->secret_hash);
     return o;
 }
 
@@ -227,8 +218,7 @@ struct sw_json *sw_join_record_redeem(struct sw_arena *a, const struct sw_join_r
 {
     SW_BUF_AUTO key = {.max = 2 * KEY_MAX};
     struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *data = sw_json_new_object(a);
+    struct sw_json *meta = sw_json_put_object(a, o, "metadata");
     struct sw_json *done = sw_json_new_object(a);
 
     if (sw_base64_append(&key, r->key) == SW_OK)
@@ -238,21 +228,17 @@ struct sw_json *sw_join_record_redeem(struct sw_arena *a, const struct sw_join_r
     sw_json_put_str(a, done, "host", r->host);
     sw_json_put_str(a, meta, "uid", r->uid);
     sw_json_put_str(a, meta, "resourceVersion", r->rv);
-    sw_json_put(a, o, "metadata", meta);
-    put_object(a, data, DONE, done);
-    sw_json_put(a, o, "data", data);
+    put_object(a, sw_json_put_object(a, o, "data"), DONE, done);
     return o;
 }
 
 struct sw_json *sw_join_record_owner(struct sw_arena *a, const struct sw_join_record *r)
 {
-    struct sw_slice name = r->id;
     struct sw_json *o = sw_json_new_object(a);
 
-    (void)sw_slice_cut(&name, '/');
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, "v1"));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, "Secret"));
-    sw_json_put_str(a, o, "name", name);
+    sw_json_put_text(a, o, "apiVersion", sw_secrets_gvr.version);
+    sw_json_put_text(a, o, "kind", sw_secrets_gvr.kind);
+    sw_json_put_str(a, o, "name", sw_join_record_name(r));
     sw_json_put_str(a, o, "uid", r->uid);
     return o;
 }

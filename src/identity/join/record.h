@@ -15,12 +15,9 @@
 #include "base/json.h"
 #include "base/slice.h"
 #include "identity/join/code.h"
-#include "kube/client/request.h"
 
 #define SW_JOIN_LABEL "spanwire.dev/join" /* its value is the kind */
 #define SW_JOIN_TYPE  "spanwire.dev/join"
-
-extern const struct sw_kube_gvr sw_join_secrets;
 
 /* Everything is borrowed from the arena it was read into. */
 struct sw_join_record {
@@ -48,6 +45,8 @@ struct sw_join_record {
     struct sw_slice host; /* its own word */
 };
 
+/* The name of the Secret: that of the id behind the namespace. */
+struct sw_slice sw_join_record_name(const struct sw_join_record *r);
 /* SW_EINVAL: not a record, or a part of it that this version cannot honour. */
 SW_NODISCARD int sw_join_record_read(struct sw_arena *a, const struct sw_json *secret,
                                      struct sw_join_record *ret, struct sw_err *err);

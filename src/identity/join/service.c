@@ -11,6 +11,7 @@
 #include "identity/join/request.h"
 #include "identity/join/service_int.h"
 #include "kube/client/client.h"
+#include "kube/client/kinds.h"
 #include "proto/pb.h"
 #include "telemetry/metrics.h"
 #include "tls/cert/csr.h"
@@ -27,12 +28,21 @@ enum {
 static const uint64_t patience_ns = 20 * SW_NS_PER_S;
 static const uint64_t again_ns = 20 * SW_NS_PER_MS;
 
+static const struct {
+    const char *path;
+    const char *name; /* for the log */
+} methods[METHODS] = {
+    [METHOD_ROOTS] = {SW_JOIN_ROOTS, "roots"},
+    [METHOD_REDEEM] = {SW_JOIN_REDEEM, "redeem"},
+    [METHOD_RENEW] = {SW_JOIN_RENEW, "renew"},
+    [METHOD_LEAVE] = {SW_JOIN_LEAVE, "leave"},
+};
+
 /* ---- the end of a call ---- */
 
 static void count(const struct sw_join_service *s, const char *result)
 {
-    if (s->o.metrics)
-        sw_metric_add(sw_metric_get1(s->o.metrics, SW_METRIC_JOIN_REQUESTS, result), 1);
+    sw_metric_count(s->o.metrics, SW_METRIC_JOIN_REQUESTS, result);
 }
 
 static const char *result_of(enum sw_grpc_status status)
@@ -44,7 +54,6 @@ static const char *result_of(enum sw_grpc_status status)
 
 static void log_refusal(struct join_call *c, const char *why)
 {
-    static const char *const methods[] = {"roots", "redeem", "renew", "leave"};
     char addr[SW_ADDR_TEXT];
     struct sw_log_limit *limit = &c->service->refused;
     struct sw_log_line l;
@@ -53,7 +62,7 @@ static void log_refusal(struct join_call *c, const char *why)
         return;
     sw_log_begin(&l, SW_LOG_WARN, "join", "join request refused");
     sw_log_cstr(&l, "client", sw_addr_text(&c->addr, addr));
-    sw_log_cstr(&l, "method", methods[c->method]);
+    sw_log_cstr(&l, "method", methods[c->method].name);
     if (c->r.id.n)
         sw_log_quoted(&l, "code", sw_slice_head(c->r.id, SW_JOIN_ID_MAX));
     if (c->r.name.n)
@@ -148,18 +157,16 @@ static void redeem(struct join_call *c, struct sw_slice host, struct sw_slice ke
 {
     char at[SW_RFC3339_LEN];
     char from[SW_ADDR_TEXT];
-    struct sw_slice name = c->r.id;
 
-    (void)sw_slice_cut(&name, '/');
     c->r.key = key;
     c->r.redeemed_at = sw_arena_slice(&c->arena, sw_slice_str(sw_rfc3339(sw_wall_ns(), 0, at)));
     c->r.from = sw_arena_slice(&c->arena, sw_slice_str(sw_ip_text(&c->addr.ip, from)));
     c->r.host = host;
     c->kube = sw_kube_do(c->service->o.client,
                          &(struct sw_kube_req){.verb = SW_KUBE_PATCH,
-                                               .gvr = &sw_join_secrets,
+                                               .gvr = &sw_secrets_gvr,
                                                .ns = c->r.ns,
-                                               .name = name,
+                                               .name = sw_join_record_name(&c->r),
                                                .patch = SW_KUBE_PATCH_MERGE,
                                                .body = sw_join_record_redeem(&c->arena, &c->r),
                                                .field_manager = "spanwire-join"},
@@ -300,7 +307,6 @@ static void process_machine(struct join_call *c)
     const struct sw_join *j = NULL;
     struct sw_err err = {0};
     struct sw_slice token = c->token ? sw_slice_str(c->token) : sw_slice("", 0);
-    struct sw_slice name;
     int rc = sw_joins_check(c->service->o.joins, token, &j, &err);
 
     if (rc != SW_OK) {
@@ -313,13 +319,11 @@ static void process_machine(struct join_call *c)
         process_renew(c);
         return;
     }
-    name = c->r.id;
-    (void)sw_slice_cut(&name, '/');
     c->kube = sw_kube_do(c->service->o.client,
                          &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                               .gvr = &sw_join_secrets,
+                                               .gvr = &sw_secrets_gvr,
                                                .ns = c->r.ns,
-                                               .name = name,
+                                               .name = sw_join_record_name(&c->r),
                                                .propagation = "Background",
                                                .if_uid = c->r.uid},
                          on_left, c);
@@ -353,7 +357,6 @@ static void on_message(struct sw_grpc_call *g, struct sw_slice msg, void *arg)
 {
     struct join_call *c = arg;
 
-    (void)g;
     if (c->answered)
         return;
     if (c->has || sw_buf_append_slice(&c->request, msg) != SW_OK)
@@ -364,7 +367,6 @@ static void on_message(struct sw_grpc_call *g, struct sw_slice msg, void *arg)
 
 static void on_end(struct sw_grpc_call *g, void *arg)
 {
-    (void)g;
     process(arg);
 }
 
@@ -382,9 +384,6 @@ static void on_done(struct sw_grpc_call *g, enum sw_grpc_status status, struct s
 {
     struct join_call *c = arg;
 
-    (void)g;
-    (void)status;
-    (void)message;
     sw_timer_stop(c->service->loop, &c->deadline);
     sw_timer_stop(c->service->loop, &c->again);
     sw_kube_call_cancel(c->kube);
@@ -404,14 +403,15 @@ static bool is_full(const struct sw_join_service *s, const struct sw_ip *from)
 {
     size_t n = 0;
 
-    SW_LIST_FOREACH (it, &s->calls)
-        n += sw_ip_same_client(&SW_CONTAINER_OF(it, struct join_call, link)->addr.ip, from);
+    SW_LIST_EACH (const struct join_call, c, &s->calls, link)
+        n += sw_ip_same_client(&c->addr.ip, from);
     return s->n_calls >= CALLS_MAX || n >= CALLS_ADDRESS;
 }
 
-static void open_call(struct sw_join_service *s, struct sw_grpc_call *g,
-                      const struct sw_grpc_request *req, enum join_method method)
+static void open_call(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
 {
+    const struct join_entry *entry = arg;
+    struct sw_join_service *s = entry->service;
     struct join_call *c;
 
     if (is_full(s, &req->addr.ip)) {
@@ -422,7 +422,7 @@ static void open_call(struct sw_join_service *s, struct sw_grpc_call *g,
     c = SW_NEW(struct join_call);
     c->service = s;
     c->grpc = g;
-    c->method = method;
+    c->method = entry->method;
     c->addr = req->addr;
     c->token = req->token.n ? sw_slice_dup(req->token) : NULL;
     sw_buf_init(&c->request, SW_JOIN_REQUEST_MAX);
@@ -434,26 +434,6 @@ static void open_call(struct sw_join_service *s, struct sw_grpc_call *g,
     if (!sw_join_throttle_ok(&s->throttle, &c->addr.ip, sw_loop_now(s->loop)))
         join_refuse(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many refused requests: wait a few seconds",
                     "too many refused requests of this address");
-}
-
-static void open_roots(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
-{
-    open_call(arg, g, req, METHOD_ROOTS);
-}
-
-static void open_redeem(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
-{
-    open_call(arg, g, req, METHOD_REDEEM);
-}
-
-static void open_renew(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
-{
-    open_call(arg, g, req, METHOD_RENEW);
-}
-
-static void open_leave(struct sw_grpc_call *g, const struct sw_grpc_request *req, void *arg)
-{
-    open_call(arg, g, req, METHOD_LEAVE);
 }
 
 /* ---- life ---- */
@@ -478,12 +458,12 @@ void sw_join_service_free(struct sw_join_service *s)
 
 void sw_join_service_serve(struct sw_join_service *s, struct sw_grpc_server *g)
 {
-    const struct sw_grpc_method methods[] = {
-        {.path = SW_JOIN_ROOTS, .open = open_roots, .arg = s, .judges = true},
-        {.path = SW_JOIN_REDEEM, .open = open_redeem, .arg = s, .judges = true},
-        {.path = SW_JOIN_RENEW, .open = open_renew, .arg = s, .judges = true},
-        {.path = SW_JOIN_LEAVE, .open = open_leave, .arg = s, .judges = true},
-    };
-
-    sw_grpc_server_methods(g, methods, SW_ARRAY_LEN(methods));
+    for (size_t i = 0; i < SW_ARRAY_LEN(methods); i++) {
+        s->entries[i] = (struct join_entry){.service = s, .method = (enum join_method)i};
+        sw_grpc_server_methods(
+            g,
+            &(struct sw_grpc_method){
+                .path = methods[i].path, .open = open_call, .arg = &s->entries[i], .judges = true},
+            1);
+    }
 }

@@ -10,7 +10,13 @@
 #include "identity/join/service.h"
 #include "identity/join/throttle.h"
 
-enum join_method { METHOD_ROOTS, METHOD_REDEEM, METHOD_RENEW, METHOD_LEAVE };
+enum join_method { METHOD_ROOTS, METHOD_REDEEM, METHOD_RENEW, METHOD_LEAVE, METHODS };
+
+/* The argument of a method. */
+struct join_entry {
+    struct sw_join_service *service;
+    enum join_method method;
+};
 
 struct sw_join_service {
     struct sw_loop *loop;
@@ -20,6 +26,7 @@ struct sw_join_service {
     struct sw_join_throttle throttle;
     struct sw_log_limit refused;
     struct sw_log_limit granted;
+    struct join_entry entries[METHODS];
 };
 
 struct join_call {
@@ -51,5 +58,8 @@ void join_refuse(struct join_call *c, enum sw_grpc_status status, const char *te
                  const char *why);
 /* Ends the call with its bundle, or an empty message. */
 void join_reply(struct join_call *c, struct sw_slice msg, const char *result);
+
+/* ---- service_grant.c ---- */
+
 /* Makes what the record says for its machine and answers. c->r is granted. */
 void join_grant(struct join_call *c);

@@ -3,17 +3,12 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/time.h"
 
 enum { KEY_LEN = 17, IPV6_NET = 8 };
 
-static const uint64_t decay_ns = SW_NS_PER_S; /* each refusal of an address, after so long */
-
-struct throttled {
-    char key[KEY_LEN];
-    struct sw_rate rate;
-};
+static const struct sw_quota_limits limits = {
+    .burst = SW_JOIN_BURST, .each_ns = SW_NS_PER_S, .callers = SW_JOIN_ADDRESSES};
 
 static struct sw_slice key_of(const struct sw_ip *ip, char out[KEY_LEN])
 {
@@ -25,42 +20,19 @@ static struct sw_slice key_of(const struct sw_ip *ip, char out[KEY_LEN])
 
 void sw_join_throttle_done(struct sw_join_throttle *t)
 {
-    SW_MAP_DRAIN(&t->by_address, sw_free);
+    sw_quota_done(&t->refusals);
 }
 
 bool sw_join_throttle_ok(const struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
 {
     char key[KEY_LEN];
-    const struct throttled *a = sw_map_get(&t->by_address, key_of(ip, key));
 
-    return !a || sw_rate_used(&a->rate, decay_ns, now_ns) < SW_JOIN_BURST;
-}
-
-/* The one that is forgiven first goes: it is remembered for the least reason. */
-static void make_room(struct sw_join_throttle *t)
-{
-    struct throttled *first = NULL;
-
-    if (t->by_address.n < SW_JOIN_ADDRESSES)
-        return;
-    SW_MAP_EACH (struct throttled, a, &t->by_address) {
-        if (!first || a->rate.clear_ns < first->rate.clear_ns)
-            first = a;
-    }
-    (void)sw_map_del(&t->by_address, sw_slice(first->key, KEY_LEN));
-    sw_free(first);
+    return sw_quota_left(&t->refusals, &limits, key_of(ip, key), now_ns);
 }
 
 void sw_join_throttle_refused(struct sw_join_throttle *t, const struct sw_ip *ip, uint64_t now_ns)
 {
     char key[KEY_LEN];
-    struct throttled *a = sw_map_get(&t->by_address, key_of(ip, key));
 
-    if (!a) {
-        make_room(t);
-        a = SW_NEW(struct throttled);
-        (void)key_of(ip, a->key);
-        (void)sw_map_put(&t->by_address, sw_slice(a->key, KEY_LEN), a);
-    }
-    (void)sw_rate_add(&a->rate, 1, SW_JOIN_BURST, decay_ns, now_ns);
+    sw_quota_count(&t->refusals, &limits, key_of(ip, key), now_ns);
 }

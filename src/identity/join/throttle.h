@@ -8,8 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/map.h"
-#include "base/rate.h"
+#include "identity/quota.h"
 #include "io/addr.h"
 
 enum {
@@ -18,7 +17,7 @@ enum {
 };
 
 struct sw_join_throttle {
-    struct sw_map by_address; /* struct throttled by its key */
+    struct sw_quota refusals; /* by address */
 };
 
 void sw_join_throttle_done(struct sw_join_throttle *t);

@@ -185,7 +185,7 @@ static void addresses_are_remembered_within_bounds(void **state)
                            .b = {10, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i}};
 
         sw_join_throttle_refused(&t, &ip, i + 1);
-        assert_true(t.by_address.n <= SW_JOIN_ADDRESSES);
+        assert_true(t.refusals.callers.n <= SW_JOIN_ADDRESSES);
     }
     sw_join_throttle_done(&t);
 }

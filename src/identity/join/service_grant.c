@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "identity/authority.h"
 #include "identity/join/service_int.h"
 #include "io/egress.h"
 #include "kube/client/client.h"
+#include "kube/client/kinds.h"
+#include "kube/client/review.h"
 #include "proto/pb.h"
 #include "tls/cert/cred.h"
 
@@ -20,6 +23,8 @@ enum { TOKEN_TTL_S = 30 * 86400 };
 
 static const struct sw_kube_gvr entries = {ISTIO, "v1", "workloadentries", "WorkloadEntry", true};
 static const struct sw_kube_gvr accounts = {"", "v1", "serviceaccounts", "ServiceAccount", true};
+static const struct sw_kube_gvr token_requests = {"authentication.k8s.io", "v1", "", "TokenRequest",
+                                                  false};
 
 /* ---- the answer ---- */
 
@@ -38,7 +43,7 @@ static void init_bundle(const struct join_call *c, Sw__JoinBundle *b)
 static void send_msg(struct join_call *c, struct sw_slice msg)
 {
     join_reply(c, msg, c->method == METHOD_RENEW ? "renewed" : "joined");
-    explicit_bzero((char *)(uintptr_t)msg.p, msg.n); /* a copy is on its way */
+    sw_slice_wipe(msg); /* a copy is on its way */
 }
 
 static void send_bundle(struct join_call *c, const Sw__JoinBundle *b)
@@ -130,38 +135,24 @@ static void on_entry(void *arg, struct sw_kube_reply *r)
 static struct sw_json *entry_of(struct join_call *c)
 {
     struct sw_arena *a = &c->arena;
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *notes = sw_json_new_object(a);
-    struct sw_json *owners = sw_json_new_array(a);
-    struct sw_json *spec = sw_json_new_object(a);
+    struct sw_json *o = sw_kube_object_new(a, &entries, c->r.ns, c->r.name);
+    struct sw_json *meta = sw_json_find(o, "metadata");
+    struct sw_json *spec;
 
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, ISTIO "/v1"));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, entries.kind));
-    sw_json_put_str(a, meta, "namespace", c->r.ns);
-    sw_json_put_str(a, meta, "name", c->r.name);
     /* Its proxy takes HBONE. */
-    sw_json_put(a, notes, "ambient.istio.io/redirection", sw_json_new_str(a, "enabled"));
-    sw_json_put(a, meta, "annotations", notes);
-    sw_json_push(a, owners, sw_join_record_owner(a, &c->r));
-    sw_json_put(a, meta, "ownerReferences", owners);
+    sw_json_put_text(a, sw_json_put_object(a, meta, "annotations"), "ambient.istio.io/redirection",
+                     "enabled");
+    sw_json_push(a, sw_json_put_array(a, meta, "ownerReferences"), sw_join_record_owner(a, &c->r));
     if (c->r.labels)
         sw_json_put(a, meta, "labels", sw_json_copy(a, c->r.labels));
-    sw_json_put(a, o, "metadata", meta);
+    spec = sw_json_put_object(a, o, "spec");
     sw_json_put_str(a, spec, "address", address_of(c));
     sw_json_put_str(a, spec, "serviceAccount", c->r.account);
     if (c->r.labels)
         sw_json_put(a, spec, "labels", sw_json_copy(a, c->r.labels));
     if (c->r.network.n)
         sw_json_put_str(a, spec, "network", c->r.network);
-    sw_json_put(a, o, "spec", spec);
     return o;
-}
-
-/* An address that others cannot reach it by would only lead them astray. */
-static bool reachable(const struct sw_ip *ip)
-{
-    return sw_egress_classify(ip) == SW_EGRESS_OK;
 }
 
 /* A manager of its own: of another machine's entry nothing is taken over. */
@@ -179,7 +170,8 @@ static void apply_entry(struct join_call *c, bool force)
 
 static void grant_node(struct join_call *c)
 {
-    if (!c->r.address.n && !reachable(&c->addr.ip)) {
+    /* An address that others cannot reach it by would only lead them astray. */
+    if (!c->r.address.n && sw_egress_classify(&c->addr.ip) != SW_EGRESS_OK) {
         join_refuse(c, SW_GRPC_FAILED_PRECONDITION,
                     "the machine calls from an address that others cannot reach: make the code "
                     "with --address",
@@ -222,14 +214,11 @@ static void on_token(void *arg, struct sw_kube_reply *r)
 static void grant_access(struct join_call *c)
 {
     struct sw_arena *a = &c->arena;
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *spec = sw_json_new_object(a);
+    struct sw_json *spec;
+    struct sw_json *o = sw_kube_review_new(a, &token_requests, &spec);
 
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, "authentication.k8s.io/v1"));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, "TokenRequest"));
     sw_json_put(a, spec, "expirationSeconds", sw_json_new_u64(a, TOKEN_TTL_S));
     sw_json_put(a, spec, "boundObjectRef", sw_join_record_owner(a, &c->r));
-    sw_json_put(a, o, "spec", spec);
     c->kube = sw_kube_do(c->service->o.client,
                          &(struct sw_kube_req){.verb = SW_KUBE_CREATE,
                                                .gvr = &accounts,
