@@ -38,8 +38,7 @@ void link_conn_asked(struct link_conn *c)
 /* A review that began after the question passed this connection over: it had no grant yet. */
 void link_conn_granted(struct link_conn *c, struct sw_slice grant)
 {
-    sw_free(c->grant);
-    c->grant = grant.n ? sw_slice_dup(grant) : NULL;
+    sw_text_set(&c->grant, grant.n ? grant : sw_slice(NULL, 0));
     if (c->grant && c->epochs != c->w->epochs)
         link_review_start(c->w->review);
 }
@@ -56,7 +55,7 @@ void link_conn_opened(struct link_conn *c)
     c->open = true;
     c->m_received = bytes_metric(c, "received");
     c->m_sent = bytes_metric(c, "sent");
-    sw_metric_add(sw_metric_get1(c->w->shard, SW_METRIC_LINK_OPEN, side(c)), 1);
+    sw_metric_count(c->w->shard, SW_METRIC_LINK_OPEN, side(c));
 }
 
 void link_conn_moved(struct link_conn *c, size_t received, size_t sent)
@@ -118,7 +117,15 @@ void link_refused(struct link_worker *w, const char *reason, const struct sw_add
 {
     char at[SW_ADDR_TEXT];
 
-    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_LINK_REFUSED, reason), 1);
+    sw_metric_count(w->shard, SW_METRIC_LINK_REFUSED, reason);
     sw_log_limited(&w->refused, sw_loop_now(w->loop), SW_LOG_WARN, "link",
                    "connection of %s refused: %s: %s", sw_addr_text(from, at), reason, detail);
+}
+
+bool link_conn_room(struct link_worker *w, const struct sw_addr *from)
+{
+    if (atomic_load_explicit(&w->link->n_conns, memory_order_relaxed) < w->config->max_connections)
+        return true;
+    link_refused(w, "too_many_connections", from, "--max-connections is reached");
+    return false;
 }

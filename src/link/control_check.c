@@ -177,7 +177,6 @@ static void on_message(struct sw_grpc_call *call, struct sw_slice msg, void *arg
     struct link_ask *a = arg;
     struct sw_err err = {0};
 
-    (void)call;
     if (link_check_decode(&a->arena, msg, &a->answer, &err) != SW_OK)
         a->answer.status = 0;
 }
@@ -188,7 +187,6 @@ static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struc
     struct link_ask *a = arg;
     char why[160];
 
-    (void)call;
     a->check = NULL;
     if (status == SW_GRPC_OK && a->answer.status) {
         link_ask_answered(a);

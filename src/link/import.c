@@ -522,9 +522,7 @@ void link_import_start(struct link_worker *w, struct link_res *res, int fd,
     struct sw_sock_opts tune = SW_SOCK_OPTS_INIT;
     struct import *in;
 
-    if (atomic_load_explicit(&w->link->n_conns, memory_order_relaxed) >=
-        w->config->max_connections) {
-        link_refused(w, "too_many_connections", peer, "--max-connections is reached");
+    if (!link_conn_room(w, peer)) {
         sw_sock_close(fd);
         return;
     }

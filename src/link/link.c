@@ -51,7 +51,7 @@ static void reload_site(void *arg)
     struct sw_tls_cred *cred = load_site(l->config, &err);
     const char *result = cred ? "ok" : "failed";
 
-    sw_metric_add(sw_metric_get1(l->process.shard, SW_METRIC_CONFIG_RELOADS, result), 1);
+    sw_metric_count(l->process.shard, SW_METRIC_CONFIG_RELOADS, result);
     if (!cred) {
         sw_log_error("link", "reload failed, keeping the previous site certificate: %s", err.msg);
         return;

@@ -5,7 +5,8 @@
  *
  *   xds.c      snapshots from the control plane          worker.c   a thread and its listeners
  *   import.c   a client's connection to another site     reach.c    a carrier to a peer's gateway
- *   server.c   the external port; server_h1.c, _h2.c     export.c   one request on it
+ *   server.c   the external port; server_h1.c, _h2.c are the two protocols, server_export.c one
+ *              request on it
  *   control.c  questions to the control plane: control_http.c, control_check.c are the two forms
  *   review.c   open connections judged again             conn.c     log line and counters of one
  */
@@ -66,6 +67,8 @@ struct link_conn {
 
 void link_conn_init(struct link_conn *c, struct link_worker *w, bool import,
                     const struct sw_addr *src);
+/* May there be another one? False: that is logged and counted. */
+bool link_conn_room(struct link_worker *w, const struct sw_addr *from);
 /* Replaces an owned text. */
 void link_conn_set(struct sw_slice *to, struct sw_slice value);
 /* The control plane is about to be asked; and it allowed the connection. */

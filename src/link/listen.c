@@ -36,7 +36,7 @@ static void set_unbound(struct link_worker *w)
 
     SW_LIST_FOREACH (it, &w->sockets)
         n += SW_CONTAINER_OF(it, struct link_socket, link)->acceptor.fd < 0;
-    sw_metric_set(sw_metric_get1(w->shard, SW_METRIC_LINK_UNBOUND, NULL), (int64_t)n);
+    sw_metric_gauge(w->shard, SW_METRIC_LINK_UNBOUND, NULL, (int64_t)n);
     if (n && !sw_timer_running(&w->rebind))
         sw_timer_start(w->loop, &w->rebind, SW_NS_PER_S, on_rebind);
 }

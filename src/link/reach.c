@@ -122,7 +122,6 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
 {
     struct link_reach *r = SW_CONTAINER_OF(wait, struct link_reach, wait);
 
-    (void)stage;
     r->fed = false;
     if (rc == SW_OK) {
         far_of(r->w, r->peer->name)->h1 = false;
@@ -195,18 +194,6 @@ static void on_resolved(struct sw_resolve *q)
     sw_free(q);
 }
 
-static void resolve(struct link_reach *r, const struct link_endpoint *e)
-{
-    struct sw_resolve *q = SW_NEW(struct sw_resolve);
-
-    q->loop = r->w->loop;
-    q->cb = on_resolved;
-    q->arg = r;
-    memcpy(q->name, e->host.p, sw_min(e->host.n, sizeof(q->name) - 1));
-    r->resolve = q;
-    sw_resolve_start(q);
-}
-
 static void try_gateway(struct link_reach *r)
 {
     const struct link_endpoint *e;
@@ -223,7 +210,7 @@ static void try_gateway(struct link_reach *r)
     r->n_addrs = 0;
     r->at_addr = 0;
     if (!e->ip.family) {
-        resolve(r, e);
+        r->resolve = sw_resolve_new(r->w->loop, e->host, on_resolved, r);
         return;
     }
     r->addrs[r->n_addrs++] = (struct sw_addr){.ip = e->ip, .port = e->port};

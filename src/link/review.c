@@ -84,7 +84,7 @@ static void on_denied(void *arg, size_t line, struct sw_slice reason)
         return;
     (void)snprintf(why, sizeof(why), "connection closed due to policy change: %.*s",
                    SW_SLICE_ARG(sw_slice_head(reason, 120)));
-    sw_metric_add(sw_metric_get1(r->w->shard, SW_METRIC_LINK_REVIEWS, "denied"), 1);
+    sw_metric_count(r->w->shard, SW_METRIC_LINK_REVIEWS, "denied");
     r->closed++;
     c->kill(c, "policy_change", why);
 }
@@ -101,7 +101,7 @@ static void failed(struct link_review *r, const char *why)
 {
     sw_log_warn("link", "review of open connections failed, retrying in %u ms: %s", r->retry_ms,
                 why);
-    sw_metric_add(sw_metric_get1(r->w->shard, SW_METRIC_LINK_REVIEWS, "failed"), 1);
+    sw_metric_count(r->w->shard, SW_METRIC_LINK_REVIEWS, "failed");
     sw_timer_start(r->w->loop, &r->timer, r->retry_ms * SW_NS_PER_MS, on_retry);
     r->retry_ms = r->retry_ms * 2 < RETRY_MOST_MS ? r->retry_ms * 2 : RETRY_MOST_MS;
 }

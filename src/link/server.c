@@ -170,7 +170,6 @@ static void on_closed(struct sw_session *session, int rc, const struct sw_err *e
 {
     struct link_server *s = sw_session_owner(session);
 
-    (void)handshaken;
     s->session = NULL;
     if (s->handshake && rc != SW_OK && rc != SW_EOF)
         link_refused(s->w, rc == SW_EDENIED ? "certificate" : "handshake", &s->addr, err->msg);

@@ -70,23 +70,30 @@ void link_server_gone(struct link_server *s);
 /* How long the body of POST /authz may take. */
 #define LINK_BODY_NS (10 * SW_NS_PER_S)
 
-/* ---- export.c: what a request means, whatever carried it ---- */
-/* A request without a body, or with all of it. Answers by link_export_reply or joins. */
+/* ---- server_export.c: what a request means, whatever carried it ---- */
+
 void link_export_init(struct link_export *e, struct link_server *s, bool tunnel);
+/*
+ * Which question a request is, without its authorization and its body; false: none, and *ret is the
+ * answer to give, with its text in the buffer.
+ */
+bool link_export_question(const struct link_server *s, struct sw_slice method, struct sw_slice path,
+                          struct link_question *q, struct link_reply *ret, struct sw_buf *text);
+/* The question that the body of POST /authz is. */
+struct link_question link_export_token(const struct link_server *s, struct sw_slice body);
+/*
+ * May a tunnel be asked for: does it show a token, and is there room for another one? False: that
+ * is logged and counted, and *ret is the answer to give. Other questions may.
+ */
+bool link_export_ok(struct link_server *s, const struct link_question *q, struct link_reply *ret);
+/* A request without a body, or with all of it. Answers with link_h*_reply, or joins. */
 void link_export_ask(struct link_export *e, const struct link_question *q);
 /* The peer is gone, or something else ends it. */
 void link_export_end(struct link_export *e, const char *result, const char *why);
+/* What carried it has ended; well: not by an error. */
+void link_export_closed(struct link_export *e, bool well, const struct sw_err *err);
 /* From the loop's deferred calls: after the end, once no stream uses it any more. */
 void link_export_free(struct link_export *e);
-/* Which question a request is; false: none, and *ret is the answer to give. */
-bool link_export_question(struct link_server *s, struct sw_slice method, struct sw_slice path,
-                          struct link_question *q, struct link_reply *ret, struct sw_buf *text);
-
-/* May there be another tunnel? False: it is logged, counted, and *ret is the answer to give. */
-bool link_tunnel_room(struct link_server *s, struct link_reply *ret);
-
-/* Does a CONNECT show a token? False: *ret says what is missing. */
-bool link_bearer_ok(struct sw_slice authorization, struct link_reply *ret);
 
 /* ---- server_h1.c, server_h2.c ---- */
 void link_h1_serve(struct link_server *s, struct sw_session_parts *parts);

@@ -143,7 +143,7 @@ static void on_head(struct link_server *s)
 {
     const struct sw_h1_msg *m = sw_h1_msg(s->h1);
     const struct sw_slice *auth = sw_h1_field(m, "authorization");
-    struct link_question q = {.kind = LINK_ASK_INGRESS};
+    struct link_question q;
     struct link_reply refusal;
     SW_BUF_AUTO text = {.max = 256};
 
@@ -161,13 +161,7 @@ static void on_head(struct link_server *s)
         return;
     }
     q.authorization = auth ? *auth : sw_slice(NULL, 0);
-    if (q.kind == LINK_ASK_INGRESS && !link_bearer_ok(q.authorization, &refusal)) {
-        s->keep_alive = false;
-        link_refused(s->w, "no_token", &s->addr, s->peer);
-        answer(s, &refusal);
-        return;
-    }
-    if (q.kind == LINK_ASK_INGRESS && !link_tunnel_room(s, &refusal)) {
+    if (!link_export_ok(s, &q, &refusal)) {
         s->keep_alive = false;
         answer(s, &refusal);
         return;
@@ -177,13 +171,7 @@ static void on_head(struct link_server *s)
 
 static void on_body_end(struct link_server *s)
 {
-    struct link_question q = {
-        .kind = LINK_ASK_TOKEN,
-        .peer = sw_slice_str(s->peer),
-        .fingerprint = sw_slice_str(s->fingerprint),
-        .certificate = sw_slice_str(s->certificate),
-        .body = sw_buf_slice(&s->body),
-    };
+    struct link_question q = link_export_token(s, sw_buf_slice(&s->body));
 
     s->body_wanted = false;
     start_export(s, &q);
@@ -254,12 +242,8 @@ static void on_done(struct sw_tconn *c, int rc, const struct sw_err *err)
     struct link_export *e = SW_TAKE(s->current);
 
     s->tconn = NULL;
-    if (e && e->tunnel && !e->conn.open)
-        link_export_end(e, "client_left", err ? err->msg : "peer left before the answer");
-    else if (e && (rc == SW_OK || rc == SW_ECLOSED))
-        link_export_end(e, "ok", NULL);
-    else if (e)
-        link_export_end(e, "lost", err ? err->msg : "connection lost");
+    if (e)
+        link_export_closed(e, rc == SW_OK || rc == SW_ECLOSED, err);
     link_server_gone(s);
 }
 

@@ -63,16 +63,11 @@ static void on_done(struct sw_tstream *t, int rc, const struct sw_err *err)
 {
     struct link_export *e = export_of(t);
 
-    if (e->over) { /* answered, and now the stream is gone, too */
+    if (e->over) /* answered, and now the stream is gone, too */
         link_export_free(e);
-        return;
-    }
-    if (e->tunnel && !e->conn.open)
-        link_export_end(e, "client_left", err ? err->msg : "peer left before the answer");
-    else if (!t->lost && (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EREFUSED))
-        link_export_end(e, "ok", NULL);
     else
-        link_export_end(e, "lost", err ? err->msg : "connection lost");
+        link_export_closed(e, !t->lost && (rc == SW_OK || rc == SW_ECLOSED || rc == SW_EREFUSED),
+                           err);
 }
 
 static void give_up(struct link_export *e, unsigned status)
@@ -94,13 +89,8 @@ static void on_held(struct sw_tstream *t)
 {
     struct link_export *e = export_of(t);
     size_t n = t->rest ? sw_buf_len(t->rest) : 0;
-    struct link_question q = {
-        .kind = LINK_ASK_TOKEN,
-        .peer = sw_slice_str(e->server->peer),
-        .fingerprint = sw_slice_str(e->server->fingerprint),
-        .certificate = sw_slice_str(e->server->certificate),
-        .body = t->rest ? sw_buf_slice(t->rest) : sw_slice("", 0),
-    };
+    struct link_question q =
+        link_export_token(e->server, t->rest ? sw_buf_slice(t->rest) : sw_slice("", 0));
 
     if (e->over || e->asked)
         return;
@@ -133,7 +123,7 @@ static struct link_export *attach(struct sw_session *session, int32_t id, enum l
 void link_h2_request(struct sw_session *session, int32_t id, const struct sw_h2_head *head)
 {
     struct link_server *s = sw_session_owner(session);
-    struct link_question q = {.kind = LINK_ASK_INGRESS};
+    struct link_question q;
     SW_BUF_AUTO text = {.max = 256};
     struct link_reply refusal = {0};
     struct link_export *e;
@@ -145,12 +135,7 @@ void link_h2_request(struct sw_session *session, int32_t id, const struct sw_h2_
         return;
     }
     q.authorization = sw_h2_head_get(head, "authorization");
-    if (q.kind == LINK_ASK_INGRESS && !link_bearer_ok(q.authorization, &refusal)) {
-        link_refused(s->w, "no_token", &s->addr, s->peer);
-        sw_session_refuse(session, id, refusal.status);
-        return;
-    }
-    if (q.kind == LINK_ASK_INGRESS && !link_tunnel_room(s, &refusal)) {
+    if (!link_export_ok(s, &q, &refusal)) {
         sw_session_refuse(session, id, refusal.status);
         return;
     }

@@ -38,20 +38,13 @@ struct link_snap *link_snap_ref(struct link_snap *s)
     return s;
 }
 
-static void unref_all(struct sw_map *m)
-{
-    SW_MAP_FOREACH (slot, m)
-        (void)link_res_unref(slot->value);
-    sw_map_done(m);
-}
-
 struct link_snap *link_snap_unref(struct link_snap *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return NULL;
-    unref_all(&s->peers);
-    unref_all(&s->exports);
-    unref_all(&s->imports);
+    SW_MAP_DRAIN(&s->peers, link_res_unref);
+    SW_MAP_DRAIN(&s->exports, link_res_unref);
+    SW_MAP_DRAIN(&s->imports, link_res_unref);
     (void)sw_tls_cred_unref(s->cred);
     sw_free(s);
     return NULL;

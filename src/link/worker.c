@@ -140,7 +140,7 @@ static void on_pause(struct sw_accept_group *g)
 {
     struct link_worker *w = SW_CONTAINER_OF(g, struct link_worker, accept);
 
-    sw_metric_add(sw_metric_get1(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL), 1);
+    sw_metric_count(w->shard, SW_METRIC_ACCEPT_PAUSES, NULL);
 }
 
 static int open_port(struct link_worker *w, struct sw_addr *at, struct sw_err *err)

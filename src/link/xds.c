@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "link/link_int.h"
 #include "proto/types.h"
@@ -75,24 +76,6 @@ struct link_snap *link_xds_snap(const struct link_xds *x)
 
 /* ---- clusters and listeners ---- */
 
-static void put_res(struct link_xds *x, struct link_res *r)
-{
-    (void)link_res_unref(sw_map_put(&x->res[r->kind], r->name, r));
-    changed(x);
-}
-
-static void drop_res(struct link_xds *x, enum link_kind kind, const char *prefix,
-                     struct sw_slice name)
-{
-    struct link_res *r = NULL;
-
-    if (sw_slice_has_prefix(name, sw_slice_str(prefix)))
-        r = sw_map_del(&x->res[kind], sw_slice_from(name, strlen(prefix)));
-    if (r)
-        changed(x);
-    (void)link_res_unref(r);
-}
-
 static void refuse(struct link_xds *x, const char *type, struct sw_slice name,
                    const struct sw_err *err)
 {
@@ -101,55 +84,51 @@ static void refuse(struct link_xds *x, const char *type, struct sw_slice name,
     sw_xds_client_refuse(x->client, type, name, err->msg);
 }
 
-static int on_clusters(void *arg, const struct sw_xds_update *u, struct sw_err *err)
-{
-    struct link_xds *x = arg;
+typedef struct link_res *(*decode_fn)(struct sw_slice name, struct sw_slice bytes,
+                                      struct sw_err *err);
 
-    (void)err;
+static void add_all(struct link_xds *x, const struct sw_xds_update *u, const char *type,
+                    decode_fn decode)
+{
     for (size_t i = 0; i < u->n_added; i++) {
         struct sw_err why = {0};
-        struct link_res *r = link_res_cluster(u->added[i].name, u->added[i].value, &why);
+        struct link_res *r = decode(u->added[i].name, u->added[i].value, &why);
 
         if (r)
-            put_res(x, r);
+            (void)link_res_unref(sw_map_put(&x->res[r->kind], r->name, r));
         else if (why.rc != SW_ENOENT)
-            refuse(x, SW_TYPE_CLUSTER, u->added[i].name, &why);
-    }
-    for (size_t i = 0; i < u->n_removed; i++) {
-        drop_res(x, LINK_PEER, "remote-peer-", u->removed[i]);
-        drop_res(x, LINK_EXPORT, "export-", u->removed[i]);
+            refuse(x, type, u->added[i].name, &why);
     }
     changed(x);
+}
+
+static void drop_all(struct link_xds *x, const struct sw_xds_update *u, enum link_kind kind,
+                     const char *prefix)
+{
+    for (size_t i = 0; i < u->n_removed; i++) {
+        struct sw_slice name = u->removed[i];
+
+        if (sw_slice_has_prefix(name, sw_slice_str(prefix)))
+            (void)link_res_unref(sw_map_del(&x->res[kind], sw_slice_from(name, strlen(prefix))));
+    }
+}
+
+static int on_clusters(void *arg, const struct sw_xds_update *u, struct sw_err *err)
+{
+    add_all(arg, u, SW_TYPE_CLUSTER, link_res_cluster);
+    drop_all(arg, u, LINK_PEER, "remote-peer-");
+    drop_all(arg, u, LINK_EXPORT, "export-");
     return SW_OK;
 }
 
 static int on_listeners(void *arg, const struct sw_xds_update *u, struct sw_err *err)
 {
-    struct link_xds *x = arg;
-
-    (void)err;
-    for (size_t i = 0; i < u->n_added; i++) {
-        struct sw_err why = {0};
-        struct link_res *r = link_res_listener(u->added[i].name, u->added[i].value, &why);
-
-        if (r)
-            put_res(x, r);
-        else if (why.rc != SW_ENOENT)
-            refuse(x, SW_TYPE_LISTENER, u->added[i].name, &why);
-    }
-    for (size_t i = 0; i < u->n_removed; i++)
-        drop_res(x, LINK_IMPORT, "import-", u->removed[i]);
-    changed(x);
+    add_all(arg, u, SW_TYPE_LISTENER, link_res_listener);
+    drop_all(arg, u, LINK_IMPORT, "import-");
     return SW_OK;
 }
 
 /* ---- secrets ---- */
-
-static void wipe(struct sw_slice s)
-{
-    if (s.n)
-        explicit_bzero((char *)(uintptr_t)s.p, s.n);
-}
 
 /* Both are there: the credential of new handshakes. */
 static int make_cred(struct link_xds *x, const struct link_secret *s, struct sw_err *err)
@@ -167,8 +146,8 @@ static int make_cred(struct link_xds *x, const struct link_secret *s, struct sw_
     (void)sw_tls_cred_unref(x->cred);
     x->cred = cred;
     x->cred_version++;
-    sw_metric_set(sw_metric_get1(x->o.shard, SW_METRIC_CERT_EXPIRY, "link"),
-                  (int64_t)sw_tls_cred_not_after(cred));
+    sw_metric_gauge(x->o.shard, SW_METRIC_CERT_EXPIRY, "link",
+                    (int64_t)sw_tls_cred_not_after(cred));
     sw_log_info("link", "fabric certificate %s", x->cred_version == 1 ? "received" : "renewed");
     changed(x);
     return SW_OK;
@@ -191,7 +170,7 @@ static int take_secret(struct link_xds *x, const struct sw_xds_item *item, struc
         return rc;
     }
     if (!validation)
-        wipe(x->secrets.key);
+        sw_slice_wipe(x->secrets.key);
     sw_arena_clear(&x->secret_arena[validation]);
     x->secret_arena[validation] = a;
     x->secrets = s;
@@ -203,7 +182,6 @@ static int on_secrets(void *arg, const struct sw_xds_update *u, struct sw_err *e
 {
     struct link_xds *x = arg;
 
-    (void)err;
     for (size_t i = 0; i < u->n_added; i++) {
         struct sw_err why = {0};
 
@@ -306,12 +284,9 @@ void link_xds_free(struct link_xds *x)
         return;
     sw_xds_client_free(x->client);
     sw_defer_cancel(&x->publish);
-    for (size_t i = 0; i < SW_ARRAY_LEN(x->res); i++) {
-        SW_MAP_FOREACH (slot, &x->res[i])
-            (void)link_res_unref(slot->value);
-        sw_map_done(&x->res[i]);
-    }
-    wipe(x->secrets.key);
+    for (size_t i = 0; i < SW_ARRAY_LEN(x->res); i++)
+        SW_MAP_DRAIN(&x->res[i], link_res_unref);
+    sw_slice_wipe(x->secrets.key);
     sw_arena_clear(&x->secret_arena[0]);
     sw_arena_clear(&x->secret_arena[1]);
     (void)sw_tls_cred_unref(x->cred);

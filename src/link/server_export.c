@@ -175,23 +175,16 @@ static void take_addresses(struct export_dial *d)
 
 static void connect_service(struct link_export *e, struct link_res *res)
 {
-    const struct link_endpoint *to = &res->ends[0];
     struct export_dial *d = SW_NEW(struct export_dial);
 
     e->dial = d;
     d->e = e;
     d->res = link_res_ref(res);
     take_addresses(d);
-    if (d->n) {
+    if (d->n)
         dial_next(d);
-        return;
-    }
-    d->resolve = SW_NEW(struct sw_resolve);
-    d->resolve->loop = e->server->w->loop;
-    d->resolve->cb = on_resolved;
-    d->resolve->arg = d;
-    memcpy(d->resolve->name, to->host.p, sw_min(to->host.n, sizeof(d->resolve->name) - 1));
-    sw_resolve_start(d->resolve);
+    else
+        d->resolve = sw_resolve_new(e->server->w->loop, res->ends[0].host, on_resolved, d);
 }
 
 /* ---- authorisation ---- */
@@ -265,47 +258,78 @@ void link_export_ask(struct link_export *e, const struct link_question *q)
     reply(e, &busy);
 }
 
-bool link_export_question(struct link_server *s, struct sw_slice method, struct sw_slice path,
+static struct link_question question(const struct link_server *s, enum link_ask_kind kind)
+{
+    return (struct link_question){.kind = kind,
+                                  .peer = sw_slice_str(s->peer),
+                                  .fingerprint = sw_slice_str(s->fingerprint),
+                                  .certificate = sw_slice_str(s->certificate)};
+}
+
+struct link_question link_export_token(const struct link_server *s, struct sw_slice body)
+{
+    struct link_question q = question(s, LINK_ASK_TOKEN);
+
+    q.body = body;
+    return q;
+}
+
+bool link_export_question(const struct link_server *s, struct sw_slice method, struct sw_slice path,
                           struct link_question *q, struct link_reply *ret, struct sw_buf *text)
 {
+    static const struct {
+        const char *method;
+        const char *path; /* NULL: any */
+        enum link_ask_kind kind;
+    } requests[] = {
+        {"CONNECT", NULL, LINK_ASK_INGRESS},
+        {"GET", "/healthz", LINK_ASK_HEALTH},
+        {"POST", "/authz", LINK_ASK_TOKEN},
+    };
     struct sw_slice rest = path;
     struct sw_slice bare = sw_slice_cut(&rest, '?');
 
-    q->peer = sw_slice_str(s->peer);
-    q->fingerprint = sw_slice_str(s->fingerprint);
-    q->certificate = sw_slice_str(s->certificate);
-    if (sw_slice_eq_str(method, "CONNECT"))
-        q->kind = LINK_ASK_INGRESS;
-    else if (sw_slice_eq_str(method, "GET") && sw_slice_eq_str(bare, "/healthz"))
-        q->kind = LINK_ASK_HEALTH;
-    else if (sw_slice_eq_str(method, "POST") && sw_slice_eq_str(bare, "/authz"))
-        q->kind = LINK_ASK_TOKEN;
-    else {
-        (void)!sw_buf_printf(text, "No handler defined for %.*s %.*s.",
-                             SW_SLICE_ARG(sw_slice_head(method, 20)),
-                             SW_SLICE_ARG(sw_slice_head(path, 100)));
-        *ret = (struct link_reply){.status = 400, .body = sw_buf_slice(text)};
-        return false;
+    for (size_t i = 0; i < SW_ARRAY_LEN(requests); i++) {
+        if (!sw_slice_eq_str(method, requests[i].method) ||
+            (requests[i].path && !sw_slice_eq_str(bare, requests[i].path)))
+            continue;
+        *q = question(s, requests[i].kind);
+        return true;
     }
-    return true;
+    (void)!sw_buf_printf(text, "No handler defined for %.*s %.*s.",
+                         SW_SLICE_ARG(sw_slice_head(method, 20)),
+                         SW_SLICE_ARG(sw_slice_head(path, 100)));
+    *ret = (struct link_reply){.status = 400, .body = sw_buf_slice(text)};
+    return false;
 }
 
-bool link_tunnel_room(struct link_server *s, struct link_reply *ret)
+bool link_export_ok(struct link_server *s, const struct link_question *q, struct link_reply *ret)
 {
-    if (atomic_load_explicit(&s->w->link->n_conns, memory_order_relaxed) <
-        s->w->config->max_connections)
+    struct link_worker *w = s->w;
+
+    if (q->kind != LINK_ASK_INGRESS)
         return true;
-    link_refused(s->w, "too_many_connections", &s->addr, "--max-connections is reached");
+    *ret = (struct link_reply){.status = 400};
+    if (!q->authorization.n)
+        ret->body = SW_SLICE_LIT("Missing 'authorization' header.");
+    else if (!sw_slice_has_prefix(q->authorization, SW_SLICE_LIT("Bearer ")))
+        ret->body = SW_SLICE_LIT("Authorization header is not using the bearer scheme.");
+    if (ret->body.n) {
+        link_refused(w, "no_token", &s->addr, s->peer);
+        return false;
+    }
+    if (link_conn_room(w, &s->addr))
+        return true;
     *ret = (struct link_reply){.status = 503, .body = SW_SLICE_LIT("too many connections")};
     return false;
 }
 
-bool link_bearer_ok(struct sw_slice authorization, struct link_reply *ret)
+void link_export_closed(struct link_export *e, bool well, const struct sw_err *err)
 {
-    *ret = (struct link_reply){.status = 400};
-    if (!authorization.n)
-        ret->body = SW_SLICE_LIT("Missing 'authorization' header.");
-    else if (!sw_slice_has_prefix(authorization, SW_SLICE_LIT("Bearer ")))
-        ret->body = SW_SLICE_LIT("Authorization header is not using the bearer scheme.");
-    return ret->body.n == 0;
+    if (e->tunnel && !e->conn.open)
+        link_export_end(e, "client_left", err ? err->msg : "peer left before the answer");
+    else if (well)
+        link_export_end(e, "ok", NULL);
+    else
+        link_export_end(e, "lost", err ? err->msg : "connection lost");
 }
