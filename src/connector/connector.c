@@ -125,7 +125,7 @@ static void on_foreign(void *arg)
     struct sw_connector *c = arg;
 
     c->api.foreign = true;
-    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "foreign_lease"), 1);
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, "foreign_lease");
     if (!c->home.joined)
         return;
     sw_log_warn("connector", "another process holds our Lease: disconnecting from the relay");
@@ -137,8 +137,7 @@ static void set_relay(struct sw_connector *c, struct sw_slice url)
 {
     if (sw_slice_eq_str(url, c->home.url ? c->home.url : ""))
         return;
-    sw_free(c->home.url);
-    c->home.url = url.n ? sw_slice_dup(url) : NULL;
+    sw_text_set(&c->home.url, url.n ? url : sw_slice(NULL, 0));
     c->home.up = false;
     observe(c);
     if (c->home.joined)
@@ -150,7 +149,7 @@ void connector_relay_refused(void *arg, const char *reason)
 {
     struct sw_connector *c = arg;
 
-    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, reason), 1);
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, reason);
 }
 
 /* Of the API or of the last run. What cannot be used leaves us with the relay we have. */
@@ -222,8 +221,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
     if (o) {
         const struct sw_json *notes = sw_json_walk(o->json, "metadata", "annotations", NULL);
 
-        sw_free(c->name);
-        c->name = sw_slice_dup(o->name);
+        sw_text_set(&c->name, o->name);
         connector_set_peers(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_IDS)));
         set_places(c, sw_json_str(sw_json_find(notes, SW_CONNECTOR_GATEWAY_ADDRS)));
         if (!c->config->relay)
@@ -242,11 +240,10 @@ static void on_answer(void *arg, bool ok, int code, struct sw_slice message)
     bool denied = code == 401 || code == 403;
     bool news = !c->api.asked || c->api.up != up || (!up && c->api.code != code);
 
-    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_API,
-                                 up       ? "ok"
-                                 : denied ? "denied"
-                                          : "failed"),
-                  1);
+    sw_metric_count(c->meter.shard, SW_METRIC_CONNECTOR_API,
+                    up       ? "ok"
+                    : denied ? "denied"
+                             : "failed");
     sw_request_text(c->api.message, sizeof(c->api.message), up ? SW_SLICE_LIT("") : message);
     c->api.code = code;
     if (sw_reg_live(c->reg)) {
@@ -555,7 +552,6 @@ static void on_run_signal(int signo, void *arg)
 {
     struct process *p = arg;
 
-    (void)signo;
     sw_connector_drain(p->c, on_run_done, p);
 }
 

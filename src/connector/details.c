@@ -4,34 +4,29 @@
 #include <string.h>
 
 #include "base/time.h"
-
-static void put(struct sw_arena *a, struct sw_json *o, const char *key, const char *value)
-{
-    sw_json_put(a, o, key, sw_json_new_str(a, value));
-}
+#include "kube/client/kinds.h"
 
 struct sw_json *sw_details_connection(struct sw_arena *a, const struct sw_details *d)
 {
     struct sw_json *out = sw_json_new_object(a);
-    struct sw_json *key = sw_json_new_object(a);
-    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *key;
+    struct sw_json *list;
     char hex[SW_NODEID_HEX];
 
-    for (size_t i = 0; i < d->addrs.n; i++) {
-        struct sw_json *one = sw_json_new_object(a);
-        char ip[SW_IP_TEXT];
-
-        put(a, one, "address", sw_ip_text(&d->addrs.a[i].ip, ip));
-        sw_json_put(a, one, "port", sw_json_new_u64(a, d->addrs.a[i].port));
-        sw_json_push(a, list, one);
-    }
-    put(a, key, "id", sw_nodeid_hex(&d->id, hex));
-    put(a, key, "discoveryMode", "DNS");
+    sw_json_put_text(a, out, "type", "PublicKey");
+    key = sw_json_put_object(a, out, "publicKey");
+    sw_json_put_text(a, key, "id", sw_nodeid_hex(&d->id, hex));
+    sw_json_put_text(a, key, "discoveryMode", "DNS");
     if (d->relay.n)
         sw_json_put_str(a, key, "homeRelay", d->relay);
-    sw_json_put(a, key, "addresses", list);
-    put(a, out, "type", "PublicKey");
-    sw_json_put(a, out, "publicKey", key);
+    list = sw_json_put_array(a, key, "addresses");
+    for (size_t i = 0; i < d->addrs.n; i++) {
+        struct sw_json *one = sw_json_push_object(a, list);
+        char ip[SW_IP_TEXT];
+
+        sw_json_put_text(a, one, "address", sw_ip_text(&d->addrs.a[i].ip, ip));
+        sw_json_put(a, one, "port", sw_json_new_u64(a, d->addrs.a[i].port));
+    }
     return out;
 }
 
@@ -65,55 +60,48 @@ static struct sw_json *paths_of(struct sw_arena *a, const struct sw_details *d)
 
     for (size_t i = 0; i < d->n_paths; i++) {
         const struct sw_details_path *p = &d->paths[i];
-        struct sw_json *one = sw_json_new_object(a);
+        struct sw_json *one = sw_json_push_object(a, out);
         char hex[SW_NODEID_HEX];
         char at[SW_ADDR_TEXT];
         char since[SW_RFC3339_LEN];
 
-        put(a, one, "gateway", sw_nodeid_hex(&p->gateway, hex));
-        put(a, one, "type", p->address.ip.family ? "Direct" : "Relay");
+        sw_json_put_text(a, one, "gateway", sw_nodeid_hex(&p->gateway, hex));
+        sw_json_put_text(a, one, "type", p->address.ip.family ? "Direct" : "Relay");
         if (p->address.ip.family)
-            put(a, one, "address", sw_addr_text(&p->address, at));
+            sw_json_put_text(a, one, "address", sw_addr_text(&p->address, at));
         else if (p->note && p->note[0])
-            put(a, one, "note", p->note);
+            sw_json_put_text(a, one, "note", p->note);
         sw_json_put(a, one, "roundTripMicroseconds", sw_json_new_u64(a, p->rtt_us));
-        put(a, one, "since", sw_rfc3339(p->since_ns, 0, since));
-        sw_json_push(a, out, one);
+        sw_json_put_text(a, one, "since", sw_rfc3339(p->since_ns, 0, since));
     }
     return out;
 }
 
 static const struct sw_json *by_type(const struct sw_json *list, const char *type)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "type"), type))
-            return sw_json_at(list, i);
-    }
-    return NULL;
+    return sw_json_find_item(list, "type", sw_slice_str(type));
 }
 
-static struct sw_json *capability(struct sw_arena *a, const char *type, bool ready,
-                                  const struct sw_json *seen, uint64_t wall_ns)
+static void add_capability(struct sw_arena *a, struct sw_json *to, const char *type, bool ready,
+                           const struct sw_json *seen, uint64_t wall_ns)
 {
     const char *status = ready ? "True" : "False";
     const struct sw_json *old = by_type(sw_json_find(by_type(seen, type), "conditions"), "Ready");
     struct sw_slice since = sw_json_str(sw_json_find(old, "lastTransitionTime"));
-    struct sw_json *out = sw_json_new_object(a);
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *c = sw_json_new_object(a);
+    struct sw_json *out = sw_json_push_object(a, to);
+    struct sw_json *c;
     char now[SW_RFC3339_LEN];
 
     if (!since.n || !sw_json_str_eq(sw_json_find(old, "status"), status))
         since = sw_slice_str(sw_rfc3339(wall_ns, 0, now));
-    put(a, c, "type", "Ready");
-    put(a, c, "status", status);
-    put(a, c, "reason", ready ? "ListenerReady" : "Disabled");
-    put(a, c, "message", ready ? "The device serves it" : "The device does not serve it");
+    sw_json_put_text(a, out, "type", type);
+    c = sw_json_push_object(a, sw_json_put_array(a, out, "conditions"));
+    sw_json_put_text(a, c, "type", "Ready");
+    sw_json_put_text(a, c, "status", status);
+    sw_json_put_text(a, c, "reason", ready ? "ListenerReady" : "Disabled");
+    sw_json_put_text(a, c, "message",
+                     ready ? "The device serves it" : "The device does not serve it");
     sw_json_put_str(a, c, "lastTransitionTime", since);
-    sw_json_push(a, list, c);
-    put(a, out, "type", type);
-    sw_json_put(a, out, "conditions", list);
-    return out;
 }
 
 struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_details *d,
@@ -121,8 +109,8 @@ struct sw_json *sw_details_capabilities(struct sw_arena *a, const struct sw_deta
 {
     struct sw_json *out = sw_json_new_array(a);
 
-    sw_json_push(a, out, capability(a, "ConnectTCP", d->tcp, seen, wall_ns));
-    sw_json_push(a, out, capability(a, "ConnectUDP", d->udp, seen, wall_ns));
+    add_capability(a, out, "ConnectTCP", d->tcp, seen, wall_ns);
+    add_capability(a, out, "ConnectUDP", d->udp, seen, wall_ns);
     return out;
 }
 
@@ -146,8 +134,7 @@ struct sw_json *sw_details_patch(struct sw_arena *a, const struct sw_details *d,
             sw_json_put(a, key, "homeRelay", sw_json_new_null(a));
         sw_json_put(a, patch, "connectionDetails", connection);
     } else if (d->write_paths) {
-        connection = sw_json_new_object(a);
-        sw_json_put(a, patch, "connectionDetails", connection);
+        connection = sw_json_put_object(a, patch, "connectionDetails");
     }
     if (d->write_paths)
         sw_json_put(a, connection, "paths", paths_of(a, d));
@@ -160,26 +147,18 @@ struct sw_json *sw_details_connector(struct sw_arena *a, struct sw_slice ns, str
                                      struct sw_slice class_name, struct sw_slice host,
                                      struct sw_slice os)
 {
-    struct sw_json *obj = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *notes = sw_json_new_object(a);
-    struct sw_json *spec = sw_json_new_object(a);
+    struct sw_json *obj = sw_kube_object_new(a, &sw_connector_gvr, ns, name);
+    struct sw_json *meta = sw_json_find(obj, "metadata");
+    struct sw_json *notes;
 
-    put(a, obj, "apiVersion", SW_CONNECTOR_GROUP "/v1alpha1");
-    put(a, obj, "kind", "Connector");
-    sw_json_put_str(a, meta, "namespace", ns);
-    if (name.n)
-        sw_json_put_str(a, meta, "name", name);
-    else
-        put(a, meta, "generateName", "datum-connect-");
+    if (!name.n)
+        sw_json_put_text(a, meta, "generateName", "datum-connect-");
     if (sw_slice_has_suffix(host, SW_SLICE_LIT(".local")))
         host.n -= sizeof(".local") - 1;
+    notes = sw_json_put_object(a, meta, "annotations");
     sw_json_put_str(a, notes, "datum.net/device-name", host);
     sw_json_put_str(a, notes, "datum.net/device-os", os);
-    sw_json_put(a, meta, "annotations", notes);
-    sw_json_put(a, obj, "metadata", meta);
-    sw_json_put_str(a, spec, "connectorClassName", class_name);
-    sw_json_put(a, obj, "spec", spec);
+    sw_json_put_str(a, sw_json_put_object(a, obj, "spec"), "connectorClassName", class_name);
     return obj;
 }
 

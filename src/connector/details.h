@@ -10,7 +10,6 @@
 #include "quic/id/addrs.h"
 #include "quic/path.h"
 
-#define SW_CONNECTOR_GROUP       "networking.datumapis.com"
 #define SW_CONNECTOR_GATEWAY_IDS "spanwire.dev/gateway-ids"
 #define SW_CONNECTOR_RELAY       "spanwire.dev/relay"
 

@@ -5,14 +5,19 @@
 
 #include "base/mem.h"
 
+char *sw_user_dir(const char *variable, const char *below_home)
+{
+    const char *dir = getenv(variable); /* NOLINT(concurrency-mt-unsafe): at the start */
+    const char *home = getenv("HOME");  /* NOLINT(concurrency-mt-unsafe) */
+
+    if (dir && *dir == '/')
+        return sw_strdup(dir);
+    return home && *home == '/' ? sw_asprintf("%s/%s", home, below_home) : NULL;
+}
+
 char *sw_default_data(void)
 {
-    const char *xdg = getenv("XDG_DATA_HOME"); /* NOLINT(concurrency-mt-unsafe): at the start */
-    const char *home = getenv("HOME");         /* NOLINT(concurrency-mt-unsafe) */
+    SW_AUTO_FREE char *dir = sw_user_dir("XDG_DATA_HOME", ".local/share");
 
-    if (xdg && *xdg == '/')
-        return sw_asprintf("%s/spanwire/connector", xdg);
-    if (home && *home == '/')
-        return sw_asprintf("%s/.local/share/spanwire/connector", home);
-    return sw_strdup("spanwire-connector");
+    return dir ? sw_asprintf("%s/spanwire/connector", dir) : sw_strdup("spanwire-connector");
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "base/time.h"
+#include "kube/client/kinds.h"
 
 #define BACKOFF_MIN (2 * SW_NS_PER_S)
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
@@ -16,12 +17,6 @@
 #define CALL_NS     (5 * SW_NS_PER_S)
 #define URGENT_NS   (2 * SW_NS_PER_S) /* the connection may have died with the old address */
 #define RELEASES    5 /* calls to give it back: three, with a look before the second and third */
-
-static const struct sw_kube_gvr lease_gvr = {.group = "coordination.k8s.io",
-                                             .version = "v1",
-                                             .resource = "leases",
-                                             .kind = "Lease",
-                                             .namespaced = true};
 
 #define AGREE_NS (2 * SW_NS_PER_S) /* a Date is whole seconds, and an answer takes its time */
 
@@ -158,15 +153,9 @@ static void on_timer(struct sw_timer *t)
         look(h);
 }
 
-static void set_text(char **at, struct sw_slice s)
-{
-    sw_free(*at);
-    *at = s.p ? sw_slice_dup(s) : NULL;
-}
-
 static void failed(struct sw_hold *h, struct sw_kube_reply *r)
 {
-    set_text(&h->rv, sw_slice(NULL, 0)); /* the known state may be old: look first */
+    sw_text_set(&h->rv, sw_slice(NULL, 0)); /* the known state may be old: look first */
     h->o.renewed(h->o.arg, false, r->code, r->message);
     if (r->code == 404) {
         h->o.gone(h->o.arg);
@@ -202,14 +191,32 @@ static void on_renewed(void *arg, struct sw_kube_reply *r)
     h->urgent = false;
     h->duration_s = sw_hold_duration_s(r->object);
     h->live_until_ns = sw_loop_now(h->loop) + h->duration_s * SW_NS_PER_S;
-    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    sw_text_set(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
     sw_timer_start(h->loop, &h->timer, sw_hold_interval_ns(h->duration_s, sw_rand_u64()), on_timer);
     h->o.renewed(h->o.arg, true, r->code, sw_slice(NULL, 0));
 }
 
-static uint64_t call_ns(const struct sw_hold *h)
+static struct sw_kube_req lease_req(const struct sw_hold *h, enum sw_kube_verb verb)
 {
-    return h->urgent ? URGENT_NS : CALL_NS;
+    return (struct sw_kube_req){.verb = verb,
+                                .gvr = &sw_leases_gvr,
+                                .ns = sw_slice_str(h->ns),
+                                .name = sw_slice_str(h->name),
+                                .timeout_ns = h->urgent ? URGENT_NS : CALL_NS,
+                                .once = true};
+}
+
+static void ask(struct sw_hold *h, const struct sw_kube_req *req, sw_kube_cb cb)
+{
+    h->sent_ns = sw_now_ns();
+    h->call = sw_kube_do(h->client, req, cb, h);
+}
+
+static void get(struct sw_hold *h, sw_kube_cb cb)
+{
+    struct sw_kube_req req = lease_req(h, SW_KUBE_GET);
+
+    ask(h, &req, cb);
 }
 
 /* Only if it still is what we saw: two holders would otherwise overwrite each other for ever. */
@@ -217,30 +224,22 @@ static void patch(struct sw_hold *h, bool release, sw_kube_cb cb)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *body = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
-    struct sw_json *spec = sw_json_new_object(&a);
-    struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
-                              .gvr = &lease_gvr,
-                              .ns = sw_slice_str(h->ns),
-                              .name = sw_slice_str(h->name),
-                              .body = body,
-                              .patch = SW_KUBE_PATCH_MERGE,
-                              .timeout_ns = call_ns(h),
-                              .once = true};
+    struct sw_kube_req req = lease_req(h, SW_KUBE_PATCH);
+    struct sw_json *spec;
     char now[SW_RFC3339_LEN];
 
-    sw_json_put_str(&a, meta, "resourceVersion", sw_slice_str(h->rv));
-    sw_json_put(&a, body, "metadata", meta);
+    sw_json_put_text(&a, sw_json_put_object(&a, body, "metadata"), "resourceVersion", h->rv);
+    spec = sw_json_put_object(&a, body, "spec");
     if (release) {
         sw_json_put(&a, spec, "holderIdentity", sw_json_new_null(&a));
         sw_json_put(&a, spec, "renewTime", sw_json_new_null(&a));
     } else {
-        sw_json_put(&a, spec, "holderIdentity", sw_json_new_str(&a, h->identity));
-        sw_json_put(&a, spec, "renewTime", sw_json_new_str(&a, sw_rfc3339(api_now(h), 1, now)));
+        sw_json_put_text(&a, spec, "holderIdentity", h->identity);
+        sw_json_put_text(&a, spec, "renewTime", sw_rfc3339(api_now(h), 1, now));
     }
-    sw_json_put(&a, body, "spec", spec);
-    h->sent_ns = sw_now_ns();
-    h->call = sw_kube_do(h->client, &req, cb, h);
+    req.body = body;
+    req.patch = SW_KUBE_PATCH_MERGE;
+    ask(h, &req, cb);
 }
 
 static void renew(struct sw_hold *h)
@@ -262,7 +261,7 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
     if (!h->other) {
         sw_log_warn("connector", "Lease '%s' is held by '%.*s': waiting until it expires", h->name,
                     (int)sw_min(holder.n, 200), holder.p);
-        set_text(&h->other, renewed);
+        sw_text_set(&h->other, renewed);
         h->other_ns = now;
         h->live_until_ns = 0;
         h->o.foreign(h->o.arg);
@@ -276,7 +275,7 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
         renew(h);
         return;
     }
-    set_text(&h->rv, sw_slice(NULL, 0));
+    sw_text_set(&h->rv, sw_slice(NULL, 0));
     sw_timer_start(h->loop, &h->timer, LOOK_NS, on_timer);
 }
 
@@ -286,32 +285,19 @@ static void on_looked(void *arg, struct sw_kube_reply *r)
 
     if (!answered(h, r))
         return;
-    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    sw_text_set(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
     if (sw_hold_foreign(r->object, sw_slice_str(h->identity), api_now(h))) {
         on_foreign(h, r->object);
         return;
     }
-    set_text(&h->other, sw_slice(NULL, 0));
+    sw_text_set(&h->other, sw_slice(NULL, 0));
     renew(h);
-}
-
-static void ask(struct sw_hold *h, sw_kube_cb cb)
-{
-    struct sw_kube_req req = {.verb = SW_KUBE_GET,
-                              .gvr = &lease_gvr,
-                              .ns = sw_slice_str(h->ns),
-                              .name = sw_slice_str(h->name),
-                              .timeout_ns = call_ns(h),
-                              .once = true};
-
-    h->sent_ns = sw_now_ns();
-    h->call = sw_kube_do(h->client, &req, cb, h);
 }
 
 static void look(struct sw_hold *h)
 {
     if (!h->call && !h->stopped)
-        ask(h, on_looked);
+        get(h, on_looked);
 }
 
 /* ---- life ---- */
@@ -356,7 +342,7 @@ void sw_hold_network_changed(struct sw_hold *h, bool slept)
     /* One under way may wait for a connection that is dead. */
     sw_kube_call_cancel(h->call);
     h->call = NULL;
-    set_text(&h->rv, sw_slice(NULL, 0));
+    sw_text_set(&h->rv, sw_slice(NULL, 0));
     sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
 
@@ -384,7 +370,7 @@ static void on_released(void *arg, struct sw_kube_reply *r)
 
     h->call = NULL;
     if (r->code == 409) {
-        set_text(&h->rv, sw_slice(NULL, 0));
+        sw_text_set(&h->rv, sw_slice(NULL, 0));
         give_back(h);
         return;
     }
@@ -406,7 +392,7 @@ static void on_looked_last(void *arg, struct sw_kube_reply *r)
         h->released(h->released_arg);
         return;
     }
-    set_text(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
+    sw_text_set(&h->rv, sw_json_str(sw_json_walk(r->object, "metadata", "resourceVersion", NULL)));
     give_back(h);
 }
 
@@ -417,7 +403,7 @@ static void give_back(struct sw_hold *h)
     else if (h->rv)
         patch(h, true, on_released);
     else
-        ask(h, on_looked_last);
+        get(h, on_looked_last);
 }
 
 static void on_release_now(struct sw_timer *t)

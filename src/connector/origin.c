@@ -45,7 +45,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct sw_origin *x = arg;
 
-    (void)call;
     x->call = NULL;
     sw_timer_start(x->loop, &x->pause, PAUSE_NS, on_pause);
     x->o.done(x->o.arg, x->trusted ? SW_OK : rc, err && err->msg[0] ? err->msg : "no answer");

@@ -100,7 +100,7 @@ void connector_recall(struct sw_connector *c)
         return;
     sw_memo_done(&c->known);
     sw_log_warn("connector", "saved state '%s' ignored: %s", path, why);
-    sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "memo"), 1);
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, "memo");
 }
 
 void connector_use_known(struct sw_connector *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/role.h"
 
-#include "connector/expose/objects.h"
+#include "kube/names.h"
 
 /*
  * Rules with names cover "create" only where the request names the object: a server-side apply.
@@ -40,7 +40,7 @@ static const char text[] =
 
 int sw_device_role(struct sw_slice ns, struct sw_slice name, struct sw_buf *out, struct sw_err *err)
 {
-    if (!sw_label_valid(ns) || !sw_label_valid(name))
+    if (sw_name_dns1123_label(ns).n || sw_name_dns1123_label(name).n)
         return sw_err_set(
             err, SW_EINVAL,
             "--name and --namespace: at most 63 of a-z, 0-9 and '-', with a letter or "

@@ -15,7 +15,7 @@ enum { ID_MAX = 64 };
 
 static void count(struct sw_connector *c, enum sw_metric_id id, const char *value)
 {
-    sw_metric_add(sw_metric_get1(c->meter.shard, id, value), 1);
+    sw_metric_count(c->meter.shard, id, value);
 }
 
 /* ---- admission ---- */
@@ -107,7 +107,6 @@ static void on_conn_path(void *arg, struct sw_qconn *q)
 
 static void on_nobody(struct sw_timer *t)
 {
-    (void)t;
     sw_log_warn("connector", "no gateway is admitted: the control plane names none, and neither "
                              "does --allow-gateway");
 }

@@ -35,10 +35,10 @@ static void scrape_quic(struct sw_connector *c)
     write_quic(c, "direct_failed", now.direct_failed, c->meter.told.direct_failed);
     sw_metric_set(sw_metric_get(c->meter.shard, SW_METRIC_QUIC_BUFFERED, NULL),
                   (int64_t)now.buffered);
-    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_QUIC_RTT, "direct"),
-                  (int64_t)(now.rtt_direct_ns / SW_NS_PER_US));
-    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_QUIC_RTT, "relay"),
-                  (int64_t)(now.rtt_relay_ns / SW_NS_PER_US));
+    sw_metric_gauge(c->meter.shard, SW_METRIC_QUIC_RTT, "direct",
+                    (int64_t)(now.rtt_direct_ns / SW_NS_PER_US));
+    sw_metric_gauge(c->meter.shard, SW_METRIC_QUIC_RTT, "relay",
+                    (int64_t)(now.rtt_relay_ns / SW_NS_PER_US));
     c->meter.told = now;
     sw_qserve_stats(c->serve, &serve);
     sw_metric_add(sw_metric_get1(c->meter.shard, SW_METRIC_REFUSALS, "too_many_streams"),
@@ -54,11 +54,10 @@ void connector_scrape(void *arg)
     SW_LIST_FOREACH (it, &c->conns) {
         relay += sw_qconn_path(SW_CONTAINER_OF(it, struct conn, link)->q) == SW_QPATH_RELAY;
     }
-    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay"), relay);
-    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct"),
-                  (int64_t)c->n_conns - relay);
-    sw_metric_set(sw_metric_get1(c->meter.shard, SW_METRIC_CONNECTOR_LIVE, NULL),
-                  sw_reg_live(c->reg));
+    sw_metric_gauge(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay", relay);
+    sw_metric_gauge(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct",
+                    (int64_t)c->n_conns - relay);
+    sw_metric_gauge(c->meter.shard, SW_METRIC_CONNECTOR_LIVE, NULL, sw_reg_live(c->reg));
     scrape_quic(c);
 }
 
@@ -181,16 +180,14 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
         sw_jw_value(&w, sw_json_walk(o->json, "status", "conditions", NULL));
     else
         sw_jw_null(&w);
-    sw_jw_name(&w, "relay");
-    sw_jw_object(&w);
+    sw_jw_put_object(&w, "relay");
     sw_jw_put_str(&w, "url", c->home.url ? c->home.url : "");
     sw_jw_put_bool(&w, "up", c->home.up);
     sw_jw_object_end(&w);
     put_lists(&w, c);
     put_conns(&w, c);
     put_totals(&w, c);
-    sw_jw_name(&w, "requests");
-    sw_jw_array(&w);
+    sw_jw_put_array(&w, "requests");
     for (size_t i = 0; i < sw_history_count(&c->history); i++)
         sw_request_json(&w, sw_history_at(&c->history, i));
     sw_jw_array_end(&w);
@@ -200,122 +197,101 @@ static int write_status(const struct sw_connector *c, struct sw_buf *out)
 
 /* ---- HTML ---- */
 
-static int put_cell(struct sw_buf *b, struct sw_slice s)
+static void put_cell(struct sw_print *p, struct sw_slice s)
 {
-    int rc = sw_buf_append_str(b, "<td>");
-
-    if (rc == SW_OK)
-        rc = sw_buf_append_html(b, s);
-    return rc == SW_OK ? sw_buf_append_str(b, "</td>") : rc;
+    sw_print_str(p, "<td>");
+    sw_print_html(p, s);
+    sw_print_str(p, "</td>");
 }
 
-static int put_row(struct sw_buf *b, const char *what, struct sw_slice value)
+static void put_row(struct sw_print *p, const char *what, const char *value)
 {
-    int rc = sw_buf_printf(b, "<tr><th>%s</th>", what);
-
-    if (rc == SW_OK)
-        rc = put_cell(b, value);
-    return rc == SW_OK ? sw_buf_append_str(b, "</tr>\n") : rc;
+    sw_print_fmt(p, "<tr><th>%s</th>", what);
+    put_cell(p, sw_slice_str(value));
+    sw_print_str(p, "</tr>\n");
 }
 
-static int put_summary(struct sw_buf *b, const struct sw_connector *c)
+static void put_summary(struct sw_print *p, const struct sw_connector *c)
 {
     SW_ARENA_AUTO a = {0};
-    const char *api = sw_arena_printf(&a, "%s%s%s", c->api.up ? "answers" : "does not answer",
-                                      c->api.message[0] ? ": " : "", c->api.message);
-    const char *relay = !c->home.url ? "none"
-                                     : sw_arena_printf(&a, "%s (%s)", c->home.url,
-                                                       c->home.up ? "connected" : "not connected");
-    int rc = sw_buf_append_str(b, "<table>\n");
 
-    if (rc == SW_OK)
-        rc = put_row(b, "State",
-                     sw_slice_str(c->drain.draining       ? "draining"
-                                  : c->config->standalone ? "standalone"
-                                  : sw_reg_live(c->reg)   ? "online"
-                                                          : "offline"));
-    if (rc == SW_OK)
-        rc = put_row(b, "NodeID", sw_slice_str(c->id));
-    if (rc == SW_OK)
-        rc = put_row(b, "Connector",
-                     sw_slice_str(sw_arena_printf(&a, "%s/%s", c->ns, c->name ? c->name : "?")));
-    if (rc == SW_OK)
-        rc = put_row(b, "API", sw_slice_str(api));
-    if (rc == SW_OK)
-        rc = put_row(b, "Relay", sw_slice_str(relay));
-    for (size_t i = 0; i < c->local.addrs.n && rc == SW_OK; i++) {
+    sw_print_str(p, "<table>\n");
+    put_row(p, "State",
+            c->drain.draining       ? "draining"
+            : c->config->standalone ? "standalone"
+            : sw_reg_live(c->reg)   ? "online"
+                                    : "offline");
+    put_row(p, "NodeID", c->id);
+    put_row(p, "Connector", sw_arena_printf(&a, "%s/%s", c->ns, c->name ? c->name : "?"));
+    put_row(p, "API",
+            sw_arena_printf(&a, "%s%s%s", c->api.up ? "answers" : "does not answer",
+                            c->api.message[0] ? ": " : "", c->api.message));
+    put_row(p, "Relay",
+            !c->home.url ? "none"
+                         : sw_arena_printf(&a, "%s (%s)", c->home.url,
+                                           c->home.up ? "connected" : "not connected"));
+    for (size_t i = 0; i < c->local.addrs.n; i++) {
         char text[SW_ADDR_TEXT];
 
-        rc = put_row(b, "Address", sw_slice_str(sw_addr_text(&c->local.addrs.a[i], text)));
+        put_row(p, "Address", sw_addr_text(&c->local.addrs.a[i], text));
     }
-    for (size_t i = 0; i < sw_min(c->admit.allow.entries.n, LISTED_MAX) && rc == SW_OK; i++)
-        rc = put_row(b, "Reaches", sw_slice_str(sw_allow_text(&a, &c->admit.allow.entries.p[i])));
-    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+    for (size_t i = 0; i < sw_min(c->admit.allow.entries.n, LISTED_MAX); i++)
+        put_row(p, "Reaches", sw_allow_text(&a, &c->admit.allow.entries.p[i]));
+    sw_print_str(p, "</table>\n");
 }
 
-static int put_gateways(struct sw_buf *b, const struct sw_connector *c)
+static void put_gateways(struct sw_print *p, const struct sw_connector *c)
 {
-    int rc = sw_buf_printf(b, "<h2>Gateways connected: %zu</h2>\n<table>\n", c->n_conns);
-
+    sw_print_fmt(p, "<h2>Gateways connected: %zu</h2>\n<table>\n", c->n_conns);
     SW_LIST_EACH (struct conn, k, &c->conns, link) {
         struct sw_addr at = sw_qconn_addr(k->q);
         char text[SW_ADDR_TEXT];
         char hex[SW_NODEID_HEX];
 
-        if (rc == SW_OK)
-            rc = sw_buf_printf(b,
-                               "<tr><td>%s</td><td>%s</td><td>%.1f ms</td><td>%zu open</td>"
-                               "<td>%s</td></tr>\n",
-                               sw_nodeid_hex(sw_qconn_peer(k->q), hex),
-                               at.ip.family ? sw_addr_text(&at, text) : "through the relay",
-                               (double)sw_qconn_rtt_ns(k->q) / 1e6, sw_qconn_streams(k->q),
-                               sw_qconn_path_note(k->q));
+        sw_print_fmt(p,
+                     "<tr><td>%s</td><td>%s</td><td>%.1f ms</td><td>%zu open</td>"
+                     "<td>%s</td></tr>\n",
+                     sw_nodeid_hex(sw_qconn_peer(k->q), hex),
+                     at.ip.family ? sw_addr_text(&at, text) : "through the relay",
+                     (double)sw_qconn_rtt_ns(k->q) / 1e6, sw_qconn_streams(k->q),
+                     sw_qconn_path_note(k->q));
     }
-    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+    sw_print_str(p, "</table>\n");
 }
 
-static int put_requests(struct sw_buf *b, const struct sw_connector *c)
+static void put_requests(struct sw_print *p, const struct sw_connector *c)
 {
-    int rc = sw_buf_append_str(b, "<h2>Last requests</h2>\n<table>\n");
-
-    for (size_t i = 0; i < sw_min(sw_history_count(&c->history), 50) && rc == SW_OK; i++) {
+    sw_print_str(p, "<h2>Last requests</h2>\n<table>\n");
+    for (size_t i = 0; i < sw_min(sw_history_count(&c->history), 50); i++) {
         const struct sw_inspect_request *r = sw_history_at(&c->history, i);
         char when[SW_RFC3339_LEN];
 
-        rc = sw_buf_printf(b, "<tr><td>%.8s</td>", sw_rfc3339(r->wall_ns, 0, when) + 11);
-        if (rc == SW_OK)
-            rc = put_cell(b, sw_slice_str(r->method[0] ? r->method : r->kind));
-        if (rc == SW_OK)
-            rc = put_cell(b, sw_slice_str(r->host));
-        if (rc == SW_OK)
-            rc = put_cell(b, sw_slice_str(r->note ? r->note : r->path));
-        if (rc == SW_OK)
-            rc = sw_buf_printf(b, "<td>%u</td><td>%.1f ms</td></tr>\n", r->status,
-                               (double)r->duration_ns / 1e6);
+        sw_print_fmt(p, "<tr><td>%.8s</td>", sw_rfc3339(r->wall_ns, 0, when) + 11);
+        put_cell(p, sw_slice_str(r->method[0] ? r->method : r->kind));
+        put_cell(p, sw_slice_str(r->host));
+        put_cell(p, sw_slice_str(r->note ? r->note : r->path));
+        sw_print_fmt(p, "<td>%u</td><td>%.1f ms</td></tr>\n", r->status,
+                     (double)r->duration_ns / 1e6);
     }
-    return rc == SW_OK ? sw_buf_append_str(b, "</table>\n") : rc;
+    sw_print_str(p, "</table>\n");
 }
 
 static int write_page(const struct sw_connector *c, struct sw_buf *b)
 {
-    int rc = sw_buf_append_str(
-        b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-           "<meta http-equiv=\"refresh\" content=\"2\"><title>spanwire connector</title>\n"
-           "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
-           "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
-           "<body><h1>spanwire connector</h1>\n");
+    struct sw_print p = {.to = b};
 
-    if (rc == SW_OK)
-        rc = put_summary(b, c);
-    if (rc == SW_OK)
-        rc = put_gateways(b, c);
-    if (rc == SW_OK)
-        rc = put_requests(b, c);
-    if (rc == SW_OK)
-        rc =
-            sw_buf_append_str(b, "<p><a href=\"status\">status</a> <a href=\"metrics\">metrics</a> "
-                                 "<a href=\"ready\">ready</a></p></body></html>\n");
-    return rc;
+    sw_print_str(
+        &p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+            "<meta http-equiv=\"refresh\" content=\"2\"><title>spanwire connector</title>\n"
+            "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+            "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}</style></head>\n"
+            "<body><h1>spanwire connector</h1>\n");
+    put_summary(&p, c);
+    put_gateways(&p, c);
+    put_requests(&p, c);
+    sw_print_str(&p, "<p><a href=\"status\">status</a> <a href=\"metrics\">metrics</a> "
+                     "<a href=\"ready\">ready</a></p></body></html>\n");
+    return p.rc;
 }
 
 bool connector_page(struct sw_http_req *req, struct sw_http_resp *resp, void *arg)

@@ -116,7 +116,7 @@ static void judge_tls(struct exchange *e, struct sw_inspect_request *q)
         return;
     q->status = 502;
     q->reason = e->tls.state == SW_TLSWATCH_NO_TLS ? SW_REQUEST_NO_TLS : SW_REQUEST_TLS_FAILED;
-    sw_metric_add(sw_metric_get1(e->c->meter.shard, SW_METRIC_REFUSALS, q->reason), 1);
+    sw_metric_count(e->c->meter.shard, SW_METRIC_REFUSALS, q->reason);
 }
 
 void connector_ended(void *arg, const struct sw_qserve_record *r)

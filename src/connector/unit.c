@@ -10,6 +10,7 @@
 #include "base/dirs.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "connector/dirs.h"
 
 static bool name_ok(const char *name)
 {
@@ -27,126 +28,113 @@ static bool name_ok(const char *name)
     return true;
 }
 
+/* Text of a value, in which '%' means something; quotes and backslashes only in a word. */
+static void put_text(struct sw_print *p, const char *text, const char *escaped, const char *doubled)
+{
+    for (const char *c = text; *c; c++) {
+        if (strchr(escaped, *c))
+            sw_print_char(p, '\\');
+        else if (strchr(doubled, *c))
+            sw_print_char(p, *c);
+        sw_print_char(p, *c);
+    }
+}
+
 /* One word in systemd's quotes: '%' is a specifier and '$' a variable even inside them. */
-static int put_word(struct sw_buf *out, const char *word, bool command, struct sw_err *err)
+static void put_word(struct sw_print *p, const char *word, bool command)
 {
-    int rc = sw_buf_putc(out, '"');
-
-    for (const char *p = word; *p && rc == SW_OK; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return sw_err_set(err, SW_EINVAL, "a control character cannot go into a unit");
-        if (*p == '"' || *p == '\\')
-            rc = sw_buf_putc(out, '\\');
-        else if (*p == '%' || (*p == '$' && command))
-            rc = sw_buf_putc(out, *p);
-        if (rc == SW_OK)
-            rc = sw_buf_putc(out, *p);
-    }
-    return rc == SW_OK ? sw_buf_putc(out, '"') : rc;
+    sw_print_char(p, '"');
+    put_text(p, word, "\"\\", command ? "%$" : "%");
+    sw_print_char(p, '"');
 }
 
-/* A path that is a value of its own: no quotes, but '%' means something. */
-static int put_path(struct sw_buf *out, const char *path, struct sw_err *err)
+static bool is_printable(const char *text)
 {
-    int rc = SW_OK;
-
-    for (const char *p = path; *p && rc == SW_OK; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return sw_err_set(err, SW_EINVAL, "a control character cannot go into a unit");
-        if (*p == '%')
-            rc = sw_buf_putc(out, '%');
-        if (rc == SW_OK)
-            rc = sw_buf_putc(out, *p);
+    for (const char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return false;
     }
-    return rc;
+    return true;
 }
 
-static int put_command(const struct sw_unit *u, struct sw_buf *out, struct sw_err *err)
+static bool all_printable(const struct sw_unit *u)
 {
-    int rc = sw_buf_append_str(out, "ExecStart=");
-
-    if (rc == SW_OK)
-        rc = put_word(out, u->program, true, err);
-    if (rc == SW_OK)
-        rc = sw_buf_append_str(out, " connector run");
-    for (size_t i = 0; i < u->n_args && rc == SW_OK; i++) {
-        rc = sw_buf_putc(out, ' ');
-        if (rc == SW_OK)
-            rc = put_word(out, u->args[i], true, err);
+    for (size_t i = 0; i < u->n_args; i++) {
+        if (!is_printable(u->args[i]))
+            return false;
     }
-    return rc == SW_OK ? sw_buf_putc(out, '\n') : rc;
+    return is_printable(u->program) && is_printable(u->directory) &&
+           (!u->kubeconfig || is_printable(u->kubeconfig));
 }
 
 int sw_unit_write(const struct sw_unit *u, struct sw_buf *out, struct sw_err *err)
 {
-    int rc;
+    struct sw_print p = {.to = out};
 
     if (!name_ok(u->name))
         return sw_err_set(err, SW_EINVAL, "'%.60s': not a name for a unit", u->name);
-    rc = sw_buf_printf(out,
-                       "# %s.service: written by 'spanwire connector install'\n"
-                       "[Unit]\n"
-                       "Description=Spanwire connector: this device in the fabric\n"
-                       "Documentation=man:spanwire-connector(8)\n"
-                       "Wants=network-online.target\n"
-                       "After=network-online.target\n"
-                       "\n"
-                       "[Service]\n"
-                       "Type=exec\n"
-                       "WorkingDirectory=",
-                       u->name);
-    if (rc == SW_OK)
-        rc = put_path(out, u->directory, err);
-    if (rc == SW_OK && u->kubeconfig) {
+    if (!all_printable(u))
+        return sw_err_set(err, SW_EINVAL, "a control character cannot go into a unit");
+    sw_print_fmt(&p,
+                 "# %s.service: written by 'spanwire connector install'\n"
+                 "[Unit]\n"
+                 "Description=Spanwire connector: this device in the fabric\n"
+                 "Documentation=man:spanwire-connector(8)\n"
+                 "Wants=network-online.target\n"
+                 "After=network-online.target\n"
+                 "\n"
+                 "[Service]\n"
+                 "Type=exec\n"
+                 "WorkingDirectory=",
+                 u->name);
+    put_text(&p, u->directory, "", "%");
+    if (u->kubeconfig) {
         SW_AUTO_FREE char *set = sw_asprintf("KUBECONFIG=%s", u->kubeconfig);
 
-        rc = sw_buf_append_str(out, "\nEnvironment=");
-        if (rc == SW_OK)
-            rc = put_word(out, set, false, err);
+        sw_print_str(&p, "\nEnvironment=");
+        put_word(&p, set, false);
     }
-    if (rc == SW_OK)
-        rc = sw_buf_putc(out, '\n');
-    if (rc == SW_OK)
-        rc = put_command(u, out, err);
-    if (rc == SW_OK)
-        rc = sw_buf_append_str(out, "Restart=on-failure\n"
-                                    "RestartSec=5\n"
-                                    "# bad options: starting again does not help\n"
-                                    "RestartPreventExitStatus=64\n"
-                                    "TimeoutStopSec=30\n"
-                                    "NoNewPrivileges=yes\n"
-                                    "LimitCORE=0\n"
-                                    "UMask=0077\n"
-                                    "LockPersonality=yes\n"
-                                    "MemoryDenyWriteExecute=yes\n"
-                                    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK\n"
-                                    "RestrictNamespaces=yes\n"
-                                    "RestrictRealtime=yes\n"
-                                    "RestrictSUIDSGID=yes\n"
-                                    "SystemCallArchitectures=native\n"
-                                    "SystemCallFilter=@system-service\n"
-                                    "SystemCallFilter=~@privileged @resources\n"
-                                    "SystemCallErrorNumber=EPERM\n"
-                                    "\n"
-                                    "[Install]\n"
-                                    "WantedBy=default.target\n");
-    return rc == SW_ELIMIT ? sw_err_set(err, rc, "the unit is too long") : rc;
+    sw_print_str(&p, "\nExecStart=");
+    put_word(&p, u->program, true);
+    sw_print_str(&p, " connector run");
+    for (size_t i = 0; i < u->n_args; i++) {
+        sw_print_char(&p, ' ');
+        put_word(&p, u->args[i], true);
+    }
+    sw_print_str(&p, "\nRestart=on-failure\n"
+                     "RestartSec=5\n"
+                     "# bad options: starting again does not help\n"
+                     "RestartPreventExitStatus=64\n"
+                     "TimeoutStopSec=30\n"
+                     "NoNewPrivileges=yes\n"
+                     "LimitCORE=0\n"
+                     "UMask=0077\n"
+                     "LockPersonality=yes\n"
+                     "MemoryDenyWriteExecute=yes\n"
+                     "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK\n"
+                     "RestrictNamespaces=yes\n"
+                     "RestrictRealtime=yes\n"
+                     "RestrictSUIDSGID=yes\n"
+                     "SystemCallArchitectures=native\n"
+                     "SystemCallFilter=@system-service\n"
+                     "SystemCallFilter=~@privileged @resources\n"
+                     "SystemCallErrorNumber=EPERM\n"
+                     "\n"
+                     "[Install]\n"
+                     "WantedBy=default.target\n");
+    return p.rc == SW_OK ? SW_OK : sw_err_set(err, p.rc, "the unit is too long");
 }
 
 char *sw_unit_path(const char *name, struct sw_err *err)
 {
-    const char *xdg = getenv("XDG_CONFIG_HOME"); /* NOLINT(concurrency-mt-unsafe) */
-    const char *home = getenv("HOME");           /* NOLINT(concurrency-mt-unsafe) */
+    SW_AUTO_FREE char *dir = sw_user_dir("XDG_CONFIG_HOME", ".config");
 
-    if (!name_ok(name)) {
+    if (!name_ok(name))
         (void)sw_err_set(err, SW_EINVAL, "'%.60s': not a name for a unit", name);
-        return NULL;
-    }
-    if (xdg && *xdg == '/')
-        return sw_asprintf("%s/systemd/user/%s.service", xdg, name);
-    if (home && *home == '/')
-        return sw_asprintf("%s/.config/systemd/user/%s.service", home, name);
-    (void)sw_err_set(err, SW_ENOENT, "neither HOME nor XDG_CONFIG_HOME is set");
+    else if (!dir)
+        (void)sw_err_set(err, SW_ENOENT, "neither HOME nor XDG_CONFIG_HOME is set");
+    else
+        return sw_asprintf("%s/systemd/user/%s.service", dir, name);
     return NULL;
 }
 

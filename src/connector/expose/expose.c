@@ -12,20 +12,11 @@
 #include "connector/expose/expose_int.h"
 #include "io/resolver.h"
 #include "io/signal.h"
+#include "kube/client/kinds.h"
 #include "tls/crypto/aead.h"
 
 #define REMOVE_NS   (8 * SW_NS_PER_S)
 #define PATIENCE_NS SW_NS_PER_S
-
-struct sw_slice expose_ns(const struct expose *x)
-{
-    return sw_connector_ns(x->device);
-}
-
-struct sw_kube_client *expose_client(const struct expose *x)
-{
-    return sw_connector_client(x->device);
-}
 
 /* ---- the end ---- */
 
@@ -139,7 +130,6 @@ static void stop(struct expose *x)
 
 static void on_signal(int signo, void *arg)
 {
-    (void)signo;
     stop(arg);
 }
 
@@ -158,8 +148,7 @@ static void on_probed(void *arg, bool ok, const char *why)
 static void begin_probe(struct expose *x)
 {
     struct sw_slice at = sw_json_str(sw_json_find(
-        sw_json_at(sw_json_walk(x->httpproxy.seen->json, "status", "addresses", NULL), 0),
-        "value"));
+        sw_json_at(sw_json_walk(x->seen->json, "status", "addresses", NULL), 0), "value"));
 
     /* The address may be known a moment after the rest. */
     if (x->probe.run || !x->cfg->verify || x->cfg->redirect || !at.n)
@@ -174,7 +163,7 @@ static void on_ready(struct expose *x, const char *url)
     x->url = sw_strdup(url);
     if (!x->cfg->rm || !x->end.stopping)
         sw_timer_stop(x->loop, &x->deadline);
-    sw_view_ready(&x->view, x->httpproxy.seen->json, url, x->target.url, sw_connector_id(x->device),
+    sw_view_ready(&x->view, x->seen->json, url, x->target.url, sw_connector_id(x->device),
                   sw_loop_now(x->loop) - x->begun_ns);
     begin_probe(x);
 }
@@ -191,8 +180,7 @@ static bool is_stale(const struct expose *x)
 {
     int64_t generation;
 
-    return sw_json_i64(sw_json_walk(x->httpproxy.seen->json, "metadata", "generation", NULL),
-                       &generation) &&
+    return sw_json_i64(sw_json_walk(x->seen->json, "metadata", "generation", NULL), &generation) &&
            generation < x->generation;
 }
 
@@ -204,16 +192,16 @@ static void on_judge(struct sw_defer *d)
     struct sw_expose_state s;
     const char *url;
 
-    if (x->end.stopping || x->step != EXPOSE_FOLLOW || !x->httpproxy.seen || is_stale(x) ||
+    if (x->end.stopping || x->step != EXPOSE_FOLLOW || !x->seen || is_stale(x) ||
         expose_judge_claim(x) || expose_leave_out_taken(x))
         return;
-    if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->httpproxy.seen->json)) {
+    if (x->cfg->redirect && x->redirect_port != sw_expose_https_port(x->seen->json)) {
         /* Only now the port of HTTPS is known. */
-        x->redirect_port = sw_expose_https_port(x->httpproxy.seen->json);
+        x->redirect_port = sw_expose_https_port(x->seen->json);
         expose_go(x, EXPOSE_PROXY);
         return;
     }
-    sw_expose_judge(x->httpproxy.seen->json, c ? c->json : NULL, x->cfg->redirect, &s);
+    sw_expose_judge(x->seen->json, c ? c->json : NULL, x->cfg->redirect, &s);
     if (x->ready) {
         /* A conflicting object, or another writer of ours, does not end what is served. */
         sw_view_trouble(&x->view, s.failed);
@@ -236,8 +224,8 @@ static void on_judge(struct sw_defer *d)
         sw_timer_start(x->loop, &x->patience, PATIENCE_NS, on_patience);
     }
     sw_view_progress(&x->view, &s);
-    url = x->target.tcp ? sw_expose_l4_url(&a, x->httpproxy.seen->json)
-                        : sw_expose_url(&a, x->httpproxy.seen->json, x->cfg->redirect);
+    url = x->target.tcp ? sw_expose_l4_url(&a, x->seen->json)
+                        : sw_expose_url(&a, x->seen->json, x->cfg->redirect);
     if (s.ready && url)
         on_ready(x, url);
 }
@@ -251,22 +239,15 @@ static void on_proxy(void *arg, struct sw_kube_obj *o)
 {
     struct expose *x = arg;
 
-    sw_kube_obj_unref(x->httpproxy.seen);
-    x->httpproxy.seen = sw_kube_obj_ref(o);
+    sw_kube_obj_unref(x->seen);
+    x->seen = sw_kube_obj_ref(o);
     look_again(x);
-}
-
-static void on_proxy_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
-{
-    (void)old;
-    on_proxy(arg, now);
 }
 
 static void on_proxy_del(void *arg, struct sw_kube_obj *last)
 {
     struct expose *x = arg;
 
-    (void)last;
     x->httpproxy.made = false; /* one that has the name now is not ours */
     if (!x->end.stopping)
         expose_fail(x, SW_ENOENT, "tunnel_deleted_upstream",
@@ -275,16 +256,15 @@ static void on_proxy_del(void *arg, struct sw_kube_obj *last)
 
 void expose_follow(struct expose *x)
 {
-    static const struct sw_informer_cbs cbs = {
-        .add = on_proxy, .update = on_proxy_update, .del = on_proxy_del};
+    static const struct sw_informer_cbs cbs = {.set = on_proxy, .del = on_proxy_del};
     SW_AUTO_FREE char *selector = sw_asprintf("metadata.name=%s", x->cfg->name);
     struct sw_informer_opts o = {
-        .gvr = &expose_proxy_gvr, .ns = expose_ns(x), .field_selector = selector};
+        .gvr = &sw_httpproxy_gvr, .ns = sw_connector_ns(x->device), .field_selector = selector};
 
     look_again(x);
     if (x->informer)
         return;
-    x->informer = sw_informer_new(expose_client(x), &o, &cbs, x);
+    x->informer = sw_informer_new(sw_connector_client(x->device), &o, &cbs, x);
     sw_informer_start(x->informer);
 }
 
@@ -297,8 +277,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
     if (!o || x->end.stopping)
         return;
     if (!x->connector || !sw_slice_eq_str(o->name, x->connector)) {
-        sw_free(x->connector);
-        x->connector = sw_slice_dup(o->name);
+        sw_text_set(&x->connector, o->name);
         sw_kube_call_cancel(x->call);
         x->call = NULL;
         expose_go(x, EXPOSE_LOOK);
@@ -437,7 +416,7 @@ static void finish(struct expose *x)
     sw_origin_free(x->probe.origin);
     sw_kube_call_cancel(x->call);
     sw_informer_free(x->informer);
-    sw_kube_obj_unref(x->httpproxy.seen);
+    sw_kube_obj_unref(x->seen);
     sw_defer_cancel(&x->judge);
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_stop(x->loop, &x->deadline);

@@ -6,6 +6,7 @@
 #include "connector/expose/expose.h"
 #include "connector/expose/objects.h"
 #include "connector/expose/probe.h"
+#include "connector/expose/state.h"
 #include "connector/expose/view.h"
 #include "connector/origin.h"
 #include "kube/client/client.h"
@@ -29,6 +30,15 @@ enum expose_step {
     EXPOSE_REMOVE_USERS, /* does anything else use the Connector? */
     EXPOSE_REMOVE_CONNECTOR,
     EXPOSE_DONE,
+};
+
+/* What this process did with an object of the service. */
+struct expose_object {
+    const struct sw_json *before; /* in 'kept', as found; NULL: it was not there */
+    bool wrote;                   /* this run changed, or may have changed, an existing one */
+    bool unknown;                 /* the API may have applied a write without a reply */
+    bool made;                    /* by this process */
+    char *uid; /* as last written by this process: nothing else is removed; NULL: never */
 };
 
 struct expose {
@@ -55,24 +65,10 @@ struct expose {
     bool settled;       /* the names are ours */
     int64_t generation; /* of the HTTPProxy as last written */
 
-    struct {                          /* what this process did with the HTTPProxy */
-        const struct sw_json *before; /* in 'kept', as found; NULL: it was not there */
-        bool wrote;                   /* this run changed, or may have changed, an existing one */
-        bool unknown;                 /* the API may have applied a write without a reply */
-        bool made;                    /* by this process */
-        char *uid; /* as last written by this process: nothing else is removed; NULL: never */
-        struct sw_kube_obj *seen; /* as last seen */
-    } httpproxy;
-
-    struct { /* the same with the ConnectorAdvertisement */
-        const struct sw_json *before;
-        bool wrote;
-        bool unknown;
-        bool made;
-        char *uid;
-    } advert;
-
-    bool lost;     /* another owner has the name or the key: nothing is removed */
+    struct expose_object httpproxy;
+    struct expose_object advert;
+    struct sw_kube_obj *seen; /* the HTTPProxy, as last seen */
+    bool lost;                /* another owner has the name or the key: nothing is removed */
     bool failed;   /* for good: what was made goes again, what was changed is changed back */
     bool not_ours; /* another process holds the Connector */
     bool key_back; /* a Connector that was taken over is its former device's again */
@@ -97,8 +93,6 @@ struct expose {
     } end;
 };
 
-extern const struct sw_kube_gvr expose_proxy_gvr;
-
 /* expose_use.c: the target, and everything that follows from it. SW_EINVAL and others: err. */
 SW_NODISCARD int expose_fill_in(struct expose *x);
 /* expose_steps.c */
@@ -107,8 +101,7 @@ void expose_run_step(struct expose *x);
 /* Whether the step creates or changes an object. */
 bool expose_is_write(enum expose_step step);
 /* expose_keep.c: what was there before, to be kept until the run succeeds. */
-void expose_keep_proxy(struct expose *x, const struct sw_json *proxy);
-void expose_keep_advert(struct expose *x, const struct sw_json *advert);
+void expose_keep(struct expose *x, struct expose_object *of, const struct sw_json *found);
 /*
  * None requested: those the HTTPProxy has stay, that is what "the same name again" means. A run
  * that was killed while it claimed names leaves some that it asked for in vain.
@@ -120,8 +113,8 @@ bool expose_leave_out_taken(struct expose *x);
 enum expose_step expose_first_write(struct expose *x);
 /* The HTTPProxy as it was, with all names; in the arena. */
 struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a);
-/* Either object as it was before. */
-struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a, bool proxy);
+/* Either object as it was before, in the arena. */
+struct sw_json *expose_before_object(struct sw_arena *a, const struct expose_object *of);
 /* True while names are claimed: the verdict on them was looked for. */
 bool expose_judge_claim(struct expose *x);
 /* The first step of taking back what this process did; EXPOSE_DONE: it did nothing. */
@@ -144,5 +137,3 @@ void expose_undo(struct expose *x);
 void expose_check_end(struct expose *x);
 /* The Connector is ours, and was not there before. */
 bool expose_made_connector(const struct expose *x);
-struct sw_slice expose_ns(const struct expose *x);
-struct sw_kube_client *expose_client(const struct expose *x);

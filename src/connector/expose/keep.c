@@ -10,16 +10,10 @@
 #include "connector/expose/expose_int.h"
 #include "connector/reg/reg.h"
 
-void expose_keep_proxy(struct expose *x, const struct sw_json *proxy)
+void expose_keep(struct expose *x, struct expose_object *of, const struct sw_json *found)
 {
-    if (!x->httpproxy.wrote)
-        x->httpproxy.before = sw_json_copy(&x->kept, proxy);
-}
-
-void expose_keep_advert(struct expose *x, const struct sw_json *advert)
-{
-    if (!x->advert.wrote)
-        x->advert.before = sw_json_copy(&x->kept, advert);
+    if (!of->wrote)
+        of->before = sw_json_copy(&x->kept, found);
 }
 
 /* Those of 'names' that no other object holds, in 'kept'; NULL: none. */
@@ -65,7 +59,7 @@ static bool any_taken(const struct sw_json *proxy, const struct sw_json *names)
 
 bool expose_leave_out_taken(struct expose *x)
 {
-    const struct sw_json *proxy = x->httpproxy.seen->json;
+    const struct sw_json *proxy = x->seen->json;
 
     /* 'kept' lasts as long as the run, and this is asked for each change and every second. */
     if (!keeps_hostnames(x) || x->ready || !any_taken(proxy, x->hostnames))
@@ -91,19 +85,21 @@ enum expose_step expose_first_write(struct expose *x)
     return x->claiming ? EXPOSE_CLAIM : EXPOSE_PROXY;
 }
 
-static struct sw_json *named_like(struct sw_arena *a, const struct sw_json *from)
+struct sw_json *expose_before_object(struct sw_arena *a, const struct expose_object *of)
 {
-    static const char *const copied[] = {"namespace", "name"};
+    static const char *const heads[] = {"apiVersion", "kind"};
+    static const char *const names[] = {"namespace", "name"};
+    const struct sw_json *notes = sw_json_walk(of->before, "metadata", "annotations", NULL);
     struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    const struct sw_json *notes = sw_json_walk(from, "metadata", "annotations", NULL);
     struct sw_json *ours = sw_json_new_object(a);
+    struct sw_json *meta;
 
-    sw_json_put(a, o, "apiVersion", sw_json_copy(a, sw_json_find(from, "apiVersion")));
-    sw_json_put(a, o, "kind", sw_json_copy(a, sw_json_find(from, "kind")));
-    for (size_t i = 0; i < SW_ARRAY_LEN(copied); i++)
-        sw_json_put(a, meta, copied[i],
-                    sw_json_copy(a, sw_json_walk(from, "metadata", copied[i], NULL)));
+    for (size_t i = 0; i < SW_ARRAY_LEN(heads); i++)
+        sw_json_put(a, o, heads[i], sw_json_copy(a, sw_json_find(of->before, heads[i])));
+    meta = sw_json_put_object(a, o, "metadata");
+    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++)
+        sw_json_put(a, meta, names[i],
+                    sw_json_copy(a, sw_json_walk(of->before, "metadata", names[i], NULL)));
     for (size_t i = 0; sw_expose_notes[i]; i++) {
         const struct sw_json *note = sw_json_find(notes, sw_expose_notes[i]);
 
@@ -112,22 +108,13 @@ static struct sw_json *named_like(struct sw_arena *a, const struct sw_json *from
     }
     if (sw_json_len(ours))
         sw_json_put(a, meta, "annotations", ours);
-    sw_json_put(a, o, "metadata", meta);
-    return o;
-}
-
-struct sw_json *expose_before_object(const struct expose *x, struct sw_arena *a, bool proxy)
-{
-    const struct sw_json *from = proxy ? x->httpproxy.before : x->advert.before;
-    struct sw_json *o = named_like(a, from);
-
-    sw_json_put(a, o, "spec", sw_json_copy(a, sw_json_find(from, "spec")));
+    sw_json_put(a, o, "spec", sw_json_copy(a, sw_json_find(of->before, "spec")));
     return o;
 }
 
 struct sw_json *expose_claim_object(const struct expose *x, struct sw_arena *a)
 {
-    struct sw_json *o = expose_before_object(x, a, true);
+    struct sw_json *o = expose_before_object(a, &x->httpproxy);
     struct sw_json *spec = sw_json_find(o, "spec");
 
     (void)sw_json_remove(spec, SW_SLICE_LIT("hostnames"));
@@ -154,7 +141,7 @@ bool expose_judge_claim(struct expose *x)
 
     if (!x->claiming)
         return false;
-    switch (sw_expose_names(x->httpproxy.seen->json, x->hostnames, &name)) {
+    switch (sw_expose_names(x->seen->json, x->hostnames, &name)) {
     case SW_EXPOSE_NAMES_PENDING:
         break;
     case SW_EXPOSE_NAMES_OURS:
@@ -163,7 +150,7 @@ bool expose_judge_claim(struct expose *x)
         expose_go(x, EXPOSE_PROXY);
         break;
     case SW_EXPOSE_NAMES_TAKEN:
-        why = taken_text(x->httpproxy.seen->json, name);
+        why = taken_text(x->seen->json, name);
         expose_fail(x, SW_EDENIED, "tunnel_terminal_failure", sw_slice_str(why));
         break;
     }
@@ -183,14 +170,12 @@ bool expose_took_over(const struct expose *x)
 struct sw_json *expose_former_key(const struct expose *x, struct sw_arena *a)
 {
     const struct sw_kube_obj *o = sw_connector_object(x->device);
-    struct sw_json *status = sw_json_new_object(a);
     struct sw_json *body = sw_json_new_object(a);
 
     sw_json_put(
-        a, status, "connectionDetails",
+        a, sw_json_put_object(a, body, "status"), "connectionDetails",
         sw_details_undo(a, sw_connector_taken_from(x->device),
                         sw_json_walk(o ? o->json : NULL, "status", "connectionDetails", NULL)));
-    sw_json_put(a, body, "status", status);
     return body;
 }
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "connector/details.h"
 #include "io/addr.h"
+#include "kube/client/kinds.h"
 
 #define LABEL_NOTE  "app.kubernetes.io/name"
 #define LAYER4_NOTE "spanwire.dev/layer4"
@@ -102,19 +102,6 @@ struct sw_slice sw_target_tls_name(const struct sw_target *t)
     return sw_ip_parse(t->host, &ip, NULL) == SW_OK ? SW_SLICE_LIT("localhost") : t->host;
 }
 
-bool sw_label_valid(struct sw_slice s)
-{
-    if (s.n == 0 || s.n > 63 || s.p[0] == '-' || s.p[s.n - 1] == '-')
-        return false;
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'))
-            return false;
-    }
-    return true;
-}
-
 const char *sw_target_name(struct sw_arena *a, struct sw_slice host, uint16_t port)
 {
     char label[48];
@@ -138,73 +125,30 @@ const char *sw_target_name(struct sw_arena *a, struct sw_slice host, uint16_t po
 
 /* ---- the objects ---- */
 
-static struct sw_json *object(struct sw_arena *a, struct sw_json *in, const char *key)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    if (in)
-        sw_json_put(a, in, key, o);
-    return o;
-}
-
-static struct sw_json *array(struct sw_arena *a, struct sw_json *in, const char *key)
-{
-    struct sw_json *o = sw_json_new_array(a);
-
-    sw_json_put(a, in, key, o);
-    return o;
-}
-
-static struct sw_json *item(struct sw_arena *a, struct sw_json *list)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_push(a, list, o);
-    return o;
-}
-
-static void text(struct sw_arena *a, struct sw_json *o, const char *key, const char *value)
-{
-    sw_json_put(a, o, key, sw_json_new_str(a, value));
-}
-
-static struct sw_json *head(struct sw_arena *a, const struct sw_expose_spec *s, const char *version,
-                            const char *kind)
-{
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta;
-
-    text(a, o, "apiVersion", version);
-    text(a, o, "kind", kind);
-    meta = object(a, o, "metadata");
-    sw_json_put_str(a, meta, "namespace", s->ns);
-    sw_json_put_str(a, meta, "name", s->name);
-    return o;
-}
-
 static struct sw_json *match_all(struct sw_arena *a, struct sw_json *rule)
 {
-    struct sw_json *match = item(a, array(a, rule, "matches"));
-    struct sw_json *path = object(a, match, "path");
+    struct sw_json *match = sw_json_push_object(a, sw_json_put_array(a, rule, "matches"));
+    struct sw_json *path = sw_json_put_object(a, match, "path");
 
-    text(a, path, "type", "PathPrefix");
-    text(a, path, "value", "/");
+    sw_json_put_text(a, path, "type", "PathPrefix");
+    sw_json_put_text(a, path, "value", "/");
     return match;
 }
 
 static void add_redirect(struct sw_arena *a, struct sw_json *rules, uint16_t port)
 {
-    struct sw_json *rule = item(a, rules);
-    struct sw_json *header = item(a, array(a, match_all(a, rule), "headers"));
-    struct sw_json *filter = item(a, array(a, rule, "filters"));
+    struct sw_json *rule = sw_json_push_object(a, rules);
+    struct sw_json *header =
+        sw_json_push_object(a, sw_json_put_array(a, match_all(a, rule), "headers"));
+    struct sw_json *filter = sw_json_push_object(a, sw_json_put_array(a, rule, "filters"));
     struct sw_json *redirect;
 
-    text(a, header, "type", "Exact");
-    text(a, header, "name", "x-forwarded-proto");
-    text(a, header, "value", "http");
-    text(a, filter, "type", "RequestRedirect");
-    redirect = object(a, filter, "requestRedirect");
-    text(a, redirect, "scheme", "https");
+    sw_json_put_text(a, header, "type", "Exact");
+    sw_json_put_text(a, header, "name", "x-forwarded-proto");
+    sw_json_put_text(a, header, "value", "http");
+    sw_json_put_text(a, filter, "type", "RequestRedirect");
+    redirect = sw_json_put_object(a, filter, "requestRedirect");
+    sw_json_put_text(a, redirect, "scheme", "https");
     if (port)
         sw_json_put(a, redirect, "port", sw_json_new_i64(a, port));
     sw_json_put(a, redirect, "statusCode", sw_json_new_i64(a, 301));
@@ -239,7 +183,7 @@ static void add_notes(struct sw_arena *a, struct sw_json *meta, const struct sw_
     if (s->label.n)
         sw_json_put_str(a, notes, LABEL_NOTE, s->label);
     if (s->target.tcp)
-        text(a, notes, LAYER4_NOTE, wish(a, s));
+        sw_json_put_text(a, notes, LAYER4_NOTE, wish(a, s));
     if (s->ca_pem.n)
         sw_json_put_str(a, notes, CA_NOTE, s->ca_pem);
     if (sw_json_len(notes))
@@ -248,8 +192,8 @@ static void add_notes(struct sw_arena *a, struct sw_json *meta, const struct sw_
 
 struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec *s)
 {
-    struct sw_json *o = head(a, s, SW_CONNECTOR_GROUP "/v1alpha", "HTTPProxy");
-    struct sw_json *spec = object(a, o, "spec");
+    struct sw_json *o = sw_kube_object_new(a, &sw_httpproxy_gvr, s->ns, s->name);
+    struct sw_json *spec = sw_json_put_object(a, o, "spec");
     struct sw_json *rules;
     struct sw_json *rule;
     struct sw_json *backend;
@@ -257,40 +201,42 @@ struct sw_json *sw_expose_proxy(struct sw_arena *a, const struct sw_expose_spec 
     add_notes(a, sw_json_find(o, "metadata"), s);
     if (sw_json_len(s->hostnames))
         sw_json_put(a, spec, "hostnames", sw_json_copy(a, s->hostnames));
-    rules = array(a, spec, "rules");
+    rules = sw_json_put_array(a, spec, "rules");
     if (s->redirect)
         add_redirect(a, rules, s->redirect_port);
-    rule = item(a, rules);
+    rule = sw_json_push_object(a, rules);
     if (s->target.tcp || s->ca_pem.n)
-        text(a, rule, "name", rule_name(a, s));
+        sw_json_put_text(a, rule, "name", rule_name(a, s));
     (void)match_all(a, rule);
-    backend = item(a, array(a, rule, "backends"));
+    backend = sw_json_push_object(a, sw_json_put_array(a, rule, "backends"));
     /* An HTTPProxy knows no other scheme; the annotation says that bytes are meant. */
-    text(a, backend, "endpoint",
-         s->target.tcp ? sw_arena_printf(a, "http://%s", s->target.authority) : s->target.url);
-    sw_json_put_str(a, object(a, backend, "connector"), "name", s->connector);
+    sw_json_put_text(a, backend, "endpoint",
+                     s->target.tcp ? sw_arena_printf(a, "http://%s", s->target.authority)
+                                   : s->target.url);
+    sw_json_put_str(a, sw_json_put_object(a, backend, "connector"), "name", s->connector);
     if (s->target.https && !sw_slice_eq(sw_target_tls_name(&s->target), s->target.host))
-        sw_json_put_str(a, object(a, backend, "tls"), "hostname", sw_target_tls_name(&s->target));
+        sw_json_put_str(a, sw_json_put_object(a, backend, "tls"), "hostname",
+                        sw_target_tls_name(&s->target));
     return o;
 }
 
 struct sw_json *sw_expose_advertisement(struct sw_arena *a, const struct sw_expose_spec *s)
 {
-    struct sw_json *o = head(a, s, SW_CONNECTOR_GROUP "/v1alpha1", "ConnectorAdvertisement");
-    struct sw_json *spec = object(a, o, "spec");
+    struct sw_json *o = sw_kube_object_new(a, &sw_advertisement_gvr, s->ns, s->name);
+    struct sw_json *spec = sw_json_put_object(a, o, "spec");
     struct sw_json *group;
     struct sw_json *service;
     struct sw_json *port;
 
-    sw_json_put_str(a, object(a, spec, "connectorRef"), "name", s->connector);
-    group = item(a, array(a, spec, "layer4"));
-    text(a, group, "name", "default");
-    service = item(a, array(a, group, "services"));
+    sw_json_put_str(a, sw_json_put_object(a, spec, "connectorRef"), "name", s->connector);
+    group = sw_json_push_object(a, sw_json_put_array(a, spec, "layer4"));
+    sw_json_put_text(a, group, "name", "default");
+    service = sw_json_push_object(a, sw_json_put_array(a, group, "services"));
     sw_json_put_str(a, service, "address", s->target.host);
-    port = item(a, array(a, service, "ports"));
-    text(a, port, "name", sw_arena_printf(a, "tcp-%u", s->target.port));
+    port = sw_json_push_object(a, sw_json_put_array(a, service, "ports"));
+    sw_json_put_text(a, port, "name", sw_arena_printf(a, "tcp-%u", s->target.port));
     sw_json_put(a, port, "port", sw_json_new_i64(a, s->target.port));
-    text(a, port, "protocol", "TCP");
+    sw_json_put_text(a, port, "protocol", "TCP");
     return o;
 }
 

@@ -35,7 +35,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct sw_origin_probe *p = arg;
 
-    (void)call;
     p->status = msg->status;
 }
 
@@ -59,7 +58,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct sw_origin_probe *p = arg;
 
-    (void)call;
     p->call = NULL;
     if (rc == SW_ECANCELED && !p->http)
         return;

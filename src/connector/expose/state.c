@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the status of the objects: steps to readiness, names, where it is served. */
+#include "connector/expose/state.h"
+
 #include <string.h>
 
 #include "connector/details.h"
-#include "connector/expose/objects.h"
+#include "kube/fields.h"
 
 #define URL_NOTE "spanwire.dev/url"
 
@@ -87,15 +88,6 @@ void sw_expose_judge(const struct sw_json *proxy, const struct sw_json *connecto
 
 /* ---- names ---- */
 
-static bool listed(const struct sw_json *names, struct sw_slice name)
-{
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(names, i)), name))
-            return true;
-    }
-    return false;
-}
-
 struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before,
                                 const struct sw_json *wanted)
 {
@@ -106,32 +98,22 @@ struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before
         for (size_t i = 0; i < sw_json_len(from[k]); i++) {
             struct sw_slice name = sw_json_str(sw_json_at(from[k], i));
 
-            if (!listed(all, name))
+            if (!sw_field_list_has(all, name))
                 sw_json_push(a, all, sw_json_new_string(a, name));
         }
     }
     return sw_json_len(all) <= HOSTNAMES_MAX ? all : NULL;
 }
 
-/* The status of one name; NULL: none. */
-static const struct sw_json *name_status(const struct sw_json *proxy, struct sw_slice name)
-{
-    const struct sw_json *list = sw_json_walk(proxy, "status", "hostnameStatuses", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_find(sw_json_at(list, i), "hostname")), name))
-            return sw_json_at(list, i);
-    }
-    return NULL;
-}
-
-/* Its condition Available: the status, empty without one. */
+/* The condition Available of one name: the status, empty without one. */
 static struct sw_slice availability(const struct sw_json *proxy, struct sw_slice name,
                                     struct sw_slice *ret_reason, struct sw_slice *ret_message)
 {
+    const struct sw_json *list = sw_json_walk(proxy, "status", "hostnameStatuses", NULL);
+
     *ret_reason = *ret_message = SW_SLICE_LIT("");
-    return sw_condition(sw_json_find(name_status(proxy, name), "conditions"), "Available",
-                        ret_reason, ret_message);
+    return sw_condition(sw_json_find(sw_json_find_item(list, "hostname", name), "conditions"),
+                        "Available", ret_reason, ret_message);
 }
 
 bool sw_expose_name_taken(const struct sw_json *proxy, struct sw_slice name,

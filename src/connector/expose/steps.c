@@ -7,16 +7,12 @@
 #include "connector/expose/expose_int.h"
 #include "connector/reg/reg.h"
 #include "connector/takeover.h"
+#include "kube/client/kinds.h"
 
 #define BACKOFF_MAX (30 * SW_NS_PER_S)
 #define LIVE_LOOK   (20 * SW_NS_PER_MS)
 #define MANAGER     "spanwire-expose"
 
-const struct sw_kube_gvr expose_proxy_gvr = {.group = SW_CONNECTOR_GROUP,
-                                             .version = "v1alpha",
-                                             .resource = "httpproxies",
-                                             .kind = "HTTPProxy",
-                                             .namespaced = true};
 static struct sw_slice name_of(const struct expose *x)
 {
     return sw_slice_str(x->cfg->name);
@@ -44,7 +40,7 @@ static void on_looked(struct expose *x, const struct sw_json *proxy)
 {
     struct sw_slice connector = sw_expose_connector_of(proxy);
 
-    expose_keep_proxy(x, proxy);
+    expose_keep(x, &x->httpproxy, proxy);
     x->redirect_port = sw_expose_https_port(proxy);
     expose_keep_hostnames(x, proxy);
     if (sw_slice_eq_str(connector, x->connector)) {
@@ -58,8 +54,7 @@ static void on_looked(struct expose *x, const struct sw_json *proxy)
                          "--name"));
         return;
     }
-    sw_free(x->other);
-    x->other = sw_slice_dup(connector);
+    sw_text_set(&x->other, connector);
     expose_go(x, EXPOSE_OTHER);
 }
 
@@ -96,13 +91,6 @@ static void on_may(struct expose *x, const struct sw_kube_reply *r)
                      "httpproxies)");
 }
 
-/* What is removed at the end is what was written, and nothing of that name made later. */
-static void remember(char **uid, const struct sw_json *obj)
-{
-    sw_free(*uid);
-    *uid = sw_slice_dup(sw_json_str(sw_json_walk(obj, "metadata", "uid", NULL)));
-}
-
 static void on_removed(struct expose *x, bool with_connector)
 {
     x->step = EXPOSE_DONE;
@@ -129,45 +117,46 @@ static void on_users(struct expose *x, const struct sw_json *list)
     expose_go(x, EXPOSE_REMOVE_CONNECTOR);
 }
 
-static void note_proxy(struct expose *x, const struct sw_json *obj, bool created)
+/* The object that the present step writes. */
+static struct expose_object *written(struct expose *x)
 {
-    x->httpproxy.made |= created || (x->httpproxy.unknown && !x->httpproxy.before);
-    x->httpproxy.wrote |= !created && x->httpproxy.before;
-    remember(&x->httpproxy.uid, obj);
+    return x->step == EXPOSE_ADVERT ? &x->advert : &x->httpproxy;
 }
 
-static void note_advert(struct expose *x, const struct sw_json *obj, bool created)
+static void note_written(struct expose *x, const struct sw_kube_reply *r)
 {
-    x->advert.made |= created || (x->advert.unknown && !x->advert.before);
-    x->advert.wrote |= !created && x->advert.before;
-    remember(&x->advert.uid, obj);
+    struct expose_object *of = written(x);
+    struct sw_slice uid = sw_json_str(sw_json_walk(r->object, "metadata", "uid", NULL));
+    bool created = r->code == 201;
+
+    of->made |= created || (of->unknown && !of->before);
+    of->wrote |= !created && of->before;
+    /* What is removed at the end is what was written, and nothing of that name made later. */
+    sw_text_set(&of->uid, uid.p ? uid : SW_SLICE_LIT(""));
 }
 
 /* A write got no reply, or a server error: the API may have applied it all the same. */
 static void note_unknown(struct expose *x, const struct sw_kube_reply *r)
 {
+    struct expose_object *of = written(x);
+
     if (r->rc == SW_OK || (r->code && r->code < 500))
         return;
-    if (x->step == EXPOSE_ADVERT) {
-        x->advert.unknown = true;
-        x->advert.wrote |= x->advert.before != NULL;
-    } else {
-        x->httpproxy.unknown = true;
-        x->httpproxy.wrote |= x->httpproxy.before != NULL;
-    }
+    of->unknown = true;
+    of->wrote |= of->before != NULL;
 }
 
-static void on_proxy_made(struct expose *x, const struct sw_json *obj, bool created)
+static void on_proxy_made(struct expose *x, const struct sw_kube_reply *r)
 {
-    note_proxy(x, obj, created);
-    if (!sw_json_i64(sw_json_walk(obj, "metadata", "generation", NULL), &x->generation))
+    note_written(x, r);
+    if (!sw_json_i64(sw_json_walk(r->object, "metadata", "generation", NULL), &x->generation))
         x->generation = 0;
     expose_go(x, x->claiming ? EXPOSE_FOLLOW : EXPOSE_ADVERT);
 }
 
-static void on_advert_made(struct expose *x, const struct sw_json *obj, bool created)
+static void on_advert_made(struct expose *x, const struct sw_kube_reply *r)
 {
-    note_advert(x, obj, created);
+    note_written(x, r);
     if (!x->logged)
         sw_view_objects(&x->view, !x->httpproxy.before, x->target.url, x->hostnames);
     x->logged = true;
@@ -200,15 +189,15 @@ static void on_answer(struct expose *x, struct sw_kube_reply *r)
         on_may(x, r);
         break;
     case EXPOSE_LOOK_ADVERT:
-        expose_keep_advert(x, r->object);
+        expose_keep(x, &x->advert, r->object);
         expose_go(x, expose_first_write(x));
         break;
     case EXPOSE_CLAIM:
     case EXPOSE_PROXY:
-        on_proxy_made(x, r->object, r->code == 201);
+        on_proxy_made(x, r);
         break;
     case EXPOSE_ADVERT:
-        on_advert_made(x, r->object, r->code == 201);
+        on_advert_made(x, r);
         break;
     case EXPOSE_RESTORE_KEY:
         x->key_back = true;
@@ -292,10 +281,8 @@ bool expose_is_write(enum expose_step step)
 /* The reply to a write that was under way when the end began. */
 static void on_last_write(struct expose *x, const struct sw_kube_reply *r)
 {
-    if (r->rc == SW_OK && x->step == EXPOSE_ADVERT)
-        note_advert(x, r->object, r->code == 201);
-    else if (r->rc == SW_OK)
-        note_proxy(x, r->object, r->code == 201);
+    if (r->rc == SW_OK)
+        note_written(x, r);
     expose_undo(x);
 }
 
@@ -328,17 +315,16 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
 static void apply_object(struct expose *x, const struct sw_kube_gvr *gvr, const struct sw_json *obj)
 {
     x->call = sw_kube_apply(
-        expose_client(x),
+        sw_connector_client(x->device),
         &(struct sw_kube_apply){.gvr = gvr, .obj = obj, .manager = MANAGER, .force = true},
         on_reply, x);
 }
 
-static void restore(struct expose *x, bool proxy)
+static void restore(struct expose *x, const struct sw_kube_gvr *gvr, const struct expose_object *of)
 {
     SW_ARENA_AUTO a = {0};
 
-    apply_object(x, proxy ? &expose_proxy_gvr : &sw_advertisement_gvr,
-                 expose_before_object(x, &a, proxy));
+    apply_object(x, gvr, expose_before_object(&a, of));
 }
 
 /* The device that had the Connector before is known by its key when it returns. */
@@ -347,14 +333,14 @@ static void restore_key(struct expose *x)
     SW_ARENA_AUTO a = {0};
     const struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
                                     .gvr = &sw_connector_gvr,
-                                    .ns = expose_ns(x),
+                                    .ns = sw_connector_ns(x->device),
                                     .name = x->connector ? sw_slice_str(x->connector) : name_of(x),
                                     .sub = "status",
                                     .patch = SW_KUBE_PATCH_MERGE,
                                     .field_manager = MANAGER,
                                     .body = expose_former_key(x, &a)};
 
-    x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
+    x->call = sw_kube_do(sw_connector_client(x->device), &req, on_reply, x);
 }
 
 /*
@@ -374,13 +360,13 @@ static void claim(struct expose *x)
     SW_ARENA_AUTO a = {0};
 
     if (!not_live_yet(x))
-        apply_object(x, &expose_proxy_gvr, expose_claim_object(x, &a));
+        apply_object(x, &sw_httpproxy_gvr, expose_claim_object(x, &a));
 }
 
-static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
+static void apply(struct expose *x, bool proxy)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_expose_spec s = {.ns = expose_ns(x),
+    struct sw_expose_spec s = {.ns = sw_connector_ns(x->device),
                                .name = name_of(x),
                                .label = sw_slice_str(x->cfg->label),
                                .connector = sw_slice_str(x->connector),
@@ -392,12 +378,14 @@ static void apply(struct expose *x, const struct sw_kube_gvr *gvr, bool proxy)
                                .ca_pem = sw_buf_slice(&x->ca)};
 
     if (!not_live_yet(x))
-        apply_object(x, gvr, proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s));
+        apply_object(x, proxy ? &sw_httpproxy_gvr : &sw_advertisement_gvr,
+                     proxy ? sw_expose_proxy(&a, &s) : sw_expose_advertisement(&a, &s));
 }
 
 static void get(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice name)
 {
-    x->call = sw_kube_get(expose_client(x), gvr, expose_ns(x), name, on_reply, x);
+    x->call = sw_kube_get(sw_connector_client(x->device), gvr, sw_connector_ns(x->device), name,
+                          on_reply, x);
 }
 
 /* Exactly the object that was seen; without one there is nothing to remove. */
@@ -406,34 +394,30 @@ static void del(struct expose *x, const struct sw_kube_gvr *gvr, struct sw_slice
 {
     const struct sw_kube_req req = {.verb = SW_KUBE_DELETE,
                                     .gvr = gvr,
-                                    .ns = expose_ns(x),
+                                    .ns = sw_connector_ns(x->device),
                                     .name = name,
                                     .propagation = "Background",
                                     .if_uid = uid};
 
     if (uid.n)
-        x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
+        x->call = sw_kube_do(sw_connector_client(x->device), &req, on_reply, x);
     else
         on_missing(x);
-}
-
-static struct sw_slice uid_text(const char *uid)
-{
-    return uid ? sw_slice_str(uid) : sw_slice("", 0);
 }
 
 static void del_connector(struct expose *x)
 {
     const struct sw_kube_obj *o = sw_connector_object(x->device);
 
-    del(x, &sw_connector_gvr, sw_slice_str(x->connector), o ? o->uid : sw_slice("", 0));
+    del(x, &sw_connector_gvr, sw_slice_str(x->connector), o ? o->uid : sw_slice(NULL, 0));
 }
 
 static void list_users(struct expose *x)
 {
-    struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &expose_proxy_gvr, .ns = expose_ns(x)};
+    struct sw_kube_req req = {
+        .verb = SW_KUBE_LIST, .gvr = &sw_httpproxy_gvr, .ns = sw_connector_ns(x->device)};
 
-    x->call = sw_kube_do(expose_client(x), &req, on_reply, x);
+    x->call = sw_kube_do(sw_connector_client(x->device), &req, on_reply, x);
 }
 
 void expose_run_step(struct expose *x)
@@ -442,14 +426,14 @@ void expose_run_step(struct expose *x)
         return;
     switch (x->step) {
     case EXPOSE_LOOK:
-        get(x, &expose_proxy_gvr, name_of(x));
+        get(x, &sw_httpproxy_gvr, name_of(x));
         break;
     case EXPOSE_OTHER:
         get(x, &sw_connector_gvr, sw_slice_str(x->other));
         break;
     case EXPOSE_MAY:
-        x->call = sw_takeover_ask(expose_client(x), expose_proxy_gvr.resource, expose_ns(x),
-                                  name_of(x), on_reply, x);
+        x->call = sw_takeover_ask(sw_connector_client(x->device), sw_httpproxy_gvr.resource,
+                                  sw_connector_ns(x->device), name_of(x), on_reply, x);
         break;
     case EXPOSE_LOOK_ADVERT:
         get(x, &sw_advertisement_gvr, name_of(x));
@@ -461,25 +445,25 @@ void expose_run_step(struct expose *x)
         restore_key(x);
         break;
     case EXPOSE_RESTORE_PROXY:
-        restore(x, true);
+        restore(x, &sw_httpproxy_gvr, &x->httpproxy);
         break;
     case EXPOSE_RESTORE_ADVERT:
-        restore(x, false);
+        restore(x, &sw_advertisement_gvr, &x->advert);
         break;
     case EXPOSE_PROXY:
-        apply(x, &expose_proxy_gvr, true);
+        apply(x, true);
         break;
     case EXPOSE_ADVERT:
-        apply(x, &sw_advertisement_gvr, false);
+        apply(x, false);
         break;
     case EXPOSE_FOLLOW:
         expose_follow(x);
         break;
     case EXPOSE_REMOVE_PROXY:
-        del(x, &expose_proxy_gvr, name_of(x), uid_text(x->httpproxy.uid));
+        del(x, &sw_httpproxy_gvr, name_of(x), sw_slice_str(x->httpproxy.uid));
         break;
     case EXPOSE_REMOVE_ADVERT:
-        del(x, &sw_advertisement_gvr, name_of(x), uid_text(x->advert.uid));
+        del(x, &sw_advertisement_gvr, name_of(x), sw_slice_str(x->advert.uid));
         break;
     case EXPOSE_REMOVE_USERS:
         list_users(x);

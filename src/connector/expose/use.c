@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "connector/dirs.h"
 #include "connector/expose/expose_int.h"
+#include "kube/names.h"
 #include "tls/cert/cred.h"
 #include "tls/cert/pemfile.h"
 
@@ -88,7 +89,7 @@ int expose_fill_in(struct expose *x)
     (void)gethostname(host, sizeof(host) - 1);
     if (!cfg->name)
         cfg->name = sw_target_name(x->arena, sw_slice_str(host), x->target.port);
-    if (!sw_label_valid(sw_slice_str(cfg->name)))
+    if (sw_name_dns1123_label(sw_slice_str(cfg->name)).n)
         return sw_err_set(x->err, SW_EINVAL, "--name: '%.63s' is not a DNS label", cfg->name);
     if (!cfg->c.data) {
         SW_AUTO_FREE char *base = sw_default_data();

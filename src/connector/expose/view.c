@@ -20,30 +20,47 @@ static void begin(struct sw_expose_view *v, struct event *e, const char *name)
     sw_buf_init(&e->buf, LINE_MAX_OURS);
     sw_jw_begin(&e->w, &e->buf, NULL);
     sw_jw_object(&e->w);
-    sw_jw_name(&e->w, "event");
-    sw_jw_str(&e->w, name);
-    sw_jw_name(&e->w, "id");
-    sw_jw_string(&e->w, v->id);
+    sw_jw_put_str(&e->w, "event", name);
+    sw_jw_put_string(&e->w, "id", v->id);
 }
 
-static void put_names(struct event *e, const struct sw_json *hostnames)
+/* Further names may follow, then the end of the array. */
+static void begin_names(struct event *e, const struct sw_json *hostnames)
 {
-    sw_jw_name(&e->w, "hostnames");
-    if (sw_json_len(hostnames)) {
-        sw_jw_value(&e->w, hostnames);
-    } else {
-        sw_jw_array(&e->w);
-        sw_jw_array_end(&e->w);
-    }
+    sw_jw_put_array(&e->w, "hostnames");
+    for (size_t i = 0; i < sw_json_len(hostnames); i++)
+        sw_jw_value(&e->w, sw_json_at(hostnames, i));
+}
+
+/* Whole lines, for whoever reads them as they come. */
+static void SW_PRINTF(2, 3) say(const struct sw_expose_view *v, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vfprintf(v->out, fmt, ap);
+    va_end(ap);
+    (void)fflush(v->out);
 }
 
 static void end(struct sw_expose_view *v, struct event *e)
 {
     sw_jw_object_end(&e->w);
     if (sw_jw_end(&e->w) == SW_OK)
-        (void)fprintf(v->out, "%.*s\n", (int)sw_buf_len(&e->buf), sw_buf_data(&e->buf));
-    (void)fflush(v->out);
+        say(v, "%.*s\n", (int)sw_buf_len(&e->buf), sw_buf_data(&e->buf));
     sw_buf_done(&e->buf);
+}
+
+/* An event with one text more; key NULL: without. */
+static void send_text(struct sw_expose_view *v, const char *event, const char *key,
+                      struct sw_slice text)
+{
+    struct event e;
+
+    begin(v, &e, event);
+    if (key)
+        sw_jw_put_string(&e.w, key, text);
+    end(v, &e);
 }
 
 /* ---- what happens ---- */
@@ -52,11 +69,9 @@ void sw_view_begin(struct sw_expose_view *v, const char *target, const char *sta
 {
     if (v->json)
         return;
-    (void)fprintf(v->out, "Exposing %s as '%.*s' (status page %s)\n", target, SW_SLICE_ARG(v->id),
-                  status_page);
+    say(v, "Exposing %s as '%.*s' (status page %s)\n", target, SW_SLICE_ARG(v->id), status_page);
     if (v->inspector)
-        (void)fprintf(v->out, "Requests in detail: %s\n", v->inspector);
-    (void)fflush(v->out);
+        say(v, "Requests in detail: %s\n", v->inspector);
 }
 
 void sw_view_objects(struct sw_expose_view *v, bool created, const char *target,
@@ -69,30 +84,20 @@ void sw_view_objects(struct sw_expose_view *v, bool created, const char *target,
     begin(v, &e, created ? "tunnel_created" : "tunnel_updated");
     if (!created) {
         sw_jw_put_str(&e.w, "endpoint", target);
-        put_names(&e, hostnames);
+        begin_names(&e, hostnames);
+        sw_jw_array_end(&e.w);
     }
     end(v, &e);
 }
 
-static const char *step_text(enum sw_expose_step s)
-{
-    switch (s) {
-    case SW_EXPOSE_PROXY_ACCEPTED:
-        return "the name is accepted";
-    case SW_EXPOSE_CERTIFICATES_READY:
-        return "certificates are there";
-    case SW_EXPOSE_CONNECTOR_READY:
-        return "this device is online";
-    case SW_EXPOSE_DNS_PUBLISHED:
-        return "this device can be found";
-    case SW_EXPOSE_PROXY_PROGRAMMED:
-        return "the gateways know the way";
-    case SW_EXPOSE_METADATA_PROGRAMMED:
-    case SW_EXPOSE_STEPS:
-        break;
-    }
-    return NULL;
-}
+/* NULL: not shown. */
+static const char *const step_texts[SW_EXPOSE_STEPS] = {
+    [SW_EXPOSE_PROXY_ACCEPTED] = "the name is accepted",
+    [SW_EXPOSE_CERTIFICATES_READY] = "certificates are there",
+    [SW_EXPOSE_CONNECTOR_READY] = "this device is online",
+    [SW_EXPOSE_DNS_PUBLISHED] = "this device can be found",
+    [SW_EXPOSE_PROXY_PROGRAMMED] = "the gateways know the way",
+};
 
 void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
 {
@@ -111,15 +116,14 @@ void sw_view_progress(struct sw_expose_view *v, const struct sw_expose_state *s)
                               ? "Connector"
                               : "HTTPProxy");
             end(v, &e);
-        } else if (step_text((enum sw_expose_step)i)) {
-            (void)fprintf(v->out, "  %s\n", step_text((enum sw_expose_step)i));
+        } else if (step_texts[i]) {
+            say(v, "  %s\n", step_texts[i]);
         }
     }
     if (!v->json && s->waiting.n && !sw_slice_eq_str(sw_slice_head(s->waiting, 199), v->waiting)) {
         sw_request_text(v->waiting, sizeof(v->waiting), s->waiting);
-        (void)fprintf(v->out, "  ... %s\n", v->waiting);
+        say(v, "  ... %s\n", v->waiting);
     }
-    (void)fflush(v->out);
 }
 
 void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const char *url,
@@ -132,25 +136,21 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
 
     if (!v->json) {
         sw_request_text(name, sizeof(name), sw_slice_str(url));
-        (void)fprintf(v->out, "\n%s  ->  %s\n", name, target);
+        say(v, "\n%s  ->  %s\n", name, target);
         for (size_t i = 1; i < sw_json_len(names); i++) {
             sw_request_text(name, sizeof(name), sw_json_str(sw_json_at(names, i)));
-            (void)fprintf(v->out, "  and as %s\n", name);
+            say(v, "  and as %s\n", name);
         }
-        (void)fputc('\n', v->out);
-        (void)fflush(v->out);
+        say(v, "\n");
         return;
     }
     begin(v, &e, "tunnel_ready");
-    sw_jw_name(&e.w, "label");
-    sw_jw_string(&e.w, sw_json_str(sw_json_walk(proxy, "metadata", "annotations",
-                                                "app.kubernetes.io/name", NULL)));
+    sw_jw_put_string(&e.w, "label",
+                     sw_json_str(sw_json_walk(proxy, "metadata", "annotations",
+                                              "app.kubernetes.io/name", NULL)));
     sw_jw_put_str(&e.w, "endpoint", target);
     sw_jw_put_str(&e.w, "url", url);
-    sw_jw_name(&e.w, "hostnames");
-    sw_jw_array(&e.w);
-    for (size_t i = 0; i < sw_json_len(names); i++)
-        sw_jw_value(&e.w, sw_json_at(names, i));
+    begin_names(&e, names);
     if (sw_json_walk(proxy, "status", "canonicalHostname", NULL))
         sw_jw_value(&e.w, sw_json_walk(proxy, "status", "canonicalHostname", NULL));
     sw_jw_array_end(&e.w);
@@ -165,48 +165,31 @@ void sw_view_ready(struct sw_expose_view *v, const struct sw_json *proxy, const 
 
 void sw_view_verify(struct sw_expose_view *v, const char *url, bool done, const char *why)
 {
-    struct event e;
     char shown[200];
 
-    if (!v->json) {
-        if (why) {
-            sw_request_text(shown, sizeof(shown), sw_slice_str(why));
-            (void)fprintf(v->out, "Not verified from here: %s\n", shown);
-        }
-        (void)fflush(v->out);
-        return;
+    if (!v->json && why) {
+        sw_request_text(shown, sizeof(shown), sw_slice_str(why));
+        say(v, "Not verified from here: %s\n", shown);
+    } else if (v->json && !why) {
+        send_text(v, done ? "tunnel_verified" : "tunnel_verifying", "url", sw_slice_str(url));
     }
-    if (why)
-        return;
-    begin(v, &e, done ? "tunnel_verified" : "tunnel_verifying");
-    sw_jw_put_str(&e.w, "url", url);
-    end(v, &e);
 }
 
 void sw_view_no_origin(struct sw_expose_view *v, const char *target)
 {
-    struct event e;
-
     if (v->no_origin)
         return;
     v->no_origin = true;
-    if (!v->json) {
-        (void)fprintf(v->out, "Nothing answers at %s: visitors get an error until something does\n",
-                      target);
-        (void)fflush(v->out);
-        return;
-    }
-    begin(v, &e, "tunnel_origin_unreachable");
-    sw_jw_put_str(&e.w, "endpoint", target);
-    end(v, &e);
+    if (v->json)
+        send_text(v, "tunnel_origin_unreachable", "endpoint", sw_slice_str(target));
+    else
+        say(v, "Nothing answers at %s: visitors get an error until something does\n", target);
 }
 
 void sw_view_origin_answers(struct sw_expose_view *v, const char *target)
 {
-    if (v->no_origin && !v->json) { /* tunnel_verified follows there */
-        (void)fprintf(v->out, "%s answers now\n", target);
-        (void)fflush(v->out);
-    }
+    if (v->no_origin && !v->json) /* tunnel_verified follows there */
+        say(v, "%s answers now\n", target);
     v->no_origin = false;
 }
 
@@ -220,11 +203,9 @@ void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char
         return;
     memcpy(v->tls, now, sizeof(now));
     if (!v->json) {
-        (void)fprintf(v->out,
-                      now[0] ? "TLS with %s fails, visitors get an error: %s\n"
-                             : "TLS with %s works now%s\n",
-                      target, now);
-        (void)fflush(v->out);
+        say(v,
+            now[0] ? "TLS with %s fails, visitors get an error: %s\n" : "TLS with %s works now%s\n",
+            target, now);
         return;
     }
     begin(v, &e, now[0] ? "tunnel_origin_tls_failed" : "tunnel_origin_tls_ok");
@@ -237,22 +218,16 @@ void sw_view_origin_tls(struct sw_expose_view *v, const char *target, const char
 void sw_view_trouble(struct sw_expose_view *v, struct sw_slice message)
 {
     char now[sizeof(v->trouble)];
-    struct event e;
 
     sw_request_text(now, sizeof(now), message);
     if (strcmp(now, v->trouble) == 0)
         return;
     memcpy(v->trouble, now, sizeof(now));
-    if (!v->json) {
-        (void)fprintf(v->out, now[0] ? "Degraded, still serving: %s\n" : "No longer degraded%s\n",
-                      now);
-        (void)fflush(v->out);
-        return;
-    }
-    begin(v, &e, now[0] ? "tunnel_degraded" : "tunnel_recovered");
-    if (now[0])
-        sw_jw_put_str(&e.w, "message", now);
-    end(v, &e);
+    if (v->json)
+        send_text(v, now[0] ? "tunnel_degraded" : "tunnel_recovered", now[0] ? "message" : NULL,
+                  sw_slice_str(now));
+    else
+        say(v, now[0] ? "Degraded, still serving: %s\n" : "No longer degraded%s\n", now);
 }
 
 static const char *colour_of(const struct sw_expose_view *v, unsigned status)
@@ -278,12 +253,10 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *
         return;
     }
     if (strcmp(r->kind, "tcp") == 0 && !r->reason && !r->path[0]) {
-        (void)fprintf(v->out,
-                      "%.8s  %-7s %-*s %" PRIu64 " bytes in, %" PRIu64 " out %9.1f ms%s%s\n",
-                      sw_rfc3339(r->wall_ns, 0, when) + 11, "TCP", PATH_WIDTH, r->host, r->bytes_in,
-                      r->bytes_out, (double)r->duration_ns / 1e6, r->note ? "  " : "",
-                      r->note ? r->note : "");
-        (void)fflush(v->out);
+        say(v, "%.8s  %-7s %-*s %" PRIu64 " bytes in, %" PRIu64 " out %9.1f ms%s%s\n",
+            sw_rfc3339(r->wall_ns, 0, when) + 11, "TCP", PATH_WIDTH, r->host, r->bytes_in,
+            r->bytes_out, (double)r->duration_ns / 1e6, r->note ? "  " : "",
+            r->note ? r->note : "");
         return;
     }
     (void)fprintf(v->out, "%.8s  %-7s %-*s %s%3u%s %9.1f ms", sw_rfc3339(r->wall_ns, 0, when) + 11,
@@ -293,40 +266,25 @@ void sw_view_request(struct sw_expose_view *v, const struct sw_inspect_request *
     if (r->reason)
         (void)fprintf(v->out, "  %s%s%s%s%s", r->reason, r->target[0] ? " " : "", r->target,
                       r->id[0] ? "  id " : "", r->id);
-    (void)fputc('\n', v->out);
-    (void)fflush(v->out);
+    say(v, "\n");
 }
 
 void sw_view_api(struct sw_expose_view *v, bool up, int code, struct sw_slice message)
 {
-    struct event e;
     char shown[300];
 
     if (!v->json) {
         sw_request_text(shown, sizeof(shown), message);
-        (void)fprintf(v->out, up ? "The API answers again\n" : "The API does not answer (%d): %s\n",
-                      code, shown);
-        (void)fflush(v->out);
-        return;
+        say(v, up ? "The API answers again\n" : "The API does not answer (%d): %s\n", code, shown);
+    } else if (!up && (code == 401 || code == 403)) {
+        send_text(v, "tunnel_login_lost", "message", message);
     }
-    if (up || (code != 401 && code != 403))
-        return;
-    begin(v, &e, "tunnel_login_lost");
-    sw_jw_name(&e.w, "message");
-    sw_jw_string(&e.w, message);
-    end(v, &e);
 }
 
 void sw_view_failure(struct sw_expose_view *v, const char *event, struct sw_slice message)
 {
-    struct event e;
-
-    if (!v->json)
-        return; /* standard error has it */
-    begin(v, &e, event);
-    sw_jw_name(&e.w, "message");
-    sw_jw_string(&e.w, message);
-    end(v, &e);
+    if (v->json) /* otherwise standard error has it */
+        send_text(v, event, "message", message);
 }
 
 static void put_resource(struct event *e, const char *type, struct sw_slice name)
@@ -335,8 +293,7 @@ static void put_resource(struct event *e, const char *type, struct sw_slice name
         return;
     sw_jw_object(&e->w);
     sw_jw_put_str(&e->w, "type", type);
-    sw_jw_name(&e->w, "name");
-    sw_jw_string(&e->w, name);
+    sw_jw_put_string(&e->w, "name", name);
     sw_jw_object_end(&e->w);
 }
 
@@ -345,15 +302,12 @@ void sw_view_removed(struct sw_expose_view *v, struct sw_slice connector)
     struct event e;
 
     if (!v->json) {
-        (void)fprintf(v->out, "'%.*s' is removed\n", SW_SLICE_ARG(v->id));
-        (void)fflush(v->out);
+        say(v, "'%.*s' is removed\n", SW_SLICE_ARG(v->id));
         return;
     }
     begin(v, &e, "tunnel_deleted");
-    sw_jw_name(&e.w, "deleted");
-    sw_jw_bool(&e.w, true);
-    sw_jw_name(&e.w, "resources");
-    sw_jw_array(&e.w);
+    sw_jw_put_bool(&e.w, "deleted", true);
+    sw_jw_put_array(&e.w, "resources");
     put_resource(&e, "HTTPProxy", v->id);
     put_resource(&e, "ConnectorAdvertisement", v->id);
     put_resource(&e, "Connector", connector);
@@ -369,9 +323,8 @@ void sw_view_stopped(struct sw_expose_view *v, const char *url)
     if (v->json || !url)
         return;
     sw_request_text(shown, sizeof(shown), sw_slice_str(url));
-    (void)fprintf(v->out,
-                  "\nStopped. %s stays reserved and %s; the same command takes it up again, --rm "
-                  "gives it away.\n",
-                  shown, http ? "answers 503" : "closes connections");
-    (void)fflush(v->out);
+    say(v,
+        "\nStopped. %s stays reserved and %s; the same command takes it up again, --rm "
+        "gives it away.\n",
+        shown, http ? "answers 503" : "closes connections");
 }

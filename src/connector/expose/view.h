@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
-#include "connector/expose/objects.h"
+#include "connector/expose/state.h"
 #include "connector/inspect/history.h"
 
 struct sw_expose_view {

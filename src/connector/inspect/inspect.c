@@ -18,29 +18,11 @@ enum { PAGE_MAX = 1 << 20 };
 
 #define PREFIX "/requests"
 
-/* A page under way; after a failure nothing more is written. */
+/* A page under way. */
 struct page {
     struct sw_buf b;
-    int rc;
+    struct sw_print p;
 };
-
-static void put(struct page *p, const char *text)
-{
-    if (p->rc == SW_OK)
-        p->rc = sw_buf_append_str(&p->b, text);
-}
-
-static void put_escaped(struct page *p, struct sw_slice s)
-{
-    if (p->rc == SW_OK)
-        p->rc = sw_buf_append_html(&p->b, s);
-}
-
-static void put_number(struct page *p, uint64_t n)
-{
-    if (p->rc == SW_OK)
-        p->rc = sw_buf_printf(&p->b, "%llu", (unsigned long long)n);
-}
 
 /* ---- authorisation ---- */
 
@@ -72,7 +54,7 @@ static bool is_token(const struct sw_inspect *in, const struct sw_query *q)
 
 static bool refuse(struct sw_inspect *in, struct sw_http_resp *resp)
 {
-    sw_metric_add(sw_metric_get1(in->shard, SW_METRIC_REFUSALS, "inspect_token"), 1);
+    sw_metric_count(in->shard, SW_METRIC_REFUSALS, "inspect_token");
     sw_log_limited(&in->refused, sw_now_ns(), SW_LOG_WARN, "connector",
                    "request inspector: request refused, no or wrong token");
     sw_http_send_text(resp, 403, "this page needs the token of the URL that was printed\n");
@@ -91,101 +73,86 @@ static void set_policy(struct sw_http_resp *resp)
     sw_http_set(resp, "x-content-type-options", SW_SLICE_LIT("nosniff"));
 }
 
-static void begin(struct page *p, const char *title, bool refresh)
+static struct sw_print *begin(struct page *p, const char *title, bool refresh)
 {
     sw_buf_init(&p->b, PAGE_MAX);
-    p->rc = SW_OK;
-    put(p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    if (refresh)
-        put(p, "<meta http-equiv=\"refresh\" content=\"3\">");
-    put(p, "<title>spanwire requests</title>\n"
-           "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
-           "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}"
-           "pre{background:#f4f4f4;padding:.6em;overflow:auto}.hidden{color:#888}</style></head>\n"
-           "<body><h1>");
-    put(p, title);
-    put(p, "</h1>\n");
+    p->p = (struct sw_print){.to = &p->b};
+    sw_print_fmt(&p->p,
+                 "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">%s"
+                 "<title>spanwire requests</title>\n"
+                 "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+                 "td,th{padding:.2em .8em;text-align:left;border-bottom:1px solid #ddd}"
+                 "pre{background:#f4f4f4;padding:.6em;overflow:auto}.hidden{color:#888}</style>"
+                 "</head>\n<body><h1>%s</h1>\n",
+                 refresh ? "<meta http-equiv=\"refresh\" content=\"3\">" : "", title);
+    return &p->p;
 }
 
 static void finish(struct page *p, struct sw_http_resp *resp)
 {
-    put(p, "</body></html>\n");
+    sw_print_str(&p->p, "</body></html>\n");
     set_policy(resp);
-    if (p->rc == SW_OK)
+    if (p->p.rc == SW_OK)
         sw_http_send_buf(resp, 200, "text/html; charset=utf-8", &p->b);
     else
         sw_http_send_text(resp, 500, "page too large\n");
     sw_buf_done(&p->b);
 }
 
-static void put_link(struct page *p, const struct sw_inspect *in, uint64_t id)
-{
-    put(p, "<a href=\"" PREFIX "/");
-    put_number(p, id);
-    put(p, "?token=");
-    put(p, in->token);
-    put(p, "\">");
-}
-
-static void put_row(struct page *p, const struct sw_inspect *in, const struct sw_inspect_request *r)
+static void put_row(struct sw_print *p, const struct sw_inspect *in,
+                    const struct sw_inspect_request *r)
 {
     const struct sw_capture *x = r->capture ? sw_captures_find(&in->captures, r->capture) : NULL;
     char text[SW_RFC3339_LEN];
 
-    put(p, "<tr><td>");
-    put_escaped(p, sw_slice_head(sw_slice_str(sw_rfc3339(r->wall_ns, 0, text) + 11), 8));
-    put(p, "</td><td>");
-    put_escaped(p, sw_slice_str(r->method[0] ? r->method : r->kind));
-    put(p, "</td><td>");
-    put_escaped(p, sw_slice_str(r->host));
-    put(p, "</td><td>");
+    sw_print_fmt(p, "<tr><td>%.8s</td><td>", sw_rfc3339(r->wall_ns, 0, text) + 11);
+    sw_print_html(p, sw_slice_str(r->method[0] ? r->method : r->kind));
+    sw_print_str(p, "</td><td>");
+    sw_print_html(p, sw_slice_str(r->host));
+    sw_print_str(p, "</td><td>");
     if (x)
-        put_link(p, in, x->id);
-    put_escaped(p, sw_slice_str(r->path[0] ? r->path : r->note ? r->note : "(no path)"));
-    put(p, x ? "</a></td><td>" : "</td><td>");
-    put_number(p, r->status);
-    put(p, "</td><td>");
-    put_escaped(p, sw_slice_str(x && x->replay_of ? "replay" : r->reason ? r->reason : ""));
-    put(p, "</td></tr>\n");
+        sw_print_fmt(p, "<a href=\"" PREFIX "/%llu?token=%s\">", (unsigned long long)x->id,
+                     in->token);
+    sw_print_html(p, sw_slice_str(r->path[0] ? r->path : r->note ? r->note : "(no path)"));
+    sw_print_fmt(p, "%s</td><td>%u</td><td>", x ? "</a>" : "", r->status);
+    sw_print_html(p, sw_slice_str(x && x->replay_of ? "replay" : r->reason ? r->reason : ""));
+    sw_print_str(p, "</td></tr>\n");
 }
 
 static void list_page(const struct sw_inspect *in, struct sw_http_resp *resp)
 {
-    struct page p;
+    struct page page;
+    struct sw_print *p = begin(&page, "Last requests", true);
 
-    begin(&p, "Last requests", true);
-    put(&p, "<table>\n");
+    sw_print_str(p, "<table>\n");
     for (size_t i = 0; i < sw_history_count(in->history); i++)
-        put_row(&p, in, sw_history_at(in->history, i));
-    put(&p,
-        "</table>\n<p>The newest first. Those with a link have their headers and bodies.</p>\n");
-    finish(&p, resp);
+        put_row(p, in, sw_history_at(in->history, i));
+    sw_print_str(
+        p, "</table>\n<p>The newest first. Those with a link have their headers and bodies.</p>\n");
+    finish(&page, resp);
 }
 
 /* ---- one exchange ---- */
 
-static void put_fields(struct page *p, const struct sw_inspect *in, const struct sw_captured *m)
+static void put_fields(struct sw_print *p, const struct sw_inspect *in, const struct sw_captured *m)
 {
     struct sw_h1_field f;
     size_t at = 0;
 
-    put(p, "<table class=\"fields\">\n");
+    sw_print_str(p, "<table class=\"fields\">\n");
     while (sw_captured_next(m, &at, &f)) {
-        put(p, "<tr><th>");
-        put_escaped(p, f.name);
-        put(p, "</th><td>");
-        if (sw_capture_secret(f.name) && !in->secrets) {
-            put(p, "<span class=\"hidden\">hidden, ");
-            put_number(p, f.value.n);
-            put(p, " bytes</span>");
-        } else {
-            put_escaped(p, f.value);
-        }
-        put(p, "</td></tr>\n");
+        sw_print_str(p, "<tr><th>");
+        sw_print_html(p, f.name);
+        sw_print_str(p, "</th><td>");
+        if (sw_capture_secret(f.name) && !in->secrets)
+            sw_print_fmt(p, "<span class=\"hidden\">hidden, %zu bytes</span>", f.value.n);
+        else
+            sw_print_html(p, f.value);
+        sw_print_str(p, "</td></tr>\n");
     }
-    put(p, "</table>\n");
+    sw_print_str(p, "</table>\n");
     if (m->cut_head)
-        put(p, "<p>More fields were left out.</p>\n");
+        sw_print_str(p, "<p>More fields were left out.</p>\n");
 }
 
 /* Text that can be shown; the last character may be cut. */
@@ -218,77 +185,67 @@ static struct sw_slice whole_characters(struct sw_slice s)
     return sw_slice_head(s, i);
 }
 
-static void put_body(struct page *p, const struct sw_captured *m)
+static void put_body(struct sw_print *p, const struct sw_captured *m)
 {
     struct sw_slice s = sw_buf_slice(&m->body);
 
     if (!m->body_bytes) {
-        put(p, "<p>No body.</p>\n");
+        sw_print_str(p, "<p>No body.</p>\n");
         return;
     }
-    put(p, "<p>Body: ");
-    put_number(p, m->body_bytes);
-    put(p, m->complete ? " bytes" : " bytes, not to its end");
-    if (m->cut_body) {
-        put(p, ", of which the first ");
-        put_number(p, s.n);
-        put(p, " are kept");
-    }
-    put(p, "</p>\n");
+    sw_print_fmt(p, "<p>Body: %llu bytes%s", (unsigned long long)m->body_bytes,
+                 m->complete ? "" : ", not to its end");
+    if (m->cut_body)
+        sw_print_fmt(p, ", of which the first %zu are kept", s.n);
+    sw_print_str(p, "</p>\n");
     if (!is_text(s)) {
-        put(p, "<p>It is not text.</p>\n");
+        sw_print_str(p, "<p>It is not text.</p>\n");
         return;
     }
-    put(p, "<pre>");
-    put_escaped(p, whole_characters(s));
-    put(p, "</pre>\n");
+    sw_print_str(p, "<pre>");
+    sw_print_html(p, whole_characters(s));
+    sw_print_str(p, "</pre>\n");
 }
 
-static void put_replay(struct page *p, const struct sw_inspect *in, const struct sw_capture *x)
+static void put_replay(struct sw_print *p, const struct sw_inspect *in, const struct sw_capture *x)
 {
     const char *why = sw_replay_obstacle(&in->replays, x);
 
-    if (why) {
-        put(p, "<p>It cannot be sent again: ");
-        put(p, why);
-        put(p, ".</p>\n");
-        return;
-    }
-    put(p, "<form method=\"post\" action=\"" PREFIX "/");
-    put_number(p, x->id);
-    put(p, "/replay\"><input type=\"hidden\" name=\"token\" value=\"");
-    put(p, in->token);
-    put(p, "\"><button id=\"replay\">Send again</button></form>\n");
+    if (why)
+        sw_print_fmt(p, "<p>It cannot be sent again: %s.</p>\n", why);
+    else
+        sw_print_fmt(p,
+                     "<form method=\"post\" action=\"" PREFIX "/%llu/replay\">"
+                     "<input type=\"hidden\" name=\"token\" value=\"%s\">"
+                     "<button id=\"replay\">Send again</button></form>\n",
+                     (unsigned long long)x->id, in->token);
 }
 
 static void exchange_page(const struct sw_inspect *in, const struct sw_capture *x,
                           struct sw_http_resp *resp)
 {
-    struct page p;
+    struct page page;
+    struct sw_print *p = begin(&page, x->replay_of ? "A request sent again" : "A request", false);
 
-    begin(&p, x->replay_of ? "A request sent again" : "A request", false);
-    put(&p, "<p><a href=\"" PREFIX "?token=");
-    put(&p, in->token);
-    put(&p, "\">All requests</a></p>\n<h2 id=\"request\">");
-    put_escaped(&p, sw_buf_slice(&x->method));
-    put(&p, " ");
-    put_escaped(&p, sw_buf_slice(&x->target));
-    put(&p, "</h2>\n");
-    put_fields(&p, in, &x->req);
-    put_body(&p, &x->req);
-    put_replay(&p, in, x);
+    sw_print_fmt(p, "<p><a href=\"" PREFIX "?token=%s\">All requests</a></p>\n<h2 id=\"request\">",
+                 in->token);
+    sw_print_html(p, sw_buf_slice(&x->method));
+    sw_print_str(p, " ");
+    sw_print_html(p, sw_buf_slice(&x->target));
+    sw_print_str(p, "</h2>\n");
+    put_fields(p, in, &x->req);
+    put_body(p, &x->req);
+    put_replay(p, in, x);
     if (x->failure[0]) {
-        put(&p, "<h2 id=\"answer\">No answer</h2>\n<p>");
-        put_escaped(&p, sw_slice_str(x->failure));
-        put(&p, "</p>\n");
+        sw_print_str(p, "<h2 id=\"answer\">No answer</h2>\n<p>");
+        sw_print_html(p, sw_slice_str(x->failure));
+        sw_print_str(p, "</p>\n");
     } else {
-        put(&p, "<h2 id=\"answer\">Answer: ");
-        put_number(&p, (uint64_t)x->status);
-        put(&p, "</h2>\n");
-        put_fields(&p, in, &x->resp);
-        put_body(&p, &x->resp);
+        sw_print_fmt(p, "<h2 id=\"answer\">Answer: %d</h2>\n", x->status);
+        put_fields(p, in, &x->resp);
+        put_body(p, &x->resp);
     }
-    finish(&p, resp);
+    finish(&page, resp);
 }
 
 /* ---- which page ---- */

@@ -49,7 +49,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct sw_observe *o = arg;
 
-    (void)call;
     o->status = msg->status;
 }
 
@@ -57,7 +56,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
     struct sw_observe *o = arg;
 
-    (void)call;
     (void)!sw_buf_append_slice(&o->body, data);
 }
 
@@ -71,8 +69,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     struct sw_observe *o = arg;
     struct sw_ip ip;
 
-    (void)call;
-    (void)err;
     o->call = NULL;
     if (rc == SW_OK && o->status == 200 && sw_observe_read(sw_buf_slice(&o->body), &ip)) {
         sw_backoff_reset(&o->backoff);

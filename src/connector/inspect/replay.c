@@ -95,7 +95,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct replay *r = arg;
 
-    (void)call;
     sw_capture_head(r->capture, true, msg);
 }
 
@@ -103,7 +102,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
     struct replay *r = arg;
 
-    (void)call;
     sw_capture_body(r->capture, true, data);
 }
 
@@ -161,7 +159,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
     struct sw_capture *x = r->capture;
     uint64_t id;
 
-    (void)call;
     r->call = NULL;
     x->wall_ns = sw_wall_ns();
     x->duration_ns = sw_loop_now(r->all->loop) - r->begun_ns;

@@ -7,11 +7,10 @@
 #include "base/mem.h"
 #include "connector/reg/reg_int.h"
 #include "connector/takeover.h"
+#include "kube/client/kinds.h"
 
-static const struct sw_kube_gvr class_gvr = {.group = SW_CONNECTOR_GROUP,
-                                             .version = "v1alpha1",
-                                             .resource = "connectorclasses",
-                                             .kind = "ConnectorClass"};
+static const struct sw_kube_gvr class_gvr = {SW_CONNECTOR_GROUP, "v1alpha1", "connectorclasses",
+                                             "ConnectorClass", false};
 
 #define DEFAULT_CLASS "datum-connect"
 /* Not the controller's name: its applies would take away what it does not apply itself. */
@@ -40,31 +39,32 @@ void reg_retry_now(struct sw_reg *r)
     sw_timer_start(r->loop, &r->retry, 0, on_retry);
 }
 
-static void found(struct sw_reg *r, const struct sw_json *obj)
+static void found(struct sw_reg *r, struct sw_slice name)
 {
-    sw_free(r->found);
-    r->found = sw_slice_dup(sw_json_str(sw_json_walk(obj, "metadata", "name", NULL)));
+    sw_text_set(&r->found, name.p ? name : SW_SLICE_LIT(""));
     sw_backoff_reset(&r->backoff);
     go(r, REG_FOLLOW);
+}
+
+static struct sw_slice name_of(const struct sw_json *obj)
+{
+    return sw_json_str(sw_json_walk(obj, "metadata", "name", NULL));
 }
 
 static void on_by_id(struct sw_reg *r, const struct sw_json *list)
 {
     const struct sw_json *one = sw_details_pick_connector(list, r->o.name);
-    struct sw_slice name = sw_json_str(sw_json_walk(one, "metadata", "name", NULL));
-    struct sw_err err = {0};
+    struct sw_slice name = name_of(one);
 
-    if (!one) {
+    if (!one)
         go(r, r->o.name.n ? REG_BY_NAME : REG_CLASS);
-    } else if (r->o.name.n && !r->o.any_name && !sw_slice_eq(name, r->o.name)) {
-        (void)sw_err_set(&err, SW_EDENIED,
-                         "the key of this device belongs to Connector '%.*s': use --name %.*s or "
-                         "another --data",
-                         (int)sw_min(name.n, 40), name.p, (int)sw_min(name.n, 40), name.p);
-        reg_give_up(r, &err);
-    } else {
-        found(r, one);
-    }
+    else if (r->o.name.n && !r->o.any_name && !sw_slice_eq(name, r->o.name))
+        reg_give_up(r,
+                    "the key of this device belongs to Connector '%.*s': use --name %.*s or "
+                    "another --data",
+                    (int)sw_min(name.n, 40), name.p, (int)sw_min(name.n, 40), name.p);
+    else
+        found(r, name);
 }
 
 /*
@@ -77,57 +77,45 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
         sw_json_str(sw_json_walk(obj, "status", "connectionDetails", "publicKey", "id", NULL));
     struct sw_slice reason;
     struct sw_slice message;
-    struct sw_slice ready =
-        sw_condition(sw_json_walk(obj, "status", "conditions", NULL), "Ready", &reason, &message);
-    struct sw_err err = {0};
+    bool online = sw_slice_eq_str(
+        sw_condition(sw_json_walk(obj, "status", "conditions", NULL), "Ready", &reason, &message),
+        "True");
     char hex[SW_NODEID_HEX];
 
-    if (sw_slice_eq_str(id, sw_nodeid_hex(sw_rawkey_id(r->o.key), hex))) {
-        found(r, obj);
-        return;
-    }
-    if (id.n && sw_slice_eq_str(ready, "True")) {
-        (void)sw_err_set(&err, SW_EDENIED,
-                         "Connector '%.*s' belongs to another device (%.*s...), which is online: "
-                         "choose another name with --name",
-                         (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p);
-        reg_give_up(r, &err);
-        return;
-    }
-    if (!id.n) {
-        found(r, obj);
-    } else if (r->o.take_over) {
+    if (!id.n || sw_slice_eq_str(id, sw_nodeid_hex(sw_rawkey_id(r->o.key), hex))) {
+        found(r, name_of(obj));
+    } else if (r->o.take_over && !online) {
         r->taken_from =
             sw_json_copy(&r->texts, sw_json_walk(obj, "status", "connectionDetails", NULL));
         go(r, REG_MAY);
     } else {
-        (void)sw_err_set(&err, SW_EDENIED,
-                         "Connector '%.*s' belongs to another device (%.*s...), which is offline: "
-                         "choose another --name, or --take-over",
-                         (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p);
-        reg_give_up(r, &err);
+        reg_give_up(r, "Connector '%.*s' belongs to another device (%.*s...), which is %s",
+                    (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p,
+                    online ? "online: choose another name with --name"
+                           : "offline: choose another --name, or --take-over");
     }
 }
 
 static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
 {
-    struct sw_err err = {0};
-
     if (!sw_takeover_allowed(p)) {
         r->taken_from = NULL;
-        (void)sw_err_set(&err, SW_EDENIED,
-                         "Connector '%.*s' belongs to another device, and this user has no right "
-                         "to take it over (verb 'take-over' on connectors)",
-                         (int)sw_min(r->o.name.n, 63), r->o.name.p);
-        reg_give_up(r, &err);
+        reg_give_up(r,
+                    "Connector '%.*s' belongs to another device, and this user has no right "
+                    "to take it over (verb 'take-over' on connectors)",
+                    (int)sw_min(r->o.name.n, 63), r->o.name.p);
         return;
     }
     sw_log_warn("connector", "Connector '%.*s' had another key: taking it over",
                 SW_SLICE_ARG(r->o.name));
-    sw_free(r->found);
-    r->found = sw_slice_dup(r->o.name);
-    sw_backoff_reset(&r->backoff);
-    go(r, REG_FOLLOW);
+    found(r, r->o.name);
+}
+
+/* The class is known. */
+static void create(struct sw_reg *r, struct sw_slice class_name)
+{
+    sw_text_set(&r->class_name, class_name);
+    go(r, REG_CREATE);
 }
 
 /* What may not be read is done without, where that goes. */
@@ -147,9 +135,7 @@ static bool go_without(struct sw_reg *r, enum reg_step step)
         sw_log_warn("connector", "not allowed to search for Connectors: --name is needed");
     if (step != REG_CLASS)
         return false;
-    sw_free(r->class_name);
-    r->class_name = sw_strdup(DEFAULT_CLASS);
-    go(r, REG_CREATE);
+    create(r, SW_SLICE_LIT(DEFAULT_CLASS));
     return true;
 }
 
@@ -189,7 +175,7 @@ static void on_step(void *arg, struct sw_kube_reply *p)
             return;
         }
         r->created = true;
-        found(r, p->object);
+        found(r, name_of(p->object));
     } else if (step == REG_CLASS) {
         struct sw_slice name = sw_details_pick_class(p->object);
 
@@ -198,10 +184,13 @@ static void on_step(void *arg, struct sw_kube_reply *p)
             reg_retry_later(r);
             return;
         }
-        sw_free(r->class_name);
-        r->class_name = sw_slice_dup(name);
-        go(r, REG_CREATE);
+        create(r, name);
     }
+}
+
+static void ask(struct sw_reg *r, const struct sw_kube_req *req)
+{
+    r->call = sw_kube_do(r->client, req, on_step, r);
 }
 
 static void ask_by_id(struct sw_reg *r)
@@ -209,15 +198,11 @@ static void ask_by_id(struct sw_reg *r)
     char hex[SW_NODEID_HEX];
     SW_AUTO_FREE char *selector = sw_asprintf("status.connectionDetails.publicKey.id=%s",
                                               sw_nodeid_hex(sw_rawkey_id(r->o.key), hex));
-    struct sw_kube_req req = {.verb = SW_KUBE_LIST,
-                              .gvr = &sw_connector_gvr,
-                              .ns = r->o.ns,
-                              .field_selector = selector,
-                              .timeout_ns = REG_CALL_NS,
-                              .once = true,
-                              .may_lack = true};
+    struct sw_kube_req req = reg_req(r, SW_KUBE_LIST);
 
-    r->call = sw_kube_do(r->client, &req, on_step, r);
+    req.field_selector = selector;
+    req.may_lack = true;
+    ask(r, &req);
 }
 
 static void ask_class(struct sw_reg *r)
@@ -228,24 +213,16 @@ static void ask_class(struct sw_reg *r)
                               .once = true,
                               .may_lack = true};
 
-    if (r->o.class_name.n) {
-        sw_free(r->class_name);
-        r->class_name = sw_slice_dup(r->o.class_name);
-        go(r, REG_CREATE);
-        return;
-    }
-    r->call = sw_kube_do(r->client, &req, on_step, r);
+    if (r->o.class_name.n)
+        create(r, r->o.class_name);
+    else
+        ask(r, &req);
 }
 
 static void ask_create(struct sw_reg *r)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_kube_req req = {.verb = SW_KUBE_CREATE,
-                              .gvr = &sw_connector_gvr,
-                              .ns = r->o.ns,
-                              .field_manager = REG_MANAGER,
-                              .timeout_ns = REG_CALL_NS,
-                              .once = true};
+    struct sw_kube_req req = reg_req(r, SW_KUBE_CREATE);
 
     /* Rights that cover one name cover creating it by an apply, which contains the name. */
     if (r->o.name.n) {
@@ -256,19 +233,15 @@ static void ask_create(struct sw_reg *r)
     }
     req.body = sw_details_connector(&a, r->o.ns, r->o.name, sw_slice_str(r->class_name), r->o.host,
                                     r->o.os);
-    r->call = sw_kube_do(r->client, &req, on_step, r);
+    ask(r, &req);
 }
 
 static void ask_by_name(struct sw_reg *r)
 {
-    struct sw_kube_req req = {.verb = SW_KUBE_GET,
-                              .gvr = &sw_connector_gvr,
-                              .ns = r->o.ns,
-                              .name = r->o.name,
-                              .timeout_ns = REG_CALL_NS,
-                              .once = true};
+    struct sw_kube_req req = reg_req(r, SW_KUBE_GET);
 
-    r->call = sw_kube_do(r->client, &req, on_step, r);
+    req.name = r->o.name;
+    ask(r, &req);
 }
 
 /* Takes the step we are at. */

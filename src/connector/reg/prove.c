@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "connector/reg/reg_int.h"
+#include "kube/client/kinds.h"
 #include "quic/id/keyproof.h"
 
 static struct sw_slice annotation(const struct sw_kube_obj *o)
@@ -78,22 +79,14 @@ static void write_proof(struct sw_reg *r, const char *text)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *body = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
-    struct sw_json *notes = sw_json_new_object(&a);
-    struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
-                              .gvr = &sw_connector_gvr,
-                              .ns = r->o.ns,
-                              .name = r->seen->name,
-                              .body = body,
-                              .patch = SW_KUBE_PATCH_MERGE,
-                              .field_manager = REG_MANAGER,
-                              .timeout_ns = REG_CALL_NS,
-                              .once = true};
+    struct sw_json *meta = sw_json_put_object(&a, body, "metadata");
+    struct sw_kube_req req = reg_req(r, SW_KUBE_PATCH);
 
-    sw_json_put(&a, notes, SW_KEYPROOF, sw_json_new_str(&a, text));
     sw_json_put_str(&a, meta, "uid", r->seen->uid);
-    sw_json_put(&a, meta, "annotations", notes);
-    sw_json_put(&a, body, "metadata", meta);
+    sw_json_put_text(&a, sw_json_put_object(&a, meta, "annotations"), SW_KEYPROOF, text);
+    req.name = r->seen->name;
+    req.body = body;
+    req.patch = SW_KUBE_PATCH_MERGE;
     sw_timer_stop(r->loop, &r->prove_retry);
     r->prove = sw_kube_do(r->client, &req, on_written, r);
 }

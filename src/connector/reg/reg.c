@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/reg/reg.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/reg/reg_int.h"
-
-const struct sw_kube_gvr sw_connector_gvr = {.group = SW_CONNECTOR_GROUP,
-                                             .version = "v1alpha1",
-                                             .resource = "connectors",
-                                             .kind = "Connector",
-                                             .namespaced = true};
-const struct sw_kube_gvr sw_advertisement_gvr = {.group = SW_CONNECTOR_GROUP,
-                                                 .version = "v1alpha1",
-                                                 .resource = "connectoradvertisements",
-                                                 .kind = "ConnectorAdvertisement",
-                                                 .namespaced = true};
+#include "kube/client/kinds.h"
 
 /* The API works: a renewal that failed does not wait for its turn. */
 static void renew_now(void *arg)
@@ -49,11 +41,28 @@ void reg_answered(struct sw_reg *r, const struct sw_kube_reply *p)
     r->o.answered(r->o.arg, p->rc == SW_OK, p->code, p->message);
 }
 
-/* Ends the search for good. */
-void reg_give_up(struct sw_reg *r, const struct sw_err *err)
+void reg_give_up(struct sw_reg *r, const char *fmt, ...)
 {
+    struct sw_err err = {.rc = SW_EDENIED};
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
+    va_end(ap);
     r->step = REG_STOPPED;
-    r->o.fatal(r->o.arg, err);
+    r->o.fatal(r->o.arg, &err);
+}
+
+struct sw_kube_req reg_req(const struct sw_reg *r, enum sw_kube_verb verb)
+{
+    bool write = verb == SW_KUBE_CREATE || verb == SW_KUBE_PATCH;
+
+    return (struct sw_kube_req){.verb = verb,
+                                .gvr = &sw_connector_gvr,
+                                .ns = r->o.ns,
+                                .field_manager = write ? REG_MANAGER : NULL,
+                                .timeout_ns = REG_CALL_NS,
+                                .once = true};
 }
 
 /* ---- the status ---- */
@@ -113,14 +122,7 @@ static void patch_status(struct sw_reg *r)
     SW_ARENA_AUTO a = {0};
     struct sw_json *body;
     struct sw_json *status;
-    struct sw_kube_req req = {.verb = SW_KUBE_PATCH,
-                              .gvr = &sw_connector_gvr,
-                              .ns = r->o.ns,
-                              .sub = "status",
-                              .patch = SW_KUBE_PATCH_MERGE,
-                              .field_manager = REG_MANAGER,
-                              .timeout_ns = REG_CALL_NS,
-                              .once = true};
+    struct sw_kube_req req = reg_req(r, SW_KUBE_PATCH);
 
     r->patch_again = r->patch != NULL;
     if (r->patch || !r->have_details || !reg_may_write(r))
@@ -134,6 +136,8 @@ static void patch_status(struct sw_reg *r)
     sw_json_put(&a, body, "status", status);
     req.body = body;
     req.name = r->seen->name;
+    req.sub = "status";
+    req.patch = SW_KUBE_PATCH_MERGE;
     sw_timer_stop(r->loop, &r->patch_retry);
     r->patch = sw_kube_do(r->client, &req, on_patched, r);
 }
@@ -144,8 +148,7 @@ static void drop_lease(struct sw_reg *r)
 {
     sw_hold_free(r->hold);
     r->hold = NULL;
-    sw_free(r->lease);
-    r->lease = NULL;
+    sw_text_set(&r->lease, sw_slice(NULL, 0));
 }
 
 static void on_renewed(void *arg, bool ok, int code, struct sw_slice message)
@@ -187,15 +190,13 @@ static bool has_our_key(const struct sw_reg *r, struct sw_slice holder)
 static void on_taken(void *arg, struct sw_slice holder)
 {
     struct sw_reg *r = arg;
-    struct sw_err err = {0};
 
-    (void)sw_err_set(&err, SW_EDENIED,
-                     has_our_key(r, holder)
-                         ? "the key of this device is in use elsewhere: '%.*s' renews lease '%s'"
-                         : "another device has this name, '%.*s', and renews lease '%s': choose "
-                           "another --name",
-                     (int)sw_min(holder.n, 60), holder.p, r->lease);
-    reg_give_up(r, &err);
+    reg_give_up(r,
+                has_our_key(r, holder)
+                    ? "the key of this device is in use elsewhere: '%.*s' renews lease '%s'"
+                    : "another device has this name, '%.*s', and renews lease '%s': choose "
+                      "another --name",
+                (int)sw_min(holder.n, 60), holder.p, r->lease);
 }
 
 static void follow_lease(struct sw_reg *r)
@@ -222,8 +223,10 @@ static void follow_lease(struct sw_reg *r)
 
 /* ---- following ---- */
 
-static void on_self(struct sw_reg *r, struct sw_kube_obj *o)
+static void self_set(void *arg, struct sw_kube_obj *o)
 {
+    struct sw_reg *r = arg;
+
     sw_kube_obj_unref(r->seen);
     r->seen = sw_kube_obj_ref(o);
     follow_lease(r);
@@ -231,17 +234,6 @@ static void on_self(struct sw_reg *r, struct sw_kube_obj *o)
     reg_prove(r);
     patch_status(r);
     r->o.connector(r->o.arg, o);
-}
-
-static void self_add(void *arg, struct sw_kube_obj *o)
-{
-    on_self(arg, o);
-}
-
-static void self_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
-{
-    (void)old;
-    on_self(arg, now);
 }
 
 static void self_del(void *arg, struct sw_kube_obj *last)
@@ -262,19 +254,12 @@ static void self_synced(void *arg)
         sw_loop_defer(r->loop, &r->restart, on_restart);
 }
 
-static void advert_add(void *arg, struct sw_kube_obj *o)
+static void advert_changed(void *arg, struct sw_kube_obj *o)
 {
     struct sw_reg *r = arg;
 
-    (void)o;
     if (sw_informer_synced(r->adverts))
         r->o.advertised(r->o.arg);
-}
-
-static void advert_update(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
-{
-    (void)old;
-    advert_add(arg, now);
 }
 
 static void advert_synced(void *arg)
@@ -284,16 +269,10 @@ static void advert_synced(void *arg)
     r->o.advertised(r->o.arg);
 }
 
-static const struct sw_informer_cbs self_cbs = {.add = self_add,
-                                                .update = self_update,
-                                                .del = self_del,
-                                                .synced = self_synced,
-                                                .opened = self_opened};
-static const struct sw_informer_cbs advert_cbs = {.add = advert_add,
-                                                  .update = advert_update,
-                                                  .del = advert_add,
-                                                  .synced = advert_synced,
-                                                  .opened = renew_now};
+static const struct sw_informer_cbs self_cbs = {
+    .set = self_set, .del = self_del, .synced = self_synced, .opened = self_opened};
+static const struct sw_informer_cbs advert_cbs = {
+    .set = advert_changed, .del = advert_changed, .synced = advert_synced, .opened = renew_now};
 
 void reg_follow(struct sw_reg *r)
 {
@@ -345,8 +324,7 @@ static void on_restart(struct sw_defer *d)
     if (r->step == REG_STOPPED)
         return;
     unfollow(r);
-    sw_free(r->found);
-    r->found = NULL;
+    sw_text_set(&r->found, sw_slice(NULL, 0));
     r->o.connector(r->o.arg, NULL);
     r->step = REG_BY_ID;
     reg_retry_later(r);
@@ -386,15 +364,11 @@ void sw_reg_free(struct sw_reg *r)
 
 void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d)
 {
-    char *relay;
-
     if (!r)
         return;
-    relay = sw_slice_dup(d->relay);
-    sw_free(r->relay);
-    r->relay = relay;
+    sw_text_set(&r->relay, d->relay);
     r->details = *d;
-    r->details.relay = sw_slice_str(relay);
+    r->details.relay = sw_slice_str(r->relay);
     r->have_details = true;
     if (r->step == REG_IDLE) {
         r->step = REG_BY_ID;
@@ -503,25 +477,18 @@ const struct sw_json *sw_reg_taken_from(const struct sw_reg *r)
 
 const char *sw_reg_step(const struct sw_reg *r)
 {
+    static const char *const names[] = {
+        [REG_IDLE] = "starting",
+        [REG_BY_ID] = "looking for a Connector with our key",
+        [REG_BY_NAME] = "looking for our Connector by name",
+        [REG_MAY] = "asking whether our Connector may be taken over",
+        [REG_CLASS] = "choosing a ConnectorClass",
+        [REG_CREATE] = "creating our Connector",
+        [REG_FOLLOW] = "registered",
+        [REG_STOPPED] = "stopped",
+    };
+
     if (!r)
         return "standalone";
-    switch (r->step) {
-    case REG_IDLE:
-        return "starting";
-    case REG_BY_ID:
-        return "looking for a Connector with our key";
-    case REG_BY_NAME:
-        return "looking for our Connector by name";
-    case REG_MAY:
-        return "asking whether our Connector may be taken over";
-    case REG_CLASS:
-        return "choosing a ConnectorClass";
-    case REG_CREATE:
-        return "creating our Connector";
-    case REG_FOLLOW:
-        return "registered";
-    case REG_STOPPED:
-        break;
-    }
-    return "stopped";
+    return names[r->step];
 }

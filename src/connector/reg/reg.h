@@ -36,9 +36,6 @@ struct sw_reg_opts {
     void *arg;
 };
 
-extern const struct sw_kube_gvr sw_connector_gvr;
-extern const struct sw_kube_gvr sw_advertisement_gvr;
-
 /* Texts are copied. Nothing happens before the first sw_reg_set_details. */
 SW_NODISCARD struct sw_reg *sw_reg_new(struct sw_kube_client *c, const struct sw_reg_opts *o);
 /* Before the client. NULL is fine. */

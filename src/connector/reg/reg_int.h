@@ -80,5 +80,7 @@ bool reg_may_write(const struct sw_reg *r);
 /* reg_prove.c: writes the proof of our key where it is missing. */
 void reg_prove(struct sw_reg *r);
 void reg_prove_end(struct sw_reg *r);
-/* Ends the search for good. */
-void reg_give_up(struct sw_reg *r, const struct sw_err *err);
+/* Ends the search for good: another device has the key or the name. */
+void reg_give_up(struct sw_reg *r, const char *fmt, ...) SW_PRINTF(2, 3);
+/* A request for Connectors in our namespace, without retries. */
+struct sw_kube_req reg_req(const struct sw_reg *r, enum sw_kube_verb verb);
