@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of the rules. What is run, and where, is in apply.c. */
+/* The text of the rules. What is run, and where, is in redirect_apply.c. */
 #include "cni/redirect.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#include "cni/rules.h"
+#include "cni/redirect_int.h"
 
 static const char *const tables[] = {"istio-ambient-nat", "istio-ambient-mangle",
                                      "istio-ambient-raw"};
@@ -53,26 +53,19 @@ int sw_redirect_check(const struct sw_redirect *r, struct sw_err *err)
     return SW_OK;
 }
 
-/* A text being built: the first failure sticks. */
-struct text {
-    struct sw_buf *out;
-    int rc;
-};
-
-static void SW_PRINTF(2, 3) line(struct text *t, const char *fmt, ...)
+static void SW_PRINTF(2, 3) line(struct sw_print *p, const char *fmt, ...)
 {
     va_list ap;
 
     va_start(ap, fmt);
-    if (t->rc == SW_OK)
-        t->rc = sw_buf_vprintf(t->out, fmt, ap);
+    if (p->rc == SW_OK)
+        p->rc = sw_buf_vprintf(p->to, fmt, ap);
     va_end(ap);
-    if (t->rc == SW_OK)
-        t->rc = sw_buf_putc(t->out, '\n');
+    sw_print_char(p, '\n');
 }
 
 /* The rule once for IPv4 and, where wanted, once for IPv6: "not to localhost, ...". */
-static void not_local(struct text *t, const struct sw_redirect *r, const char *before,
+static void not_local(struct sw_print *t, const struct sw_redirect *r, const char *before,
                       const char *rule)
 {
     line(t, "\t\t%sip daddr != 127.0.0.1 %s", before, rule);
@@ -80,7 +73,7 @@ static void not_local(struct text *t, const struct sw_redirect *r, const char *b
         line(t, "\t\t%sip6 daddr != ::1 %s", before, rule);
 }
 
-static void probe(struct text *t, const struct sw_redirect *r, const char *side)
+static void probe(struct sw_print *t, const struct sw_redirect *r, const char *side)
 {
     char ip[SW_IP_TEXT];
 
@@ -91,7 +84,7 @@ static void probe(struct text *t, const struct sw_redirect *r, const char *side)
 }
 
 /* A base chain holds nothing but the jump, so that the rules stand in chains of known names. */
-static void chain(struct text *t, const char *type, const char *hook, int priority,
+static void chain(struct sw_print *t, const char *type, const char *hook, int priority,
                   const char *target)
 {
     line(t, "\tchain %s {", hook);
@@ -101,7 +94,7 @@ static void chain(struct text *t, const char *type, const char *hook, int priori
     line(t, "\tchain %s {", target);
 }
 
-static void nat_table(struct text *t, const struct sw_redirect *r)
+static void nat_table(struct sw_print *t, const struct sw_redirect *r)
 {
     line(t, "table inet istio-ambient-nat {");
     chain(t, "nat", "prerouting", -100, "istio-prerouting");
@@ -128,7 +121,7 @@ static void nat_table(struct text *t, const struct sw_redirect *r)
     line(t, "}");
 }
 
-static void mangle_table(struct text *t)
+static void mangle_table(struct sw_print *t)
 {
     line(t, "table inet istio-ambient-mangle {");
     chain(t, "filter", "prerouting", -150, "istio-prerouting");
@@ -141,7 +134,7 @@ static void mangle_table(struct text *t)
 }
 
 /* The application's query and the proxy's own may use the same ports: two conntrack zones. */
-static void raw_table(struct text *t)
+static void raw_table(struct sw_print *t)
 {
     line(t, "table inet istio-ambient-raw {");
     chain(t, "filter", "prerouting", -300, "istio-prerouting");
@@ -154,7 +147,7 @@ static void raw_table(struct text *t)
 }
 
 /* Naming a table makes it, so that deleting it cannot fail. */
-static void drop_tables(struct text *t)
+static void drop_tables(struct sw_print *t)
 {
     for (size_t i = 0; i < SW_ARRAY_LEN(tables); i++) {
         line(t, "table inet %s", tables[i]);
@@ -162,7 +155,7 @@ static void drop_tables(struct text *t)
     }
 }
 
-static void all_tables(struct text *t, const struct sw_redirect *r)
+static void all_tables(struct sw_print *t, const struct sw_redirect *r)
 {
     nat_table(t, r);
     mangle_table(t);
@@ -172,7 +165,7 @@ static void all_tables(struct text *t, const struct sw_redirect *r)
 
 int sw_redirect_ruleset(const struct sw_redirect *r, struct sw_buf *out)
 {
-    struct text t = {.out = out};
+    struct sw_print t = {.to = out};
 
     drop_tables(&t);
     all_tables(&t, r);
@@ -181,42 +174,53 @@ int sw_redirect_ruleset(const struct sw_redirect *r, struct sw_buf *out)
 
 int sw_redirect_removal(struct sw_buf *out)
 {
-    struct text t = {.out = out};
+    struct sw_print t = {.to = out};
 
     drop_tables(&t);
     return t.rc;
 }
 
+/* Replies to what carries the mark come back to us. */
+#define MARKED                                                                                     \
+    {                                                                                              \
+        "fwmark", "0x111/0xfff", "priority", "32764", "lookup", "100", NULL                        \
+    }
+#define LOCAL(dest)                                                                                \
+    {                                                                                              \
+        "local", dest, "dev", "lo", "table", "100", NULL                                           \
+    }
+
 const struct sw_redirect_route sw_redirect_routes[] = {
-    {.add = {"ip", "-4", "rule", "add", "fwmark", "0x111/0xfff", "priority", "32764", "lookup",
-             "100", NULL},
-     .del = {"ip", "-4", "rule", "del", "fwmark", "0x111/0xfff", "priority", "32764", "lookup",
-             "100", NULL}},
-    {.add = {"ip", "-4", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "100", NULL},
-     .del = {"ip", "-4", "route", "del", "local", "0.0.0.0/0", "dev", "lo", "table", "100", NULL}},
-    {.ipv6 = true,
-     .add = {"ip", "-6", "rule", "add", "fwmark", "0x111/0xfff", "priority", "32764", "lookup",
-             "100", NULL},
-     .del = {"ip", "-6", "rule", "del", "fwmark", "0x111/0xfff", "priority", "32764", "lookup",
-             "100", NULL}},
-    {.ipv6 = true,
-     .add = {"ip", "-6", "route", "add", "local", "::/0", "dev", "lo", "table", "100", NULL},
-     .del = {"ip", "-6", "route", "del", "local", "::/0", "dev", "lo", "table", "100", NULL}},
+    {.object = "rule", .args = MARKED},
+    {.object = "route", .args = LOCAL("0.0.0.0/0")},
+    {.ipv6 = true, .object = "rule", .args = MARKED},
+    {.ipv6 = true, .object = "route", .args = LOCAL("::/0")},
 };
 const size_t sw_redirect_n_routes = SW_ARRAY_LEN(sw_redirect_routes);
 
+void sw_redirect_command(const struct sw_redirect_route *r, const char *verb,
+                         const char *ret[SW_REDIRECT_ARGV])
+{
+    const char *const head[] = {"ip", r->ipv6 ? "-6" : "-4", r->object, verb};
+
+    memcpy(ret, head, sizeof(head));
+    memcpy(ret + SW_ARRAY_LEN(head), r->args, sizeof(r->args));
+    ret[SW_REDIRECT_ARGV - 1] = NULL;
+}
+
 int sw_redirect_show(const struct sw_redirect *r, struct sw_buf *out)
 {
-    struct text t = {.out = out};
+    struct sw_print t = {.to = out};
 
     line(&t, "# routing: replies to connections made with the client's address come back here");
     for (size_t i = 0; i < sw_redirect_n_routes; i++) {
-        const char *const *argv = sw_redirect_routes[i].add;
+        const char *argv[SW_REDIRECT_ARGV];
 
         if (sw_redirect_routes[i].ipv6 && !r->ipv6)
             continue;
-        for (size_t k = 0; argv[k] && t.rc == SW_OK; k++)
-            t.rc = sw_buf_printf(out, "%s%s", k ? " " : "", argv[k]);
+        sw_redirect_command(&sw_redirect_routes[i], "add", argv);
+        for (size_t k = 0; argv[k]; k++)
+            sw_print_fmt(&t, "%s%s", k ? " " : "", argv[k]);
         line(&t, "%s", "");
     }
     line(&t, "# rules: nft -f -");

@@ -84,7 +84,6 @@ static void on_namespace(void *arg, struct sw_kube_obj *o)
 
 static void on_namespace_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *o)
 {
-    (void)old;
     consider_all(arg, o->name);
 }
 
@@ -171,7 +170,7 @@ static void on_probes_done(void *arg, int rc, const struct sw_err *err)
         return;
     sw_log_error("agent", "probes may fail, cannot change the host's rules: %s; retrying in %d s",
                  err->msg, PROBES_AGAIN_S);
-    sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_FAILURES, "ProbeRules"), 1);
+    sw_metric_count(g->shard, SW_METRIC_CNI_FAILURES, "ProbeRules");
     if (!g->uninstalling && !sw_timer_running(&g->probes))
         sw_timer_start(g->loop, &g->probes, PROBES_AGAIN_S * SW_NS_PER_S, on_probes);
 }
@@ -349,7 +348,6 @@ static void clean_pod(int netns_fd, void *arg)
 {
     struct sw_err err = {0};
 
-    (void)arg;
     if (sw_redirect_remove(netns_fd, &err) != SW_OK)
         (void)fprintf(stderr, "spanwire: %s\n", err.msg);
 }

@@ -64,7 +64,7 @@ static void on_patched(void *arg, struct sw_kube_reply *r)
     if (r->rc != SW_OK && r->rc != SW_ENOENT && !g->ending) {
         sw_log_warn("agent", "cannot annotate pod %.*s: %.*s", SW_SLICE_ARG(patch->obj->key),
                     SW_SLICE_ARG(r->message));
-        sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_FAILURES, "Annotation"), 1);
+        sw_metric_count(g->shard, SW_METRIC_CNI_FAILURES, "Annotation");
     }
     if (p)
         patched(p, patch->value, r->rc == SW_OK || r->rc == SW_ENOENT);

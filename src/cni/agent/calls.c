@@ -60,7 +60,7 @@ static void call_free(struct call *c)
 
 static void count(struct agent *g, const char *result)
 {
-    sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_ADDS, result), 1);
+    sw_metric_count(g->shard, SW_METRIC_CNI_ADDS, result);
 }
 
 static void answer(struct call *c, int status, const char *result, const char *text)
@@ -516,7 +516,6 @@ static void handle(struct sw_http_req *req, struct sw_http_resp *resp, void *arg
 
 static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    (void)peer;
     sw_http_server_adopt(SW_CONTAINER_OF(a, struct agent, plugin_acceptor)->plugin_http, fd);
 }
 

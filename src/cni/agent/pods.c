@@ -34,9 +34,8 @@ static void publish(struct agent *g)
 
     SW_MAP_FOREACH (it, &g->pods)
         enrolled += ((struct agent_pod *)it->value)->handed;
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_CNI_PODS, "enrolled"), enrolled);
-    sw_metric_set(sw_metric_get1(g->shard, SW_METRIC_CNI_PODS, "pending"),
-                  (int64_t)g->pods.n - enrolled);
+    sw_metric_gauge(g->shard, SW_METRIC_CNI_PODS, "enrolled", enrolled);
+    sw_metric_gauge(g->shard, SW_METRIC_CNI_PODS, "pending", (int64_t)g->pods.n - enrolled);
 }
 
 static struct agent_pod *pod_new(struct agent *g, struct sw_kube_obj *o)
@@ -99,7 +98,7 @@ static void failed(struct agent_pod *p, const char *reason, const struct sw_err 
                           SW_EVENT_WARNING, reason, "Waiting to join the mesh: %s", err->msg);
     }
     p->why = *err;
-    sw_metric_add(sw_metric_get1(g->shard, SW_METRIC_CNI_FAILURES, reason), 1);
+    sw_metric_count(g->shard, SW_METRIC_CNI_FAILURES, reason);
     sw_timer_start(g->loop, &p->retry, delay_ms * SW_NS_PER_MS, on_retry);
 }
 
@@ -520,7 +519,7 @@ static void on_verified(void *arg, int rc, const struct sw_err *err)
         return;
     if (rc == SW_ENOENT && p->wanted) {
         sw_log_warn("agent", "pod %.*s: %s; repairing", SW_SLICE_ARG(label(p)), err->msg);
-        sw_metric_add(sw_metric_get1(p->agent->shard, SW_METRIC_CNI_FAILURES, "RulesMissing"), 1);
+        sw_metric_count(p->agent->shard, SW_METRIC_CNI_FAILURES, "RulesMissing");
         p->rules = false;
     }
     step(p);

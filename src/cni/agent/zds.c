@@ -221,7 +221,6 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_zds_conn *c = SW_CONTAINER_OF(w, struct sw_zds_conn, watch);
     char bytes[SW_ZDS_PACKET_MAX];
 
-    (void)events;
     while (c->fd >= 0) {
         struct sw_packet pk;
         int rc = sw_packet_recv(c->fd, bytes, sizeof(bytes), &pk);
@@ -247,7 +246,6 @@ static void on_accept(struct sw_acceptor *acceptor, int fd, const struct sw_addr
     struct sw_zds_server *s = SW_CONTAINER_OF(acceptor, struct sw_zds_server, acceptor);
     struct sw_zds_conn *c;
 
-    (void)peer;
     if (s->n_conns >= CONNS_MAX) {
         sw_log_warn("zds", "node proxy refused: %d are connected already", CONNS_MAX);
         sw_sock_close(fd);

@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "cni/child.h"
-#include "cni/rules.h"
+#include "cni/redirect_int.h"
 #include "io/netns.h"
 
 enum { OUTPUT_MAX = 4096, ROUTES_MAX = 8 };
@@ -47,7 +47,8 @@ int sw_redirect_run(int netns_fd, struct sw_slice script, struct sw_err *err)
 }
 
 /* Runs one ip command; *ret_done is false when it found nothing to do. */
-static int run_ip(int netns_fd, const char *const *argv, bool *ret_done, struct sw_err *err)
+static int run_ip(int netns_fd, const struct sw_redirect_route *r, const char *verb, bool *ret_done,
+                  struct sw_err *err)
 {
     static const char *const ignored_failures[] = {
         "File exists",             /* add: it is there already */
@@ -55,11 +56,14 @@ static int run_ip(int netns_fd, const char *const *argv, bool *ret_done, struct 
         "No such process",         /* del: no such route */
         "FIB table does not exist" /* del: not even the table */
     };
+    const char *argv[SW_REDIRECT_ARGV];
     struct sw_child c = {.argv = argv};
     SW_BUF_AUTO out = {.max = OUTPUT_MAX};
     int status;
-    int rc = sw_child_run(netns_fd, &c, &out, &status, err);
+    int rc;
 
+    sw_redirect_command(r, verb, argv);
+    rc = sw_child_run(netns_fd, &c, &out, &status, err);
     if (rc != SW_OK)
         return rc;
     *ret_done = status == 0;
@@ -98,7 +102,7 @@ static void undo_routes(int netns_fd, const bool *added)
 
     for (size_t i = sw_redirect_n_routes; i-- > 0;) {
         if (added[i])
-            (void)!run_ip(netns_fd, sw_redirect_routes[i].del, &done, NULL);
+            (void)!run_ip(netns_fd, &sw_redirect_routes[i], "del", &done, NULL);
     }
 }
 
@@ -108,7 +112,7 @@ static int add_routes(int netns_fd, bool ipv6, bool *added, struct sw_err *err)
 
     for (size_t i = 0; i < sw_redirect_n_routes && rc == SW_OK; i++) {
         if (!sw_redirect_routes[i].ipv6 || ipv6)
-            rc = run_ip(netns_fd, sw_redirect_routes[i].add, &added[i], err);
+            rc = run_ip(netns_fd, &sw_redirect_routes[i], "add", &added[i], err);
     }
     return rc;
 }
@@ -187,7 +191,7 @@ int sw_redirect_remove(int netns_fd, struct sw_err *err)
         rc = sw_netns_run(netns_fd, read_ipv6, &v6, err);
     for (size_t i = sw_redirect_n_routes; rc == SW_OK && i-- > 0;) {
         if (!sw_redirect_routes[i].ipv6 || v6.present)
-            rc = run_ip(netns_fd, sw_redirect_routes[i].del, &done, err);
+            rc = run_ip(netns_fd, &sw_redirect_routes[i], "del", &done, err);
     }
     return rc;
 }
