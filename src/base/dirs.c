@@ -38,3 +38,16 @@ int sw_make_dirs(const char *path, struct sw_err *err)
     }
     return make_dir(part, err);
 }
+
+const char *sw_dir_next(DIR *d)
+{
+    const struct dirent *e = d ? readdir(d) : NULL;
+
+    return e ? e->d_name : NULL;
+}
+
+void sw_dir_close_indirect(DIR *const *d)
+{
+    if (*d)
+        (void)closedir(*d);
+}

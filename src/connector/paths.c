@@ -40,12 +40,11 @@ static const struct sw_qconn *conn_of(const struct sw_connector *c, const struct
 {
     const struct sw_qconn *found = NULL;
 
-    SW_LIST_FOREACH (it, &c->conns) {
-        const struct sw_qconn *q = SW_CONTAINER_OF(it, struct conn, link)->q;
-        struct sw_addr at = sw_qconn_addr(q);
+    SW_LIST_EACH (const struct conn, k, &c->conns, link) {
+        struct sw_addr at = sw_qconn_addr(k->q);
 
-        if (sw_nodeid_eq(sw_qconn_peer(q), &p->gateway) && sw_addr_eq(&at, &p->address))
-            found = q;
+        if (sw_nodeid_eq(sw_qconn_peer(k->q), &p->gateway) && sw_addr_eq(&at, &p->address))
+            found = k->q;
     }
     return found;
 }
@@ -82,8 +81,8 @@ static bool is_current(void *arg, const struct sw_nodeid *gateway)
 
     if (c->config->open || sw_peers_has(&c->admit.peers, gateway))
         return true;
-    SW_LIST_FOREACH (it, &c->conns) {
-        if (sw_nodeid_eq(sw_qconn_peer(SW_CONTAINER_OF(it, struct conn, link)->q), gateway))
+    SW_LIST_EACH (const struct conn, k, &c->conns, link) {
+        if (sw_nodeid_eq(sw_qconn_peer(k->q), gateway))
             return true;
     }
     return false;

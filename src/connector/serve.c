@@ -13,11 +13,6 @@ enum { ID_MAX = 64 };
 /* The control plane gets so long to name gateways before their lack is worth a line. */
 #define NOBODY_NS (5 * SW_NS_PER_S)
 
-static void count(struct sw_connector *c, enum sw_metric_id id, const char *value)
-{
-    sw_metric_count(c->meter.shard, id, value);
-}
-
 /* ---- admission ---- */
 
 bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice alpn)
@@ -28,7 +23,8 @@ bool connector_admit(void *arg, const struct sw_nodeid *peer, struct sw_slice al
 
     if (!c->drain.draining && (c->config->open || sw_peers_has(&c->admit.peers, peer)))
         return true;
-    count(c, SW_METRIC_REFUSALS, c->drain.draining ? "draining" : "unknown_gateway");
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS,
+                    c->drain.draining ? "draining" : "unknown_gateway");
     if (!sw_log_limit_take(&c->admit.refused, sw_loop_now(c->loop)))
         return false;
     sw_log_begin(&line, SW_LOG_WARN, "connector", "connection refused");
@@ -74,9 +70,8 @@ static void drop_conn(struct sw_connector *c, struct conn *k)
 
 void connector_forget_conns(struct sw_connector *c)
 {
-    SW_LIST_FOREACH (it, &c->conns) {
-        drop_conn(c, SW_CONTAINER_OF(it, struct conn, link));
-    }
+    SW_LIST_EACH (struct conn, k, &c->conns, link)
+        drop_conn(c, k);
 }
 
 static void on_conn_closed(void *arg, struct sw_qconn *q, const struct sw_qclose *why)
@@ -155,7 +150,7 @@ void connector_admit_peers(struct sw_connector *c, const struct sw_peers *named)
         return;
     SW_LIST_EACH (struct conn, k, &c->conns, link) {
         if (!sw_peers_has(&c->admit.peers, sw_qconn_peer(k->q))) {
-            count(c, SW_METRIC_REFUSALS, "gateway_revoked");
+            sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, "gateway_revoked");
             sw_log_warn("connector", "disconnecting a gateway that is no longer admitted");
             sw_qconn_close(k->q, 0, "not admitted any more");
         }
@@ -237,7 +232,7 @@ static void refuse(struct sw_connector *c, const struct sw_qserve_ask *ask,
 
     ret->status = 403;
     ret->reason = "not_advertised";
-    count(c, SW_METRIC_REFUSALS, ret->reason);
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, ret->reason);
     sw_log_begin(&line, SW_LOG_WARN, "connector", "destination refused");
     sw_log_cstr(&line, "reason", "not advertised");
     sw_log_cstr(&line, "kind", sw_qkind_text(ask->kind));
@@ -290,7 +285,7 @@ static bool permit(void *arg, const struct sw_qserve_ask *ask, const struct sw_a
         return true;
     if (sw_egress_check(c->egress, to, NULL) == SW_OK)
         return true;
-    count(c, SW_METRIC_REFUSALS, "address_denied");
+    sw_metric_count(c->meter.shard, SW_METRIC_REFUSALS, "address_denied");
     return false;
 }
 

@@ -51,9 +51,8 @@ void connector_scrape(void *arg)
     struct sw_connector *c = arg;
     int64_t relay = 0;
 
-    SW_LIST_FOREACH (it, &c->conns) {
-        relay += sw_qconn_path(SW_CONTAINER_OF(it, struct conn, link)->q) == SW_QPATH_RELAY;
-    }
+    SW_LIST_EACH (const struct conn, k, &c->conns, link)
+        relay += sw_qconn_path(k->q) == SW_QPATH_RELAY;
     sw_metric_gauge(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "relay", relay);
     sw_metric_gauge(c->meter.shard, SW_METRIC_CONNECTOR_CONNECTIONS, "direct",
                     (int64_t)c->n_conns - relay);

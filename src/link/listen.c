@@ -34,8 +34,8 @@ static void set_unbound(struct link_worker *w)
 {
     size_t n = 0;
 
-    SW_LIST_FOREACH (it, &w->sockets)
-        n += SW_CONTAINER_OF(it, struct link_socket, link)->acceptor.fd < 0;
+    SW_LIST_EACH (const struct link_socket, s, &w->sockets, link)
+        n += s->acceptor.fd < 0;
     sw_metric_gauge(w->shard, SW_METRIC_LINK_UNBOUND, NULL, (int64_t)n);
     if (n && !sw_timer_running(&w->rebind))
         sw_timer_start(w->loop, &w->rebind, SW_NS_PER_S, on_rebind);
@@ -158,13 +158,13 @@ void link_listen_apply(struct link_worker *w)
 void link_listen_finish(struct link_worker *w)
 {
     sw_timer_stop(w->loop, &w->rebind);
-    SW_LIST_FOREACH (it, &w->sockets)
-        sw_accept_finish(&SW_CONTAINER_OF(it, struct link_socket, link)->acceptor);
+    SW_LIST_EACH (struct link_socket, s, &w->sockets, link)
+        sw_accept_finish(&s->acceptor);
 }
 
 void link_listen_close(struct link_worker *w)
 {
     sw_timer_stop(w->loop, &w->rebind);
-    SW_LIST_FOREACH (it, &w->sockets)
-        socket_free(SW_CONTAINER_OF(it, struct link_socket, link));
+    SW_LIST_EACH (struct link_socket, s, &w->sockets, link)
+        socket_free(s);
 }

@@ -18,6 +18,7 @@
 #include "cni/plugin/plugin.h"
 #include "io/netns.h"
 #include "io/sock.h"
+#include "kube/client/kinds.h"
 
 enum {
     PROBES_MS = 50,
@@ -29,10 +30,6 @@ enum {
     ASK_TURNS = 60, /* API servers take a token for 10 s after its account is gone */
     LAST_TURNS = 4,
 };
-
-static const struct sw_kube_gvr pods_gvr = {"", "v1", "pods", "Pod", true};
-static const struct sw_kube_gvr daemonsets_gvr = {"apps", "v1", "daemonsets", "DaemonSet", true};
-static const struct sw_kube_gvr namespaces_gvr = {"", "v1", "namespaces", "Namespace", false};
 
 /* ---- what the API shows ---- */
 
@@ -78,11 +75,6 @@ static void on_pod_deleted(void *arg, struct sw_kube_obj *o)
 }
 
 static void on_namespace(void *arg, struct sw_kube_obj *o)
-{
-    consider_all(arg, o->name);
-}
-
-static void on_namespace_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *o)
 {
     consider_all(arg, o->name);
 }
@@ -134,14 +126,12 @@ static int start_informers(struct agent *g, struct sw_err *err)
 {
     static const struct sw_informer_cbs pod_cbs = {
         .add = on_pod, .update = on_pod_changed, .del = on_pod_deleted, .synced = on_synced};
-    static const struct sw_informer_cbs ns_cbs = {.add = on_namespace,
-                                                  .update = on_namespace_changed,
-                                                  .del = on_namespace,
-                                                  .synced = on_synced};
-    char *selector = sw_asprintf("spec.nodeName=%s", g->config->node_name);
+    static const struct sw_informer_cbs ns_cbs = {
+        .set = on_namespace, .del = on_namespace, .synced = on_synced};
+    char *selector SW_AUTO_FREE = sw_asprintf("spec.nodeName=%s", g->config->node_name);
     struct sw_informer_opts pods = {
-        .gvr = &pods_gvr, .field_selector = selector, .slim = true, .eager = true};
-    struct sw_informer_opts namespaces = {.gvr = &namespaces_gvr, .slim = true, .eager = true};
+        .gvr = &sw_pods_gvr, .field_selector = selector, .slim = true, .eager = true};
+    struct sw_informer_opts namespaces = {.gvr = &sw_namespaces_gvr, .slim = true, .eager = true};
     struct sw_kube_config cfg = {0};
     int rc = sw_kube_config_find(g->config->kubeconfig, g->config->context, &cfg, err);
 
@@ -153,7 +143,6 @@ static int start_informers(struct agent *g, struct sw_err *err)
         g->pods_of_node = sw_informer_new(g->client, &pods, &pod_cbs, g);
         g->namespaces = sw_informer_new(g->client, &namespaces, &ns_cbs, g);
     }
-    sw_free(selector);
     return g->client ? SW_OK : err->rc;
 }
 
@@ -206,9 +195,8 @@ static void on_probes(struct sw_timer *t)
     SW_VEC(struct sw_probe_target) all = {0};
     SW_BUF_AUTO text = {.max = PROBES_TEXT_MAX};
 
-    SW_MAP_FOREACH (it, &g->pods) {
+    SW_MAP_EACH (const struct agent_pod, p, &g->pods) {
         struct sw_probe_target some[SW_ENROL_IPS_MAX * SW_ENROL_PORTS_MAX];
-        const struct agent_pod *p = it->value;
         size_t n = p->wanted ? probe_targets(p, some) : 0;
 
         for (size_t i = 0; i < n; i++)
@@ -250,17 +238,17 @@ static int start_install(struct agent *g, struct sw_err *err)
 {
     const struct sw_agent_config *c = g->config;
     struct sw_json *entry = sw_json_new_object(&g->arena);
-    struct sw_json *excluded = sw_json_new_array(&g->arena);
+    struct sw_json *excluded;
     struct sw_install_opts o;
 
     if (!c->install)
         return SW_OK;
+    sw_json_put_text(&g->arena, entry, "type", SW_CNI_PLUGIN);
+    sw_json_put_text(&g->arena, entry, "name", SW_CNI_PLUGIN);
+    sw_json_put_text(&g->arena, entry, "agentSocket", c->plugin_socket);
+    excluded = sw_json_put_array(&g->arena, entry, "excludeNamespaces");
     for (size_t i = 0; i < c->excluded.n; i++)
         sw_json_push(&g->arena, excluded, sw_json_new_str(&g->arena, c->excluded.p[i]));
-    sw_json_put_str(&g->arena, entry, "type", SW_SLICE_LIT(SW_CNI_PLUGIN));
-    sw_json_put_str(&g->arena, entry, "name", SW_SLICE_LIT(SW_CNI_PLUGIN));
-    sw_json_put_str(&g->arena, entry, "agentSocket", sw_slice_str(c->plugin_socket));
-    sw_json_put(&g->arena, entry, "excludeNamespaces", excluded);
     o = install_opts(c, entry);
     g->install = sw_install_new(g->loop, &o, err);
     return g->install ? SW_OK : err->rc;
@@ -436,7 +424,7 @@ static void ask_for_daemonset(struct agent *g)
     const struct sw_agent_config *c = g->config;
     const struct sw_kube_req req = {
         .verb = SW_KUBE_GET,
-        .gvr = &daemonsets_gvr,
+        .gvr = &sw_daemonsets_gvr,
         .ns = sw_slice_str(c->pod_namespace ? c->pod_namespace : "default"),
         .name = sw_slice_str(c->daemonset),
         .timeout_ns = ASK_S * SW_NS_PER_S,

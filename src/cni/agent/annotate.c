@@ -5,14 +5,13 @@
 #include "base/time.h"
 #include "cni/agent/agent_int.h"
 #include "cni/agent/enrol.h"
+#include "kube/client/kinds.h"
 
 enum { RETRY_S = 10 };
 
 const char agent_enabled[] = "enabled";
 const char agent_pending[] = "pending";
 static const char UNKNOWN[] = "?"; /* a patch failed: it has to be repeated */
-
-static const struct sw_kube_gvr pods_gvr = {"", "v1", "pods", "Pod", true};
 
 /* A patch under way; the pod may go meanwhile. */
 struct patch {
@@ -75,18 +74,15 @@ static void on_patched(void *arg, struct sw_kube_reply *r)
 static void send_patch(struct patch *patch)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *notes = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
     struct sw_json *body = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_put_object(&a, body, "metadata");
 
-    sw_json_put(&a, notes, SW_ENROL_ANNOTATION,
+    sw_json_put(&a, sw_json_put_object(&a, meta, "annotations"), SW_ENROL_ANNOTATION,
                 patch->value ? sw_json_new_str(&a, patch->value) : sw_json_new_null(&a));
-    sw_json_put(&a, meta, "annotations", notes);
     sw_json_put_str(&a, meta, "uid", patch->obj->uid); /* not another pod of this name */
-    sw_json_put(&a, body, "metadata", meta);
     (void)sw_kube_do(patch->agent->client,
                      &(struct sw_kube_req){.verb = SW_KUBE_PATCH,
-                                           .gvr = &pods_gvr,
+                                           .gvr = &sw_pods_gvr,
                                            .ns = patch->obj->ns,
                                            .name = patch->obj->name,
                                            .sub = patch->whole ? NULL : "status",

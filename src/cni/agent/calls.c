@@ -14,6 +14,7 @@
 #include "cni/agent/enrol.h"
 #include "io/netns.h"
 #include "io/sock.h"
+#include "kube/client/kinds.h"
 
 #define ANOTHER_POD "the API shows another pod of this name"
 #define NEW_LABELS  "the agent has not seen the labels of the pod yet"
@@ -26,9 +27,6 @@ enum {
     TELL_S = 1,        /* a call that waits longer is in the pod's events */
     OTHER_CONNS = 128, /* for DEL, CHECK, GC and STATUS while as many ADDs wait as may */
 };
-
-static const struct sw_kube_gvr pods_gvr = {"", "v1", "pods", "Pod", true};
-static const struct sw_kube_gvr namespaces_gvr = {"", "v1", "namespaces", "Namespace", false};
 
 struct call {
     struct sw_list link;
@@ -102,11 +100,6 @@ struct sw_kube_obj *agent_pod_of(const struct agent *g, struct sw_slice key, str
     return NULL;
 }
 
-static struct sw_kube_obj *find_pod(const struct call *c, const char **ret_waits)
-{
-    return agent_pod_of(c->agent, c->key, c->uid, ret_waits);
-}
-
 /*
  * An Event of a pod that the API may not have shown yet: the runtime knows its uid. Without one the
  * Event could not be found.
@@ -116,16 +109,14 @@ static void record_event(struct agent *g, struct sw_slice key, struct sw_slice u
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *about = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *meta = sw_json_put_object(&a, about, "metadata");
     struct sw_slice name = key;
-    struct sw_slice ns = sw_slice_cut(&name, '/');
 
     if (uid.n == 0)
         return;
-    sw_json_put_str(&a, meta, "namespace", ns);
+    sw_json_put_str(&a, meta, "namespace", sw_slice_cut(&name, '/'));
     sw_json_put_str(&a, meta, "name", name);
     sw_json_put_str(&a, meta, "uid", uid);
-    sw_json_put(&a, about, "metadata", meta);
     sw_recorder_event(g->events, &(struct sw_event_about){about, "v1", "Pod"}, SW_EVENT_WARNING,
                       "WaitingForMesh", "Waiting for the node agent: %s", text);
 }
@@ -222,7 +213,7 @@ static void judge_pod(struct call *c, const struct sw_json *pod)
     struct sw_slice ns = sw_json_str(sw_json_walk(pod, "metadata", "namespace", NULL));
 
     if (why && sw_enrol_up_to_namespace(pod, excluded->p, excluded->n)) {
-        ask(c, &namespaces_gvr, sw_slice("", 0), ns, on_namespace_now);
+        ask(c, &sw_namespaces_gvr, sw_slice("", 0), ns, on_namespace_now);
     } else if (why) {
         answer(c, 200, "passed", why);
     } else {
@@ -257,7 +248,7 @@ static void ask_for_pod(struct call *c)
     if (c->asked || sw_loop_now(c->agent->loop) < c->ask_ns)
         return;
     c->ask_ns = sw_loop_now(c->agent->loop) + ASK_AGAIN_S * SW_NS_PER_S;
-    ask(c, &pods_gvr, ns, name, on_pod_now);
+    ask(c, &sw_pods_gvr, ns, name, on_pod_now);
 }
 
 /* By the call alone: these pods start without the API, which may be one of them. */
@@ -285,7 +276,7 @@ static void look(struct call *c)
                g->uninstalling ? "the mesh is being uninstalled" : "the namespace is excluded");
         return;
     }
-    o = find_pod(c, &c->waits_for);
+    o = agent_pod_of(g, c->key, c->uid, &c->waits_for);
     if (!o)
         return;
     if (c->uid.n && !sw_enrol_why_not(o->json, agent_namespace_of(g, o), no->p, no->n))
@@ -352,8 +343,8 @@ static void on_due(struct sw_defer *d)
 {
     struct agent *g = SW_CONTAINER_OF(d, struct agent, calls_due);
 
-    SW_LIST_FOREACH (it, &g->calls)
-        call_step(SW_CONTAINER_OF(it, struct call, link));
+    SW_LIST_EACH (struct call, c, &g->calls, link)
+        call_step(c);
     if (!sw_list_empty(&g->calls) && !sw_timer_running(&g->calls_again))
         sw_timer_start(g->loop, &g->calls_again, AGAIN_MS * SW_NS_PER_MS, on_again);
 }
@@ -437,15 +428,6 @@ static void on_del(struct agent *g, const struct sw_json *body, struct sw_http_r
     sw_http_send_text(resp, 200, "ok\n");
 }
 
-static bool listed(const struct sw_json *list, const char *id)
-{
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(list, i), "containerID"), id))
-            return true;
-    }
-    return false;
-}
-
 static void on_gc(struct agent *g, const struct sw_json *body, struct sw_http_resp *resp)
 {
     const struct sw_json *list = sw_json_find(body, "ValidAttachments");
@@ -455,7 +437,8 @@ static void on_gc(struct agent *g, const struct sw_json *body, struct sw_http_re
         return;
     }
     SW_MAP_EACH (struct agent_pod, p, &g->pods) {
-        if (list && p->container_id && p->container_id[0] && !listed(list, p->container_id))
+        if (list && p->container_id && p->container_id[0] &&
+            !sw_json_find_item(list, "containerID", sw_slice_str(p->container_id)))
             agent_pods_detach(p);
     }
     sw_http_send_text(resp, 200, "ok\n");
@@ -541,7 +524,7 @@ void agent_calls_done(struct agent *g)
     sw_accept_done(&g->plugin_group);
     sw_timer_stop(g->loop, &g->calls_again);
     sw_http_server_free(g->plugin_http);
-    SW_LIST_FOREACH (it, &g->calls)
-        call_free(SW_CONTAINER_OF(it, struct call, link));
+    SW_LIST_EACH (struct call, c, &g->calls, link)
+        call_free(c);
     sw_defer_cancel(&g->calls_due);
 }

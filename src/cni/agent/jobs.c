@@ -62,15 +62,15 @@ static void perform(struct work *w)
 
 static struct work *take(struct sw_jobs *j)
 {
-    struct sw_list *m = NULL;
+    struct work *w = NULL;
 
     (void)pthread_mutex_lock(&j->lock);
     while (!j->ending && sw_list_empty(&j->queue))
         (void)pthread_cond_wait(&j->wake, &j->lock);
     if (!j->ending)
-        m = sw_list_pop_front(&j->queue);
+        w = SW_LIST_POP(&j->queue, struct work, link);
     (void)pthread_mutex_unlock(&j->lock);
-    return m ? SW_CONTAINER_OF(m, struct work, link) : NULL;
+    return w;
 }
 
 static void *thread_main(void *arg)
@@ -105,7 +105,7 @@ struct sw_jobs *sw_jobs_new(struct sw_loop *l, struct sw_err *err)
 
 void sw_jobs_free(struct sw_jobs *j)
 {
-    struct sw_list *m;
+    struct work *w;
 
     if (!j)
         return;
@@ -114,9 +114,7 @@ void sw_jobs_free(struct sw_jobs *j)
     (void)pthread_cond_signal(&j->wake);
     (void)pthread_mutex_unlock(&j->lock);
     (void)pthread_join(j->thread, NULL);
-    while ((m = sw_list_pop_front(&j->queue)) != NULL) {
-        struct work *w = SW_CONTAINER_OF(m, struct work, link);
-
+    while ((w = SW_LIST_POP(&j->queue, struct work, link)) != NULL) {
         w->rc = sw_err_set(&w->err, SW_ECANCELED, "the agent ends");
         sw_loop_post(j->loop, &w->msg);
     }

@@ -2,7 +2,6 @@
 #include "cni/agent/netns.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -11,12 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dirs.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "io/netns.h"
 
-enum { CGROUP_MAX = 16 << 10, STAT_MAX = 4096, PATH_LEN = 512 };
+enum { TEXT_MAX = 16 << 10, PATH_LEN = 512 };
 
 /* ---- whose process it is ---- */
 
@@ -62,17 +63,21 @@ bool sw_pod_uid_of_cgroup(struct sw_slice text, char ret[SW_POD_UID_LEN + 1])
     return false;
 }
 
+/* A file about a process; the text is the caller's. */
+static bool read_of(const char *proc, const char *pid, const char *name, struct sw_slice *ret)
+{
+    char path[PATH_LEN];
+
+    (void)snprintf(path, sizeof(path), "%s/%s/%s", proc, pid, name);
+    return sw_file_read(path, TEXT_MAX, ret, NULL) == SW_OK;
+}
+
 /* False: of no pod. */
 static bool uid_of(const char *proc, const char *pid, char ret[SW_POD_UID_LEN + 1])
 {
-    char path[PATH_LEN];
     struct sw_slice text = {0};
-    bool yes;
+    bool yes = read_of(proc, pid, "cgroup", &text) && sw_pod_uid_of_cgroup(text, ret);
 
-    (void)snprintf(path, sizeof(path), "%s/%s/cgroup", proc, pid);
-    if (sw_file_read(path, CGROUP_MAX, &text, NULL) != SW_OK)
-        return false;
-    yes = sw_pod_uid_of_cgroup(text, ret);
     sw_slice_free(&text);
     return yes;
 }
@@ -87,13 +92,11 @@ static bool is_of_pod(const char *proc, const char *pid, struct sw_slice uid)
 /* Field 22 of stat: when it started; UINT64_MAX when it cannot be read. */
 static uint64_t start_time(const char *proc, const char *pid)
 {
-    char path[PATH_LEN];
     struct sw_slice text = {0};
     struct sw_slice rest;
     uint64_t n = UINT64_MAX;
 
-    (void)snprintf(path, sizeof(path), "%s/%s/stat", proc, pid);
-    if (sw_file_read(path, STAT_MAX, &text, NULL) != SW_OK)
+    if (!read_of(proc, pid, "stat", &text))
         return n;
     /* The name, in brackets, may hold anything: count from behind it. */
     rest = sw_slice_from(text, (size_t)(sw_slice_rfind(text, ')') + 2));
@@ -103,6 +106,16 @@ static uint64_t start_time(const char *proc, const char *pid)
         n = UINT64_MAX;
     sw_slice_free(&text);
     return n;
+}
+
+/* The next process of a proc directory; NULL: there is none. */
+static const char *next_pid(DIR *d)
+{
+    const char *name;
+
+    while ((name = sw_dir_next(d)) != NULL && !isdigit((unsigned char)name[0]))
+        continue;
+    return name;
 }
 
 /* ---- whose namespace it is ---- */
@@ -165,21 +178,21 @@ static int open_pod(const char *proc, const char *pid, const struct sw_ip *ips, 
 int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip *ips, size_t n_ips,
                       int *ret_fd, struct sw_err *err)
 {
-    DIR *d = opendir(proc);
-    struct dirent *e;
+    SW_AUTO_DIR *d = opendir(proc);
+    const char *pid;
     uint64_t oldest = UINT64_MAX;
     int best = -1;
 
-    while (d && (e = readdir(d)) != NULL) {
+    while ((pid = next_pid(d)) != NULL) {
         uint64_t started;
         int fd;
 
-        if (!isdigit((unsigned char)e->d_name[0]) || !is_of_pod(proc, e->d_name, uid))
+        if (!is_of_pod(proc, pid, uid))
             continue;
-        started = start_time(proc, e->d_name);
+        started = start_time(proc, pid);
         if (best >= 0 && started >= oldest)
             continue;
-        fd = open_pod(proc, e->d_name, ips, n_ips);
+        fd = open_pod(proc, pid, ips, n_ips);
         if (fd < 0)
             continue;
         if (best >= 0)
@@ -187,8 +200,6 @@ int sw_pod_netns_find(const char *proc, struct sw_slice uid, const struct sw_ip 
         best = fd;
         oldest = started;
     }
-    if (d)
-        (void)closedir(d);
     if (best < 0)
         return sw_err_set(err, SW_ENOENT, "no process of the pod has a network namespace");
     *ret_fd = best;
@@ -217,58 +228,47 @@ static bool note(struct seen *s, const char *path)
 
 void sw_pod_netns_each(const char *proc, void (*fn)(int netns_fd, void *arg), void *arg)
 {
-    DIR *d = opendir(proc);
+    SW_AUTO_DIR *d = opendir(proc);
     struct seen seen = {0};
     char path[PATH_LEN];
-    const struct dirent *e;
+    const char *pid;
 
     (void)snprintf(path, sizeof(path), "%s/1/ns/net", proc);
     (void)note(&seen, path);
     (void)note(&seen, "/proc/self/ns/net");
-    while (d && (e = readdir(d)) != NULL) {
+    while ((pid = next_pid(d)) != NULL) {
         char uid[SW_POD_UID_LEN + 1];
         int fd = -1;
 
-        if (!isdigit((unsigned char)e->d_name[0]) || !uid_of(proc, e->d_name, uid))
+        if (!uid_of(proc, pid, uid))
             continue;
-        (void)snprintf(path, sizeof(path), "%s/%s/ns/net", proc, e->d_name);
+        (void)snprintf(path, sizeof(path), "%s/%s/ns/net", proc, pid);
         if (!note(&seen, path) || sw_netns_open(path, &fd, NULL) != SW_OK)
             continue;
         fn(fd, arg);
         (void)close(fd);
     }
-    if (d)
-        (void)closedir(d);
     sw_vec_done(&seen.v);
 }
 
 unsigned sw_kubelet_uid(const char *proc)
 {
-    static const char *const names[] = {"kubelet", "kubelite", "k3s-server", "k3s-agent", "k0s"};
-    DIR *d = opendir(proc);
-    struct dirent *e;
-    unsigned uid = 0;
-    bool found = false;
+    static const char *const names[] = {"kubelet",   "kubelite", "k3s-server",
+                                        "k3s-agent", "k0s",      NULL};
+    SW_AUTO_DIR *d = opendir(proc);
+    const char *pid;
 
-    while (d && !found && (e = readdir(d)) != NULL) {
+    while ((pid = next_pid(d)) != NULL) {
         char path[PATH_LEN];
         struct sw_slice comm = {0};
         struct stat st;
+        bool found =
+            read_of(proc, pid, "comm", &comm) && sw_word_in(sw_slice_trim_lines(comm), names);
 
-        if (!isdigit((unsigned char)e->d_name[0]))
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s/comm", proc, e->d_name);
-        if (sw_file_read(path, STAT_MAX, &comm, NULL) != SW_OK || comm.n == 0 ||
-            stat(path, &st) != 0) {
-            sw_slice_free(&comm);
-            continue;
-        }
-        for (size_t i = 0; i < SW_ARRAY_LEN(names); i++)
-            found = found || sw_slice_eq_str(sw_slice_head(comm, comm.n - 1), names[i]);
-        uid = found ? st.st_uid : 0;
         sw_slice_free(&comm);
+        (void)snprintf(path, sizeof(path), "%s/%s/comm", proc, pid);
+        if (found && stat(path, &st) == 0)
+            return st.st_uid;
     }
-    if (d)
-        (void)closedir(d);
-    return uid;
+    return 0;
 }

@@ -32,8 +32,8 @@ static void publish(struct agent *g)
 {
     int64_t enrolled = 0;
 
-    SW_MAP_FOREACH (it, &g->pods)
-        enrolled += ((struct agent_pod *)it->value)->handed;
+    SW_MAP_EACH (const struct agent_pod, p, &g->pods)
+        enrolled += p->handed;
     sw_metric_gauge(g->shard, SW_METRIC_CNI_PODS, "enrolled", enrolled);
     sw_metric_gauge(g->shard, SW_METRIC_CNI_PODS, "pending", (int64_t)g->pods.n - enrolled);
 }
@@ -409,10 +409,8 @@ struct agent_pod *agent_pods_attach(struct agent *g, struct sw_kube_obj *o, int 
         sw_sock_close(netns_fd);
     else
         change_namespace(p, netns_fd);
-    sw_free(p->container_id);
-    sw_free(p->netns_path);
-    p->container_id = sw_strdup(container_id);
-    p->netns_path = sw_strdup(path);
+    sw_text_set(&p->container_id, sw_slice_str(container_id));
+    sw_text_set(&p->netns_path, sw_slice_str(path));
     p->wanted = true;
     p->gone = false;
     p->detached = false;
@@ -431,10 +429,8 @@ void agent_pods_detach(struct agent_pod *p)
     p->n_stale_adds += adding;
     change_namespace(p, -1);
     p->detached = true;
-    sw_free(p->container_id);
-    sw_free(p->netns_path);
-    p->container_id = NULL;
-    p->netns_path = NULL;
+    sw_text_set(&p->container_id, sw_slice(NULL, 0));
+    sw_text_set(&p->netns_path, sw_slice(NULL, 0));
     publish(p->agent);
     /* Until the runtime makes another sandbox there is nothing to do. */
     sw_timer_stop(p->agent->loop, &p->retry);
@@ -446,8 +442,7 @@ static void on_snapshot(void *arg, struct sw_zds_conn *c)
 {
     struct agent *g = arg;
 
-    SW_MAP_FOREACH (it, &g->pods) {
-        struct agent_pod *p = it->value;
+    SW_MAP_EACH (struct agent_pod, p, &g->pods) {
         struct sw_zds_request r = add_request(p);
         struct sw_err err = {0};
 

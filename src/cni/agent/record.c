@@ -3,7 +3,6 @@
  * A small file per pod with the path of its network namespace, in the run directory, which a reboot
  * empties. An agent that starts again finds its pods by it even where no process shows whose it is.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,8 +42,8 @@ void agent_record_write(const struct agent_pod *p)
 
     if (!p->netns_path || !path_of(c, p->uid, path))
         return;
-    sw_json_put_str(&a, doc, "netns", sw_slice_str(p->netns_path));
-    sw_json_put_str(&a, doc, "containerID", sw_slice_str(p->container_id ? p->container_id : ""));
+    sw_json_put_text(&a, doc, "netns", p->netns_path);
+    sw_json_put_text(&a, doc, "containerID", p->container_id ? p->container_id : "");
     if (sw_file_write(path, sw_json_text(&a, doc, NULL), 0600, true, &err) != SW_OK)
         sw_log_warn("agent", "%s", err.msg);
 }
@@ -90,13 +89,6 @@ bool agent_record_open(const struct sw_agent_config *c, const char *uid, int *re
     return ok;
 }
 
-/* NULL: there is none. */
-static DIR *open_dir(const struct sw_agent_config *c, char path[PATH_LEN])
-{
-    (void)snprintf(path, PATH_LEN, "%s/pods", c->run_dir);
-    return opendir(path);
-}
-
 /* Records, and what a write that was cut short left of one. */
 static void remove_entry(DIR *d, const char *name)
 {
@@ -107,35 +99,31 @@ static void remove_entry(DIR *d, const char *name)
 void agent_record_each(const struct sw_agent_config *c, void (*fn)(int netns_fd, void *arg),
                        void *arg)
 {
-    char path[PATH_LEN];
-    struct dirent *e;
-    DIR *d = open_dir(c, path);
+    SW_AUTO_FREE char *path = sw_asprintf("%s/pods", c->run_dir);
+    SW_AUTO_DIR *d = opendir(path);
+    const char *name;
 
-    while (d && (e = readdir(d)) != NULL) {
+    while ((name = sw_dir_next(d)) != NULL) {
         int fd = -1;
 
-        if (agent_record_open(c, e->d_name, &fd, NULL)) {
+        if (agent_record_open(c, name, &fd, NULL)) {
             fn(fd, arg);
             (void)close(fd);
         }
-        remove_entry(d, e->d_name);
+        remove_entry(d, name);
     }
-    if (d)
-        (void)closedir(d);
     (void)rmdir(path);
 }
 
 void agent_record_prune(const struct sw_agent_config *c, bool (*keep)(const char *uid, void *arg),
                         void *arg)
 {
-    char path[PATH_LEN];
-    const struct dirent *e;
-    DIR *d = open_dir(c, path);
+    SW_AUTO_FREE char *path = sw_asprintf("%s/pods", c->run_dir);
+    SW_AUTO_DIR *d = opendir(path);
+    const char *name;
 
-    while (d && (e = readdir(d)) != NULL) {
-        if (!keep(e->d_name, arg))
-            remove_entry(d, e->d_name);
+    while ((name = sw_dir_next(d)) != NULL) {
+        if (!keep(name, arg))
+            remove_entry(d, name);
     }
-    if (d)
-        (void)closedir(d);
 }

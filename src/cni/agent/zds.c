@@ -71,15 +71,15 @@ static void on_reap(struct sw_defer *d)
 
 struct sw_zds_conn *sw_zds_server_newest(const struct sw_zds_server *s)
 {
-    struct sw_zds_conn *c = SW_CONTAINER_OF(s->conns.next, struct sw_zds_conn, link);
+    struct sw_zds_conn *c = SW_LIST_FIRST(&s->conns, struct sw_zds_conn, link);
 
-    return !sw_list_empty(&s->conns) && c->hello_received ? c : NULL;
+    return c && c->hello_received ? c : NULL;
 }
 
 static void conn_close(struct sw_zds_conn *c)
 {
     struct sw_zds_server *s = c->server;
-    struct sw_list *m;
+    struct item *i;
 
     sw_timer_stop(s->loop, &c->deadline);
     sw_watch_stop(&c->watch);
@@ -88,8 +88,8 @@ static void conn_close(struct sw_zds_conn *c)
     sw_list_unlink(&c->link);
     s->n_conns--;
     item_free(c->asked);
-    while ((m = sw_list_pop_front(&c->queue)) != NULL)
-        item_free(SW_CONTAINER_OF(m, struct item, link));
+    while ((i = SW_LIST_POP(&c->queue, struct item, link)) != NULL)
+        item_free(i);
     sw_defer_cancel(&c->wake);
     sw_loop_defer(s->loop, &c->reap, on_reap);
 }
@@ -117,12 +117,12 @@ static void on_late(struct sw_timer *t)
 
 static void send_next(struct sw_zds_conn *c)
 {
-    struct sw_list *m;
-
-    if (c->fd < 0 || !c->hello_received || c->asked || !(m = sw_list_pop_front(&c->queue)))
+    if (c->fd < 0 || !c->hello_received || c->asked)
+        return;
+    c->asked = SW_LIST_POP(&c->queue, struct item, link);
+    if (!c->asked)
         return;
     c->n_queue--;
-    c->asked = SW_CONTAINER_OF(m, struct item, link);
     sw_timer_start(c->server->loop, &c->deadline, ANSWER_S * SW_NS_PER_S, on_late);
     if (sw_packet_send(c->fd, c->asked->bytes.p, c->asked->bytes.n, c->asked->fd) != SW_OK)
         conn_fail(c, "cannot send");
@@ -296,8 +296,8 @@ void sw_zds_server_free(struct sw_zds_server *s)
 {
     if (!s)
         return;
-    while (!sw_list_empty(&s->conns))
-        conn_close(SW_CONTAINER_OF(s->conns.next, struct sw_zds_conn, link));
+    SW_LIST_EACH (struct sw_zds_conn, c, &s->conns, link)
+        conn_close(c);
     (void)unlink(s->path); /* before it is free: the next agent makes one of the same name */
     sw_accept_done(&s->group);
     sw_free(s->path);

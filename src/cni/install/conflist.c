@@ -67,7 +67,6 @@ static bool drop(struct sw_json *plugins, struct sw_slice type)
 static struct sw_json *as_list(struct sw_arena *a, struct sw_json *single)
 {
     struct sw_json *list = sw_json_new_object(a);
-    struct sw_json *plugins = sw_json_new_array(a);
     struct sw_slice name = sw_json_str(sw_json_find(single, "name"));
     struct sw_slice version = sw_json_str(sw_json_find(single, "cniVersion"));
 
@@ -75,8 +74,7 @@ static struct sw_json *as_list(struct sw_arena *a, struct sw_json *single)
     sw_json_put_str(a, list, "cniVersion",
                     sw_cni_version_known(version) ? version : SW_SLICE_LIT("0.3.1"));
     (void)sw_json_remove(single, SW_SLICE_LIT("cniVersion"));
-    sw_json_push(a, plugins, single);
-    sw_json_put(a, list, "plugins", plugins);
+    sw_json_push(a, sw_json_put_array(a, list, "plugins"), single);
     return list;
 }
 

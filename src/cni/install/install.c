@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cni/install/install.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dirs.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -62,15 +62,13 @@ static void names_done(struct names *n)
 /* Configuration files of the directory, sorted as runtimes sort them. */
 static void list_files(const char *dir, struct names *ret)
 {
-    DIR *d = opendir(dir);
-    struct dirent *e;
+    SW_AUTO_DIR *d = opendir(dir);
+    const char *name;
 
-    while (d && ret->v.n < FILES_MAX && (e = readdir(d)) != NULL) {
-        if (sw_conflist_is_file(sw_slice_str(e->d_name)))
-            sw_vec_push(&ret->v, sw_strdup(e->d_name));
+    while (ret->v.n < FILES_MAX && (name = sw_dir_next(d)) != NULL) {
+        if (sw_conflist_is_file(sw_slice_str(name)))
+            sw_vec_push(&ret->v, sw_strdup(name));
     }
-    if (d)
-        (void)closedir(d);
     if (ret->v.n)
         sw_text_sort(ret->v.p, ret->v.n);
 }
@@ -96,7 +94,7 @@ static char *find_primary(const struct sw_install_opts *o, struct sw_slice *ret_
 
     list_files(o->conf_dir, &all);
     for (size_t i = 0; i < all.v.n && !found; i++) {
-        char *path = join(o->conf_dir, all.v.p[i]);
+        char *path SW_AUTO_FREE = join(o->conf_dir, all.v.p[i]);
 
         if (named(o, all.v.p[i]) && sw_file_read(path, SW_CONFLIST_MAX, ret_text, NULL) == SW_OK) {
             if (sw_conflist_valid(*ret_text))
@@ -104,7 +102,6 @@ static char *find_primary(const struct sw_install_opts *o, struct sw_slice *ret_
             else
                 sw_slice_free(ret_text);
         }
-        sw_free(path);
     }
     names_done(&all);
     return found;
@@ -141,7 +138,7 @@ static int edit(const struct sw_install_opts *o, const char *path, struct sw_sli
 static int check_conf(const struct sw_install_opts *o, bool *ret_changed, struct sw_err *err)
 {
     struct sw_slice text = {0};
-    char *path = find_primary(o, &text);
+    char *path SW_AUTO_FREE = find_primary(o, &text);
     int rc = SW_OK;
 
     if (!path)
@@ -151,7 +148,6 @@ static int check_conf(const struct sw_install_opts *o, bool *ret_changed, struct
         *ret_changed = true;
     }
     sw_slice_free(&text);
-    sw_free(path);
     return rc;
 }
 
@@ -276,11 +272,9 @@ static void on_change(void *arg)
 
 static struct sw_filewatch *watch_dir(struct sw_install *i, const char *dir, struct sw_err *err)
 {
-    char *path = sw_asprintf("%s/", dir);
-    struct sw_filewatch *w = sw_filewatch_new(i->loop, path, on_change, i, err);
+    char *path SW_AUTO_FREE = sw_asprintf("%s/", dir);
 
-    sw_free(path);
-    return w;
+    return sw_filewatch_new(i->loop, path, on_change, i, err);
 }
 
 struct sw_install *sw_install_new(struct sw_loop *l, const struct sw_install_opts *o,
@@ -337,31 +331,28 @@ static int clean_file(const char *path, struct sw_err *err)
 /* What an agent that was killed had begun to write. */
 static void remove_halves(const struct sw_install_opts *o)
 {
-    char *bin = join(o->bin_dir, TMP_BIN);
+    char *bin SW_AUTO_FREE = join(o->bin_dir, TMP_BIN);
 
     (void)unlink(bin);
-    sw_free(bin);
     sw_file_remove_temporary(o->conf_dir);
 }
 
 int sw_install_remove(const struct sw_install_opts *o, struct sw_err *err)
 {
     struct names all = {0};
-    char *bin = join(o->bin_dir, SW_CNI_PLUGIN);
+    char *bin SW_AUTO_FREE = join(o->bin_dir, SW_CNI_PLUGIN);
     int rc = SW_OK;
 
     remove_halves(o);
     list_files(o->conf_dir, &all);
     SW_VEC_FOREACH (char *, it, &all.v) {
-        char *path = join(o->conf_dir, *it);
+        char *path SW_AUTO_FREE = join(o->conf_dir, *it);
         int one = clean_file(path, rc == SW_OK ? err : NULL);
 
         rc = rc == SW_OK ? one : rc;
-        sw_free(path);
     }
     names_done(&all);
     if (unlink(bin) != 0 && errno != ENOENT && rc == SW_OK)
         rc = sw_err_sys(err, errno, "cannot remove '%s'", bin);
-    sw_free(bin);
     return rc;
 }

@@ -4,12 +4,14 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/time.h"
+#include "kube/fields.h"
 
 #define DEFAULT_SOCKET  "/var/run/spanwire-cni/plugin.sock"
 #define DEFAULT_TIMEOUT (90 * SW_NS_PER_S)
 
-static const char *const versions[] = {"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"};
+static const char *const versions[] = {"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0", NULL};
 
 static const struct {
     const char *name;
@@ -21,11 +23,7 @@ static const struct {
 
 bool sw_cni_version_known(struct sw_slice v)
 {
-    for (size_t i = 0; i < SW_ARRAY_LEN(versions); i++) {
-        if (sw_slice_eq_str(v, versions[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(v, versions);
 }
 
 /* ---- environment ---- */
@@ -192,13 +190,7 @@ bool sw_cni_passes(const struct sw_cni_request *r)
 {
     const struct sw_json *excluded = sw_json_find(r->conf, "excludeNamespaces");
 
-    if (r->pod_ns.n == 0 || r->pod_name.n == 0)
-        return true;
-    for (size_t i = 0; i < sw_json_len(excluded); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(excluded, i)), r->pod_ns))
-            return true;
-    }
-    return false;
+    return r->pod_ns.n == 0 || r->pod_name.n == 0 || sw_field_list_has(excluded, r->pod_ns);
 }
 
 /* ---- answers ---- */
@@ -259,12 +251,12 @@ int sw_cni_result(struct sw_arena *a, const struct sw_cni_request *r, struct sw_
 struct sw_json *sw_cni_versions(struct sw_arena *a, struct sw_slice version)
 {
     struct sw_json *out = sw_json_new_object(a);
-    struct sw_json *list = sw_json_new_array(a);
+    struct sw_json *list;
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(versions); i++)
-        sw_json_push(a, list, sw_json_new_str(a, versions[i]));
     sw_json_put_str(a, out, "cniVersion", version.n ? version : SW_SLICE_LIT("1.1.0"));
-    sw_json_put(a, out, "supportedVersions", list);
+    list = sw_json_put_array(a, out, "supportedVersions");
+    for (size_t i = 0; versions[i]; i++)
+        sw_json_push(a, list, sw_json_new_str(a, versions[i]));
     return out;
 }
 
@@ -276,28 +268,22 @@ struct sw_json *sw_cni_error(struct sw_arena *a, struct sw_slice version, enum s
     sw_json_put_str(a, out, "cniVersion",
                     sw_cni_version_known(version) ? version : SW_SLICE_LIT("1.1.0"));
     sw_json_put(a, out, "code", sw_json_new_i64(a, (int64_t)code));
-    sw_json_put_str(a, out, "msg", sw_slice_str(msg));
+    sw_json_put_text(a, out, "msg", msg);
     return out;
 }
 
-static struct sw_json *agent_ips(struct sw_arena *a, const struct sw_json *prev)
+static void put_ips(struct sw_arena *a, struct sw_json *out, const struct sw_json *prev)
 {
     const struct sw_json *ips = sw_json_find(prev, "ips");
-    struct sw_json *out = sw_json_new_array(a);
 
     for (size_t i = 0; i < sw_json_len(ips) && i < SW_CNI_IPS_MAX; i++) {
         struct sw_slice rest = sw_json_str(sw_json_find(sw_json_at(ips, i), "address"));
         struct sw_slice ip = sw_slice_cut(&rest, '/');
-        struct sw_json *address = sw_json_new_object(a);
-        struct sw_json *item = sw_json_new_object(a);
 
-        if (ip.n == 0)
-            continue;
-        sw_json_put_str(a, address, "IP", ip);
-        sw_json_put(a, item, "Address", address);
-        sw_json_push(a, out, item);
+        if (ip.n)
+            sw_json_put_str(a, sw_json_put_object(a, sw_json_push_object(a, out), "Address"), "IP",
+                            ip);
     }
-    return out;
 }
 
 struct sw_json *sw_cni_agent_body(struct sw_arena *a, const struct sw_cni_request *r)
@@ -307,7 +293,7 @@ struct sw_json *sw_cni_agent_body(struct sw_arena *a, const struct sw_cni_reques
     sw_json_put_str(a, out, "Netns", r->netns);
     sw_json_put_str(a, out, "PodName", r->pod_name);
     sw_json_put_str(a, out, "PodNamespace", r->pod_ns);
-    sw_json_put(a, out, "IPs", agent_ips(a, r->prev));
+    put_ips(a, sw_json_put_array(a, out, "IPs"), r->prev);
     sw_json_put_str(a, out, "PodUID", r->pod_uid);
     sw_json_put_str(a, out, "ContainerID", r->container_id);
     sw_json_put_str(a, out, "IfName", r->ifname);

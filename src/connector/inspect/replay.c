@@ -256,7 +256,6 @@ void sw_replay_start(struct sw_replays *s, const struct sw_capture *x, struct sw
 
 void sw_replays_end(struct sw_replays *s)
 {
-    SW_LIST_FOREACH (it, &s->running) {
-        replay_free(SW_CONTAINER_OF(it, struct replay, link));
-    }
+    SW_LIST_EACH (struct replay, r, &s->running, link)
+        replay_free(r);
 }
