@@ -6,7 +6,6 @@
 
 #include "base/search.h"
 #include "base/time.h"
-#include "kube/fields.h"
 
 #define DEFAULT_SOCKET  "/var/run/spanwire-cni/plugin.sock"
 #define DEFAULT_TIMEOUT (90 * SW_NS_PER_S)
@@ -190,7 +189,13 @@ bool sw_cni_passes(const struct sw_cni_request *r)
 {
     const struct sw_json *excluded = sw_json_find(r->conf, "excludeNamespaces");
 
-    return r->pod_ns.n == 0 || r->pod_name.n == 0 || sw_field_list_has(excluded, r->pod_ns);
+    if (r->pod_ns.n == 0 || r->pod_name.n == 0)
+        return true;
+    SW_JSON_ITEMS (it, excluded) {
+        if (sw_slice_eq(sw_json_str(it), r->pod_ns))
+            return true;
+    }
+    return false;
 }
 
 /* ---- answers ---- */
