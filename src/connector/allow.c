@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/allow.h"
 
-#include <string.h>
-
 static const struct sw_ip loopback4 = {.family = 4, .b = {127, 0, 0, 1}};
 
 void sw_allow_done(struct sw_allow *a)
@@ -131,8 +129,7 @@ static size_t add_service(struct sw_allow *a, const struct sw_json *service, str
     const struct sw_json *ports = sw_json_find(service, "ports");
     size_t bad = 0;
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        const struct sw_json *p = sw_json_at(ports, i);
+    SW_JSON_ITEMS (p, ports) {
         const struct sw_json *protocol = sw_json_find(p, "protocol");
         bool udp = sw_json_str_eq(protocol, "UDP");
         int64_t port = 0;
@@ -156,11 +153,11 @@ size_t sw_allow_add_advertisement(struct sw_allow *a, const struct sw_json *obj,
     const struct sw_json *groups = sw_json_walk(obj, "spec", "layer4", NULL);
     size_t bad = 0;
 
-    for (size_t i = 0; i < sw_json_len(groups); i++) {
-        const struct sw_json *services = sw_json_find(sw_json_at(groups, i), "services");
+    SW_JSON_ITEMS (it, groups) {
+        const struct sw_json *services = sw_json_find(it, "services");
 
-        for (size_t k = 0; k < sw_json_len(services); k++)
-            bad += add_service(a, sw_json_at(services, k), from, err);
+        SW_JSON_ITEMS (service, services)
+            bad += add_service(a, service, from, err);
     }
     return bad;
 }

@@ -89,8 +89,7 @@ static void observe(struct sw_connector *c)
 {
     struct sw_err err = {0};
 
-    sw_observe_free(c->local.observe);
-    c->local.observe = NULL;
+    sw_observe_free(SW_TAKE(c->local.observe));
     memset(c->local.observed, 0, sizeof(c->local.observed));
     if (!c->home.url)
         return;

@@ -171,9 +171,9 @@ struct sw_slice sw_details_pick_class(const struct sw_json *list)
 {
     const struct sw_json *items = sw_json_find(list, "items");
 
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        if (sw_slice_eq_str(name_of(sw_json_at(items, i)), "datum-connect"))
-            return name_of(sw_json_at(items, i));
+    SW_JSON_ITEMS (it, items) {
+        if (sw_slice_eq_str(name_of(it), "datum-connect"))
+            return name_of(it);
     }
     return name_of(sw_json_at(items, 0));
 }
@@ -183,8 +183,7 @@ const struct sw_json *sw_details_pick_connector(const struct sw_json *list, stru
     const struct sw_json *items = sw_json_find(list, "items");
     const struct sw_json *best = NULL;
 
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        const struct sw_json *one = sw_json_at(items, i);
+    SW_JSON_ITEMS (one, items) {
         struct sw_slice made =
             sw_json_str(sw_json_walk(one, "metadata", "creationTimestamp", NULL));
 

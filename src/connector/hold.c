@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/hold.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -340,8 +338,7 @@ void sw_hold_network_changed(struct sw_hold *h, bool slept)
     if (h->stopped)
         return;
     /* One under way may wait for a connection that is dead. */
-    sw_kube_call_cancel(h->call);
-    h->call = NULL;
+    sw_kube_call_cancel(SW_TAKE(h->call));
     sw_text_set(&h->rv, sw_slice(NULL, 0));
     sw_timer_start(h->loop, &h->timer, 0, on_timer);
 }
@@ -421,8 +418,7 @@ void sw_hold_release(struct sw_hold *h, void (*done)(void *arg), void *arg)
     h->released = done;
     h->released_arg = arg;
     h->stopped = true;
-    sw_kube_call_cancel(h->call);
-    h->call = NULL;
+    sw_kube_call_cancel(SW_TAKE(h->call));
     sw_timer_start(h->loop, &h->timer, 0, on_release_now);
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "tls/cert/pemfile.h"
 
 enum { NODES_MAX = 4 * SW_ALLOW_MAX + 2 * SW_PEERS_MAX };
@@ -109,9 +108,9 @@ static int read_gateways(struct sw_memo *m, const struct sw_json *list, struct s
 {
     if (!sw_json_is(list, SW_JSON_ARRAY))
         return sw_err_set(err, SW_EINVAL, "no list of gateways");
-    for (size_t i = 0; i < sw_json_len(list); i++) {
+    SW_JSON_ITEMS (it, list) {
         struct sw_nodeid id;
-        int rc = sw_nodeid_parse(sw_json_str(sw_json_at(list, i)), &id, err);
+        int rc = sw_nodeid_parse(sw_json_str(it), &id, err);
 
         if (rc == SW_OK)
             rc = sw_peers_add(&m->gateways, &id, err);

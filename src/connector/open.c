@@ -178,8 +178,7 @@ static struct sw_quic *open_same_port(struct sw_connector *c, struct sw_quic_con
     o.bind.port = c->known.ports[0];
     q = sw_quic_new(c->loop, &o, &err);
     if (q && sw_quic_bound(q, bound) < c->known.n_ports && !o.bind.ip.family) {
-        sw_quic_free(q);
-        q = NULL;
+        sw_quic_free(SW_TAKE(q));
     }
     return q;
 }

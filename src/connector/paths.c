@@ -4,7 +4,6 @@
  * reported at once, of the round trip or of the note within a minute: connections come and go with
  * requests, and the API does not need those.
  */
-#include <string.h>
 
 #include "base/time.h"
 #include "connector/connector_int.h"

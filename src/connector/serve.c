@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which peers may connect, and where tunnels may go. Counters and logs of them are in tell.c. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The status page of a device: what it is, connected peers, allowed destinations, last requests. */
-#include <stdio.h>
 
-#include "base/mem.h"
 #include "base/time.h"
 #include "connector/connector_int.h"
 

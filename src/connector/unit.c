@@ -2,10 +2,7 @@
 #include "connector/unit.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/dirs.h"
 #include "base/file.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "identity/authority.h"
 
-#include <string.h>
-
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/log.h"

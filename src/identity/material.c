@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "identity/material.h"
 
-#include <string.h>
-
 #include "base/buf.h"
 #include "base/json.h"
-#include "base/mem.h"
 #include "base/secret.h"
 #include "kube/client/kinds.h"
 #include "kube/client/secret.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The material of a CA as files of a directory. */
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"

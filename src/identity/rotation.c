@@ -2,10 +2,8 @@
 #include "identity/rotation.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "identity/material.h"
 #include "tls/cert/ca.h"
 #include "tls/cert/pemfile.h"

@@ -6,7 +6,6 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/secret.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "link/control.h"
 
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/time.h"
 #include "http/grpc/grpc.h"
 #include "http/h2client.h"
 #include "telemetry/metrics.h"

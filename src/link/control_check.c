@@ -4,7 +4,6 @@
 
 #include <proto/auth.pb-c.h>
 
-#include "base/mem.h"
 #include "http/grpc/grpc.h"
 #include "http/h1.h"
 #include "link/control.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our own form: requests over HTTP/2 whose heads carry question and answer. */
-#include "base/mem.h"
 #include "base/time.h"
 #include "http/h2client.h"
 #include "link/control.h"

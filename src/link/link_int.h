@@ -28,7 +28,6 @@
 #include "tunnel/pool.h"
 
 struct link_review;
-struct link_server;
 struct link_worker;
 struct link_xds;
 struct sw_egress;

@@ -4,12 +4,9 @@
  * while, unless all did. Towards peers that agree on HTTP/2 connections are shared, otherwise each
  * tunnel has its own.
  */
-#include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "io/egress.h"
 #include "io/resolver.h"
 #include "link/link_int.h"
 

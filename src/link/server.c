@@ -2,12 +2,10 @@
 /* Connections of peers at the external port: TLS, who it is, which protocol. */
 #include "link/server.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
 #include "base/hex.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "http/url.h"

@@ -4,12 +4,10 @@
  * exported service: its name resolved, its address judged, connected.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "io/egress.h"
 #include "io/resolver.h"
 #include "link/server.h"
 

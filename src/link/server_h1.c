@@ -4,7 +4,6 @@
  * CONNECT, which ends HTTP. The 200 goes out in a record of its own, because importers written in
  * Go lose bytes that share it; bytes that came with the CONNECT reach the service.
  */
-#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/time.h"

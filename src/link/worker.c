@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker: its loop, its listeners, and the orders of the main thread. */
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "io/sock.h"
 #include "link/link_int.h"

@@ -3,7 +3,6 @@
  * The plugin's socket. ADD is held until the pod is in the mesh, or known not to belong there, or
  * time is over: then the plugin gets the reason, and the runtime retries.
  */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -178,9 +178,7 @@ static void add_containers(struct ports *to, const struct sw_json *list)
 {
     static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
-
+    SW_JSON_ITEMS (c, list) {
         for (size_t k = 0; k < SW_ARRAY_LEN(probes); k++)
             add_handler(to, c, sw_json_find(c, probes[k]));
         add_handler(to, c, sw_json_walk(c, "lifecycle", "postStart", NULL));

@@ -2,7 +2,6 @@
 #include "cni/agent/netns.h"
 
 #include <ctype.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -12,7 +11,6 @@
 
 #include "base/dirs.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "io/netns.h"

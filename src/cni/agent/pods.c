@@ -4,9 +4,7 @@
  * annotation. Every step can be repeated; what fails is tried again, with the reason in the log and
  * in the pod's events. Rules come before the hand-over: a pod waits, but never talks in the clear.
  */
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"

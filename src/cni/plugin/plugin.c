@@ -13,7 +13,6 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "base/time.h"
 #include "cni/plugin/call.h"
 #include "cni/plugin/request.h"

@@ -206,21 +206,16 @@ static const char *const newer_route[] = {"mtu", "advmss", "priority", "table", 
 
 static void strip(struct sw_json *list, const char *const *keys)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        for (size_t k = 0; keys[k]; k++) {
-            struct sw_json *item = sw_json_at(list, i);
-
-            if (sw_json_is(item, SW_JSON_OBJECT))
-                (void)sw_json_remove(item, sw_slice_str(keys[k]));
-        }
+    SW_JSON_ITEMS (it, list) {
+        for (size_t k = 0; keys[k] && sw_json_is(it, SW_JSON_OBJECT); k++)
+            (void)sw_json_remove(it, sw_slice_str(keys[k]));
     }
 }
 
 /* Up to 0.4 every address says its family. */
 static void ip_versions(struct sw_arena *a, struct sw_json *ips, bool wanted)
 {
-    for (size_t i = 0; i < sw_json_len(ips); i++) {
-        struct sw_json *ip = sw_json_at(ips, i);
+    SW_JSON_ITEMS (ip, ips) {
         struct sw_slice address = sw_json_str(sw_json_find(ip, "address"));
 
         if (!sw_json_is(ip, SW_JSON_OBJECT))

@@ -107,16 +107,14 @@ void expose_undo(struct expose *x)
 static void begin_end(struct expose *x)
 {
     x->end.stopping = true;
-    sw_probe_free(x->probe.run);
-    x->probe.run = NULL;
+    sw_probe_free(SW_TAKE(x->probe.run));
     sw_timer_stop(x->loop, &x->retry);
     sw_timer_start(x->loop, &x->deadline, REMOVE_NS, on_remove_deadline);
     sw_connector_drain(x->device, on_drained, x);
     /* The API may have applied the write in flight: its reply says what there is to undo. */
     if (x->call && expose_is_write(x->step))
         return;
-    sw_kube_call_cancel(x->call);
-    x->call = NULL;
+    sw_kube_call_cancel(SW_TAKE(x->call));
     expose_undo(x);
 }
 
@@ -278,8 +276,7 @@ static void on_connector(void *arg, const struct sw_kube_obj *o)
         return;
     if (!x->connector || !sw_slice_eq_str(o->name, x->connector)) {
         sw_text_set(&x->connector, o->name);
-        sw_kube_call_cancel(x->call);
-        x->call = NULL;
+        sw_kube_call_cancel(SW_TAKE(x->call));
         expose_go(x, EXPOSE_LOOK);
     }
     look_again(x);

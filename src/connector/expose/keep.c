@@ -22,15 +22,15 @@ static const struct sw_json *own_names(struct expose *x, const struct sw_json *p
 {
     struct sw_json *own = sw_json_new_array(&x->kept);
 
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        struct sw_slice name = sw_json_str(sw_json_at(names, i));
+    SW_JSON_ITEMS (it, names) {
+        struct sw_slice name = sw_json_str(it);
         struct sw_slice message;
 
         if (sw_expose_name_taken(proxy, name, &message))
             sw_log_warn("expose", "hostname '%.*s' left out: %.*s", SW_SLICE_ARG(name),
                         SW_SLICE_ARG(message));
         else
-            sw_json_push(&x->kept, own, sw_json_copy(&x->kept, sw_json_at(names, i)));
+            sw_json_push(&x->kept, own, sw_json_copy(&x->kept, it));
     }
     return sw_json_len(own) ? own : NULL;
 }
@@ -50,8 +50,8 @@ static bool any_taken(const struct sw_json *proxy, const struct sw_json *names)
 {
     struct sw_slice message;
 
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        if (sw_expose_name_taken(proxy, sw_json_str(sw_json_at(names, i)), &message))
+    SW_JSON_ITEMS (it, names) {
+        if (sw_expose_name_taken(proxy, sw_json_str(it), &message))
             return true;
     }
     return false;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/expose/objects.h"
 
-#include <string.h>
-
 #include "base/hash.h"
 #include "io/addr.h"
 #include "kube/client/kinds.h"
@@ -244,8 +242,8 @@ struct sw_slice sw_expose_connector_of(const struct sw_json *proxy)
 {
     const struct sw_json *rules = sw_json_walk(proxy, "spec", "rules", NULL);
 
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        const struct sw_json *b = sw_json_at(sw_json_find(sw_json_at(rules, i), "backends"), 0);
+    SW_JSON_ITEMS (it, rules) {
+        const struct sw_json *b = sw_json_at(sw_json_find(it, "backends"), 0);
         struct sw_slice name = sw_json_str(sw_json_walk(b, "connector", "name", NULL));
 
         if (name.n)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/expose/state.h"
 
-#include <string.h>
-
 #include "connector/details.h"
 #include "kube/fields.h"
 
@@ -95,8 +93,8 @@ struct sw_json *sw_expose_union(struct sw_arena *a, const struct sw_json *before
     struct sw_json *all = sw_json_new_array(a);
 
     for (size_t k = 0; k < SW_ARRAY_LEN(from); k++) {
-        for (size_t i = 0; i < sw_json_len(from[k]); i++) {
-            struct sw_slice name = sw_json_str(sw_json_at(from[k], i));
+        SW_JSON_ITEMS (it, from[k]) {
+            struct sw_slice name = sw_json_str(it);
 
             if (!sw_field_list_has(all, name))
                 sw_json_push(a, all, sw_json_new_string(a, name));
@@ -132,8 +130,8 @@ enum sw_expose_names sw_expose_names(const struct sw_json *proxy, const struct s
 
     if (!sw_condition_current(proxy, "Accepted"))
         return SW_EXPOSE_NAMES_PENDING;
-    for (size_t i = 0; i < sw_json_len(wanted); i++) {
-        struct sw_slice name = sw_json_str(sw_json_at(wanted, i));
+    SW_JSON_ITEMS (it, wanted) {
+        struct sw_slice name = sw_json_str(it);
         struct sw_slice reason;
         struct sw_slice message;
 

@@ -105,9 +105,7 @@ static void on_users(struct expose *x, const struct sw_json *list)
 {
     const struct sw_json *items = sw_json_find(list, "items");
 
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        const struct sw_json *one = sw_json_at(items, i);
-
+    SW_JSON_ITEMS (one, items) {
         if (!sw_json_walk(one, "metadata", "deletionTimestamp", NULL) &&
             sw_slice_eq_str(sw_expose_connector_of(one), x->connector)) {
             on_removed(x, false);

@@ -28,8 +28,8 @@ static void begin(struct sw_expose_view *v, struct event *e, const char *name)
 static void begin_names(struct event *e, const struct sw_json *hostnames)
 {
     sw_jw_put_array(&e->w, "hostnames");
-    for (size_t i = 0; i < sw_json_len(hostnames); i++)
-        sw_jw_value(&e->w, sw_json_at(hostnames, i));
+    SW_JSON_ITEMS (it, hostnames)
+        sw_jw_value(&e->w, it);
 }
 
 /* Whole lines, for whoever reads them as they come. */

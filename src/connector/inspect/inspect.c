@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "connector/inspect/inspect.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/rand.h"

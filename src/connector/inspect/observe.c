@@ -4,7 +4,6 @@
 #include "base/backoff.h"
 #include "base/buf.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
 #include "connector/roots.h"

@@ -6,9 +6,7 @@
  * would take it from each other for ever.
  */
 #include "base/log.h"
-#include "base/mem.h"
 #include "connector/reg/reg_int.h"
-#include "kube/client/kinds.h"
 #include "quic/id/keyproof.h"
 
 static struct sw_slice annotation(const struct sw_kube_obj *o)
@@ -113,7 +111,6 @@ void reg_prove(struct sw_reg *r)
 
 void reg_prove_end(struct sw_reg *r)
 {
-    sw_kube_call_cancel(r->prove);
-    r->prove = NULL;
+    sw_kube_call_cancel(SW_TAKE(r->prove));
     sw_timer_stop(r->loop, &r->prove_retry);
 }

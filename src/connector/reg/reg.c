@@ -146,8 +146,7 @@ static void patch_status(struct sw_reg *r)
 
 static void drop_lease(struct sw_reg *r)
 {
-    sw_hold_free(r->hold);
-    r->hold = NULL;
+    sw_hold_free(SW_TAKE(r->hold));
     sw_text_set(&r->lease, sw_slice(NULL, 0));
 }
 
@@ -297,8 +296,7 @@ void reg_follow(struct sw_reg *r)
 
 static void end_patch(struct sw_reg *r)
 {
-    sw_kube_call_cancel(r->patch);
-    r->patch = NULL;
+    sw_kube_call_cancel(SW_TAKE(r->patch));
     sw_timer_stop(r->loop, &r->patch_retry);
 }
 
@@ -382,15 +380,13 @@ void sw_reg_set_details(struct sw_reg *r, const struct sw_details *d)
 static void ask_again(struct sw_reg *r)
 {
     if (r->call) {
-        sw_kube_call_cancel(r->call);
-        r->call = NULL;
+        sw_kube_call_cancel(SW_TAKE(r->call));
         if (r->step == REG_CREATE) /* it is not known whether we did */
             r->step = REG_BY_ID;
         reg_retry_now(r);
     }
     if (r->patch) {
-        sw_kube_call_cancel(r->patch);
-        r->patch = NULL;
+        sw_kube_call_cancel(SW_TAKE(r->patch));
         sw_timer_start(r->loop, &r->patch_retry, 0, on_patch_retry);
     }
     if (r->prove || sw_timer_running(&r->prove_retry)) {
@@ -431,8 +427,7 @@ static void on_nothing(struct sw_timer *t)
 void sw_reg_stop(struct sw_reg *r, void (*done)(void *arg), void *arg)
 {
     r->step = REG_STOPPED;
-    sw_kube_call_cancel(r->call);
-    r->call = NULL;
+    sw_kube_call_cancel(SW_TAKE(r->call));
     /* A write that lands late would take the Connector back from the next device. */
     end_patch(r);
     reg_prove_end(r);

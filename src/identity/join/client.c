@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/base64.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
@@ -179,44 +178,40 @@ static int ask(const struct sw_join_at *at, const char *method, struct sw_slice 
 
 /* ---- bundles ---- */
 
-static bool text_ok(struct sw_slice s, size_t max)
+/* False: not a text, or longer. */
+static bool take(struct sw_slice text, size_t max, struct sw_slice *ret)
 {
-    return s.n <= max && sw_utf8_valid(s) && !memchr(s.p ? s.p : "", 0, s.n);
+    *ret = text;
+    return text.n <= max && sw_utf8_valid(text) && !memchr(text.p ? text.p : "", 0, text.n);
 }
 
 static int read_access(const Sw__JoinAccess *m, struct sw_join_bundle *b, struct sw_err *err)
 {
-    b->server = SW_PB_SLICE(m->server);
-    b->ca = SW_PB_SLICE(m->ca);
-    b->token = SW_PB_SLICE(m->token);
-    b->expires = SW_PB_SLICE(m->expires);
-    b->xds_address = SW_PB_SLICE(m->xds_address);
-    b->xds_ca = SW_PB_SLICE(m->xds_ca);
-    if (!b->server.n || !b->token.n || !text_ok(b->server, 2048) || !text_ok(b->ca, ANSWER_MAX) ||
-        !text_ok(b->token, 1 << 16) || !text_ok(b->expires, 64) ||
-        !text_ok(b->xds_address, SW_JOIN_ADDRESS_MAX) || !text_ok(b->xds_ca, ANSWER_MAX))
-        return sw_err_set(err, SW_EPROTO, "the answer has no usable access to an API");
-    return SW_OK;
+    if (take(SW_PB_SLICE(m->server), 2048, &b->server) &&
+        take(SW_PB_SLICE(m->ca), ANSWER_MAX, &b->ca) &&
+        take(SW_PB_SLICE(m->token), 1 << 16, &b->token) &&
+        take(SW_PB_SLICE(m->expires), 64, &b->expires) &&
+        take(SW_PB_SLICE(m->xds_address), SW_JOIN_ADDRESS_MAX, &b->xds_address) &&
+        take(SW_PB_SLICE(m->xds_ca), ANSWER_MAX, &b->xds_ca) && b->server.n && b->token.n)
+        return SW_OK;
+    return sw_err_set(err, SW_EPROTO, "the answer has no usable access to an API");
 }
 
 static int read_node(const Sw__JoinNode *m, struct sw_join_bundle *b, struct sw_err *err)
 {
-    b->account = SW_PB_SLICE(m->service_account);
-    b->cluster = SW_PB_SLICE(m->cluster_id);
-    b->network = SW_PB_SLICE(m->network);
-    b->address = SW_PB_SLICE(m->address);
-    if (!b->account.n || !text_ok(b->account, 253) || !text_ok(b->cluster, 253) ||
-        !text_ok(b->network, 253) || !text_ok(b->address, 64))
-        return sw_err_set(err, SW_EPROTO, "the answer has no usable service account");
-    return SW_OK;
+    if (take(SW_PB_SLICE(m->service_account), 253, &b->account) &&
+        take(SW_PB_SLICE(m->cluster_id), 253, &b->cluster) &&
+        take(SW_PB_SLICE(m->network), 253, &b->network) &&
+        take(SW_PB_SLICE(m->address), 64, &b->address) && b->account.n)
+        return SW_OK;
+    return sw_err_set(err, SW_EPROTO, "the answer has no usable service account");
 }
 
 static int read_peer(const Sw__JoinPeer *m, struct sw_join_bundle *b, struct sw_err *err)
 {
-    b->certificate = SW_PB_SLICE(m->certificate);
-    b->peer_roots = SW_PB_SLICE(m->roots);
-    if (!b->certificate.n || !b->peer_roots.n || !text_ok(b->certificate, ANSWER_MAX) ||
-        !text_ok(b->peer_roots, ANSWER_MAX) || m->n_gateways > SW_JOIN_GATEWAYS_MAX)
+    if (!take(SW_PB_SLICE(m->certificate), ANSWER_MAX, &b->certificate) ||
+        !take(SW_PB_SLICE(m->roots), ANSWER_MAX, &b->peer_roots) || !b->certificate.n ||
+        !b->peer_roots.n || m->n_gateways > SW_JOIN_GATEWAYS_MAX)
         return sw_err_set(err, SW_EPROTO, "the answer has no usable certificate of a peer");
     for (size_t i = 0; i < m->n_gateways; i++) {
         b->gateways.at[i] = SW_PB_SLICE(m->gateways[i]);
@@ -266,12 +261,10 @@ int sw_join_bundle_read(struct sw_arena *a, struct sw_slice msg, struct sw_join_
         return sw_err_prefix(err, "the answer does not parse");
     if (!sw_join_kind_parse(SW_PB_SLICE(m->kind), &b.kind))
         return sw_err_set(err, SW_EPROTO, "the answer is for a kind that is not known");
-    b.ns = SW_PB_SLICE(m->namespace_);
-    b.name = SW_PB_SLICE(m->name);
-    b.trust_domain = SW_PB_SLICE(m->trust_domain);
-    b.roots = SW_PB_SLICE(m->roots);
-    if (!b.ns.n || !b.name.n || !b.roots.n || !text_ok(b.ns, 253) || !text_ok(b.name, 253) ||
-        !text_ok(b.trust_domain, 255) || !text_ok(b.roots, ANSWER_MAX))
+    if (!take(SW_PB_SLICE(m->namespace_), 253, &b.ns) ||
+        !take(SW_PB_SLICE(m->name), 253, &b.name) ||
+        !take(SW_PB_SLICE(m->trust_domain), 255, &b.trust_domain) ||
+        !take(SW_PB_SLICE(m->roots), ANSWER_MAX, &b.roots) || !b.ns.n || !b.name.n || !b.roots.n)
         return sw_err_set(err, SW_EPROTO, "the answer lacks a name or the roots");
     rc = read_role(m, &b, err);
     if (rc == SW_OK)

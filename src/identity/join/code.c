@@ -69,38 +69,34 @@ static int checksum(struct sw_slice raw, uint8_t ret[32])
 
 /* ---- writing ---- */
 
-static int put_text(struct sw_buf *b, struct sw_slice s, int width)
+static void put_number(struct sw_print *p, size_t n, int width)
 {
-    int rc = width == 2 ? sw_buf_putc(b, (char)(s.n >> 8)) : SW_OK;
+    if (width == 2)
+        sw_print_char(p, (char)(n >> 8));
+    sw_print_char(p, (char)(n & 255));
+}
 
-    if (rc == SW_OK)
-        rc = sw_buf_putc(b, (char)(s.n & 255));
-    return rc == SW_OK ? sw_buf_append_slice(b, s) : rc;
+static void put_text(struct sw_print *p, struct sw_slice s, int width)
+{
+    put_number(p, s.n, width);
+    sw_print_slice(p, s);
 }
 
 static int write_raw(const struct sw_join_code *c, struct sw_buf *b)
 {
+    struct sw_print p = {.to = b};
     struct sw_slice address = sw_slice_str(c->address);
     struct sw_slice id = sw_slice_str(c->id);
-    size_t all = FIXED + address.n + id.n;
     uint8_t sum[32];
-    int rc = sw_buf_putc(b, (char)(all >> 8));
 
-    if (rc == SW_OK)
-        rc = sw_buf_putc(b, (char)(all & 255));
-    if (rc == SW_OK)
-        rc = sw_buf_putc(b, (char)c->kind);
-    if (rc == SW_OK)
-        rc = put_text(b, address, 2);
-    if (rc == SW_OK)
-        rc = put_text(b, id, 1);
-    if (rc == SW_OK)
-        rc = sw_buf_append(b, c->root, sizeof(c->root));
-    if (rc == SW_OK)
-        rc = sw_buf_append(b, c->secret, sizeof(c->secret));
-    if (rc == SW_OK)
-        rc = sw_buf_append(b, sum, (size_t)checksum(sw_buf_slice(b), sum));
-    return rc;
+    put_number(&p, FIXED + address.n + id.n, LENGTH);
+    sw_print_char(&p, (char)c->kind);
+    put_text(&p, address, 2);
+    put_text(&p, id, 1);
+    sw_print_slice(&p, sw_slice(c->root, sizeof(c->root)));
+    sw_print_slice(&p, sw_slice(c->secret, sizeof(c->secret)));
+    sw_print_slice(&p, sw_slice(sum, (size_t)checksum(sw_buf_slice(b), sum)));
+    return p.rc;
 }
 
 int sw_join_code_write(const struct sw_join_code *c, struct sw_buf *out, struct sw_err *err)

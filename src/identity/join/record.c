@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "identity/join/record.h"
 
-#include <string.h>
-
 #include "base/base64.h"
-#include "base/def.h"
 #include "io/egress.h"
 #include "kube/client/kinds.h"
 #include "kube/client/secret.h"

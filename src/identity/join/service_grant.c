@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a machine gets: by its kind a WorkloadEntry, a token of its account, or a certificate. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/mem.h"
 #include "base/secret.h"
-#include "base/time.h"
 #include "identity/authority.h"
 #include "identity/join/service_int.h"
 #include "io/egress.h"

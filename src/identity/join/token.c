@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "identity/join/token.h"
 
-#include <string.h>
-
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
