@@ -63,8 +63,7 @@ const char *sw_link_lease_text(uint16_t port, char text[SW_LINK_LEASE_TEXT])
 static int standing(const struct sw_link_lease *i)
 {
     const struct sw_kube_obj *o = i->import;
-    const struct sw_json *c =
-        cn_condition(sw_json_walk(o->json, "status", "conditions", NULL), "ImportTargetPortValid");
+    const struct sw_json *c = cn_condition(cn_conditions(o), "ImportTargetPortValid");
     struct sw_slice said = js_or(c, "message", "");
     char text[SW_LINK_LEASE_TEXT];
 

@@ -61,6 +61,11 @@ bool cn_deleting(const struct sw_kube_obj *o)
     return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
+const struct sw_json *cn_conditions(const struct sw_kube_obj *o)
+{
+    return o ? sw_json_walk(o->json, "status", "conditions", NULL) : NULL;
+}
+
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type)
 {
     return sw_json_find_item(conditions, "type", sw_slice_str(type));
@@ -86,16 +91,10 @@ struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...)
 struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind, struct sw_slice ns,
                           struct sw_slice name)
 {
-    struct sw_json *obj = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
+    struct sw_json *meta = SW_JSON_OF(a, {"name", .text = name}, {"namespace", .some = ns});
 
-    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, api));
-    sw_json_put(a, obj, "kind", sw_json_new_str(a, kind));
-    sw_json_put_str(a, meta, "name", name);
-    if (ns.n)
-        sw_json_put_str(a, meta, "namespace", ns);
-    sw_json_put(a, obj, "metadata", meta);
-    return obj;
+    return SW_JSON_OF(a, {"apiVersion", .str = api}, {"kind", .str = kind},
+                      {"metadata", .json = meta});
 }
 
 struct sw_json *cn_put_object(struct sw_arena *a, struct sw_json *to, const char *key)

@@ -27,6 +27,8 @@ int cn_oldest_first(const void *x, const void *y);
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
 bool cn_deleting(const struct sw_kube_obj *o);
 
+/* status.conditions; NULL: there are none. o may be NULL. */
+const struct sw_json *cn_conditions(const struct sw_kube_obj *o);
 /* True for a condition of this type with status True. */
 bool cn_is_true(const struct sw_json *conditions, const char *type);
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);

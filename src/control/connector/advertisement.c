@@ -28,7 +28,6 @@ static void build_one(const struct sw_view *v, struct sw_output *out, const stru
     struct sw_arena *a = sw_out_arena(out);
     struct sw_slice name = sw_json_str(sw_json_walk(o->json, "spec", "connectorRef", "name", NULL));
     const struct sw_kube_obj *to = name.n ? sw_view_find(v, SW_HP_CONNECTOR, o->ns, name) : NULL;
-    struct sw_json *status = sw_json_new_object(a);
     struct cond c = {"Accepted", true, "Accepted", "The advertisement belongs to its Connector."};
 
     if (!name.n)
@@ -38,10 +37,7 @@ static void build_one(const struct sw_view *v, struct sw_output *out, const stru
                           cn_text(a, "There is no Connector '%.*s'.", SW_SLICE_ARG(name))};
     else
         tie(out, o, to);
-    sw_json_put(a, status, "conditions",
-                cn_conditions(a, sw_json_walk(o->json, "status", "conditions", NULL), owned, &c, 1,
-                              generation_of(o)));
-    sw_out_status(out, SW_HP_ADVERTISEMENT, o, status);
+    sw_out_status(out, SW_HP_ADVERTISEMENT, o, status_with(a, o, owned, &c, 1));
 }
 
 void cn_advertisements(const struct sw_view *v, struct sw_output *out)

@@ -168,22 +168,15 @@ static struct cond ready_condition(const struct cn_life *l, const char *invalid,
 static void write_status(const struct state *s, const struct sw_kube_obj *o,
                          const struct sw_kube_obj *lease, const struct cond *want, size_t n)
 {
-    const struct sw_json *have = sw_json_walk(o->json, "status", "conditions", NULL);
     struct sw_slice ref = sw_json_str(sw_json_walk(o->json, "status", "leaseRef", "name", NULL));
     bool refer = lease && !sw_slice_eq(ref, lease->name);
     struct sw_json *status;
 
-    if (!refer && same_conditions(have, owned, want, n, generation_of(o)))
+    if (!refer && same_conditions(cn_conditions(o), owned, want, n, generation_of(o)))
         return;
-    status = sw_json_new_object(s->a);
-    sw_json_put(s->a, status, "conditions",
-                cn_conditions(s->a, have, owned, want, n, generation_of(o)));
-    if (refer) {
-        struct sw_json *r = sw_json_new_object(s->a);
-
-        sw_json_put_str(s->a, r, "name", lease->name);
-        sw_json_put(s->a, status, "leaseRef", r);
-    }
+    status = status_with(s->a, o, owned, want, n);
+    if (refer)
+        sw_json_put(s->a, status, "leaseRef", SW_JSON_OF(s->a, {"name", .text = lease->name}));
     sw_out_status(s->out, SW_CN_CONNECTOR, o, status);
 }
 

@@ -23,10 +23,6 @@ bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
 bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name);
 /* Wall clock nanoseconds; false when it is no time. */
 bool cn_time(struct sw_slice text, uint64_t *ret);
-/* status.conditions as they shall be; see merge_conditions. */
-struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
-                              const char *const *owned, const struct cond *want, size_t n,
-                              int64_t generation);
 /* For the log and a counter, once for as long as it is so. */
 void cn_note(struct sw_output *out, const char *reason, const char *kind,
              const struct sw_kube_obj *of, const char *text);

@@ -60,7 +60,7 @@ static bool renewed_at(const struct sw_json *lease, uint64_t seconds, uint64_t *
 static uint64_t counts_until(const struct sw_view *v, const struct sw_kube_obj *o, uint64_t renewed,
                              uint64_t duration)
 {
-    const struct sw_json *conditions = sw_json_walk(o->json, "status", "conditions", NULL);
+    const struct sw_json *conditions = cn_conditions(o);
     uint64_t since = sw_view_since_ns(v);
 
     if (since > renewed && since <= sw_view_wall_ns(v) && cn_is_true(conditions, "Ready"))

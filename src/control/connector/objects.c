@@ -8,17 +8,12 @@
 void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
             const char *kind)
 {
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *ref = sw_json_new_object(a);
+    struct sw_json *ref =
+        SW_JSON_OF(a, {"apiVersion", .str = api}, {"kind", .str = kind}, {"name", .text = of->name},
+                   {"uid", .text = of->uid}, {"controller", .json = sw_json_new_bool(a, true)},
+                   {"blockOwnerDeletion", .json = sw_json_new_bool(a, true)});
 
-    sw_json_put(a, ref, "apiVersion", sw_json_new_str(a, api));
-    sw_json_put(a, ref, "kind", sw_json_new_str(a, kind));
-    sw_json_put_str(a, ref, "name", of->name);
-    sw_json_put_str(a, ref, "uid", of->uid);
-    sw_json_put(a, ref, "controller", sw_json_new_bool(a, true));
-    sw_json_put(a, ref, "blockOwnerDeletion", sw_json_new_bool(a, true));
-    sw_json_push(a, list, ref);
-    sw_json_put(a, sw_json_find(obj, "metadata"), "ownerReferences", list);
+    sw_json_put(a, sw_json_find(obj, "metadata"), "ownerReferences", sw_json_new_list(a, ref));
 }
 
 bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid)
@@ -49,15 +44,6 @@ bool cn_time(struct sw_slice text, uint64_t *ret)
         return false;
     *ret = (uint64_t)sec * SW_NS_PER_S + (uint64_t)ns;
     return true;
-}
-
-struct sw_json *cn_conditions(struct sw_arena *a, const struct sw_json *have,
-                              const char *const *owned, const struct cond *want, size_t n,
-                              int64_t generation)
-{
-    struct builder b = {.a = a};
-
-    return merge_conditions(&b, have, owned, want, n, generation);
 }
 
 void cn_note(struct sw_output *out, const char *reason, const char *kind,

@@ -123,8 +123,6 @@ void hp_read_others(const struct sw_view *v, struct sw_arena *a, struct sw_map *
 bool hp_served_elsewhere(const struct hp_names *names, struct sw_arena *a, struct sw_slice host,
                          struct sw_slice ns)
 {
-    struct builder b = {.a = a};
-
     if (!names->others.n)
         return false;
     do {
@@ -132,7 +130,7 @@ bool hp_served_elsewhere(const struct hp_names *names, struct sw_arena *a, struc
             if (!sw_slice_eq(s->ns, ns))
                 return true;
         }
-    } while (host_widen(&b, &host) && !host_is_wide(host));
+    } while (host_widen(a, &host) && !host_is_wide(host));
     return false;
 }
 

@@ -95,8 +95,7 @@ static void port_conditions(const struct hp *h, struct conds *c)
 
 static void programmed(const struct hp *h, struct conds *c)
 {
-    const struct sw_json *gw =
-        h->gateway ? sw_json_walk(h->gateway->json, "status", "conditions", NULL) : NULL;
+    const struct sw_json *gw = cn_conditions(h->gateway);
     const struct sw_json *parents =
         h->route ? sw_json_walk(h->route->json, "status", "parents", NULL) : NULL;
     const struct sw_json *rt = sw_json_find(sw_json_at(parents, 0), "conditions");
@@ -244,7 +243,6 @@ static void available(const struct hp *h, const struct hp_host *host, struct con
 
 static struct sw_json *host_status(const struct hp *h, const struct hp_host *host)
 {
-    struct sw_json *out = sw_json_new_object(h->a);
     struct conds c = {.n = 0};
 
     available(h, host, &c);
@@ -263,11 +261,10 @@ static struct sw_json *host_status(const struct hp *h, const struct hp_host *hos
     if (host->state == HP_NAME_OURS)
         say(&c, "DNSRecordProgrammed", true, "NotApplicable",
             "This control plane has no zone for public names.");
-    sw_json_put_str(h->a, out, "hostname", host->name);
-    sw_json_put(h->a, out, "conditions",
-                cn_conditions(h->a, hp_host_conditions(h->obj, host->name), owned_host, c.p, c.n,
-                              generation_of(h->obj)));
-    return out;
+    return SW_JSON_OF(
+        h->a, {"hostname", .text = host->name},
+        {"conditions", .json = merge_conditions(h->a, hp_host_conditions(h->obj, host->name),
+                                                owned_host, c.p, c.n, generation_of(h->obj))});
 }
 
 static void put_hosts(const struct hp *h, struct sw_json *status)
@@ -310,7 +307,6 @@ static void connector_conditions(const struct hp *h, struct conds *c)
 
 void hp_status(struct hp *h, const char *invalid)
 {
-    const struct sw_json *have = sw_json_walk(h->obj->json, "status", "conditions", NULL);
     struct sw_json *status = sw_json_new_object(h->a);
     const struct sw_json *addresses =
         h->gateway && !h->conflict.reason
@@ -335,7 +331,8 @@ void hp_status(struct hp *h, const char *invalid)
     }
     if (addresses)
         sw_json_put(h->a, status, "addresses", sw_json_copy(h->a, addresses));
-    sw_json_put(h->a, status, "conditions",
-                cn_conditions(h->a, have, owned, c.p, c.n, generation_of(h->obj)));
+    sw_json_put(
+        h->a, status, "conditions",
+        merge_conditions(h->a, cn_conditions(h->obj), owned, c.p, c.n, generation_of(h->obj)));
     sw_out_status(h->out, SW_HP_PROXY, h->obj, status);
 }

@@ -136,7 +136,7 @@ bool sw_connector_key_proved(const struct sw_json *connector)
 
 static bool is_ready(const struct sw_kube_obj *o)
 {
-    return cn_is_true(sw_json_walk(o->json, "status", "conditions", NULL), "Ready");
+    return cn_is_true(cn_conditions(o), "Ready");
 }
 
 struct sw_slice sw_connector_online(const struct sw_connector_keys *k,

@@ -6,18 +6,11 @@
 void lk_status(struct lk *l, size_t kind, const struct sw_kube_obj *o, const struct cond *want,
                size_t n)
 {
-    const struct sw_json *have = sw_json_walk(o->json, "status", "conditions", NULL);
     const char *const none[] = {NULL};
-    struct sw_json *status;
 
     /* As a rule nothing changed: no need to make it to find that out. */
-    if (same_conditions(have, none, want, n, generation_of(o)))
-        return;
-    status = sw_json_new_object(l->a);
-    sw_json_put(
-        l->a, status, "conditions",
-        merge_conditions(&(struct builder){.a = l->a}, have, none, want, n, generation_of(o)));
-    sw_out_status(l->out, kind, o, status);
+    if (!same_conditions(cn_conditions(o), none, want, n, generation_of(o)))
+        sw_out_status(l->out, kind, o, status_with(l->a, o, none, want, n));
 }
 
 void lk_note(struct lk *l, const char *reason, const char *kind, const struct sw_kube_obj *o,

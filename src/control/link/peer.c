@@ -55,7 +55,6 @@ static void judge_reach(struct lk *l, const struct sw_kube_obj *o)
     static const char *const owned[] = {"PeerReachable", NULL};
     const struct sw_json *reach =
         sw_json_get(sw_json_walk(l->input, "reach", "peers", NULL), o->name);
-    const struct sw_json *have = sw_json_walk(o->json, "status", "conditions", NULL);
     bool up = sw_json_true(sw_json_find(reach, "reachable"));
     struct cond want = {"PeerReachable", up, "Heartbeat", ""};
     struct sw_json *status;
@@ -63,10 +62,7 @@ static void judge_reach(struct lk *l, const struct sw_kube_obj *o)
 
     if (!sw_json_is(reach, SW_JSON_OBJECT))
         return;
-    status = sw_json_new_object(l->a);
-    sw_json_put(
-        l->a, status, "conditions",
-        merge_conditions(&(struct builder){.a = l->a}, have, owned, &want, 1, generation_of(o)));
+    status = status_with(l->a, o, owned, &want, 1);
     labels = labels_of(l, o, up ? sw_json_find(reach, "labels") : NULL);
     if (labels)
         sw_json_put(l->a, status, "labels", labels);

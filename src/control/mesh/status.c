@@ -208,12 +208,11 @@ static void put(struct sw_output *out, size_t kind, const struct sw_kube_obj *o,
     const struct sw_json *status = sw_json_find(o->json, "status");
     const struct sw_json *have = sw_json_find(status, "conditions");
     const struct sw_json *given = sw_json_find(status, "addresses");
-    struct builder b = {.a = s->a};
     struct sw_json *now = sw_json_new_object(s->a);
 
     if (!same_conditions(have, owned, s->list, s->n, generation_of(o)))
         sw_json_put(s->a, now, "conditions",
-                    merge_conditions(&b, have, owned, s->list, s->n, generation_of(o)));
+                    merge_conditions(s->a, have, owned, s->list, s->n, generation_of(o)));
     if (addresses && (sw_json_len(addresses) || sw_json_len(given)) &&
         !json_within(addresses, given))
         sw_json_put(s->a, now, "addresses", sw_json_copy(s->a, addresses));

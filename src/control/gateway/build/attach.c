@@ -291,13 +291,8 @@ static bool names(const struct sw_json *refs, const struct builder *b, struct sw
 
 static struct sw_json *ref_to(struct sw_arena *a, const struct sw_kube_obj *gw)
 {
-    struct sw_json *ref = sw_json_new_object(a);
-
-    sw_json_put(a, ref, "group", sw_json_new_str(a, GW_GROUP));
-    sw_json_put(a, ref, "kind", sw_json_new_str(a, "Gateway"));
-    sw_json_put(a, ref, "namespace", sw_json_new_string(a, gw->ns));
-    sw_json_put(a, ref, "name", sw_json_new_string(a, gw->name));
-    return ref;
+    return SW_JSON_OF(a, {"group", .str = GW_GROUP}, {"kind", .str = "Gateway"},
+                      {"namespace", .text = gw->ns}, {"name", .text = gw->name});
 }
 
 /*

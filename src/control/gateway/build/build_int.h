@@ -43,7 +43,7 @@ bool host_intersect(struct sw_slice listener, struct sw_slice route, struct sw_s
 /* The value for the most specific pattern in the map that covers all of 'host'. */
 void *host_owner(const struct sw_map *hosts, struct sw_slice host);
 /* The next wider pattern of "a.b.c": "*.b.c", "*.c", "*". False after "*". */
-bool host_widen(struct builder *b, struct sw_slice *host);
+bool host_widen(struct sw_arena *a, struct sw_slice *host);
 
 /* True for what stands for all names or those of a whole top-level domain: it owns none of them. */
 bool host_is_wide(struct sw_slice host);
@@ -252,9 +252,12 @@ void build_sockets(struct builder *b);
 
 /* Merged with what is there: conditions of others stay as they are, of ours ('owned', ends with
  * NULL) only those of the list. */
-struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
+struct sw_json *merge_conditions(struct sw_arena *a, const struct sw_json *have,
                                  const char *const *owned, const struct cond *want, size_t n,
                                  int64_t generation);
+/* A new status with the conditions of an object so merged. */
+struct sw_json *status_with(struct sw_arena *a, const struct sw_kube_obj *o,
+                            const char *const *owned, const struct cond *want, size_t n);
 bool same_conditions(const struct sw_json *have, const char *const *owned, const struct cond *want,
                      size_t n, int64_t generation);
 /* Adds the status unless the object already has it. */

@@ -253,16 +253,11 @@ static bool slice_ca(struct builder *b, const struct sw_kube_obj *o, struct sw_s
     static const struct ca_reasons why = {"InvalidCACertificateRef", "InvalidKind", NULL};
     struct sw_slice name = note_of(o, SW_CONNECTOR_CA);
     struct sw_json *refs;
-    struct sw_json *ref;
 
     if (!name.n)
         return true;
-    refs = sw_json_new_array(b->a);
-    ref = sw_json_new_object(b->a);
-    sw_json_put(b->a, ref, "group", sw_json_new_str(b->a, ""));
-    sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "ConfigMap"));
-    sw_json_put_str(b->a, ref, "name", name);
-    sw_json_push(b->a, refs, ref);
+    refs = sw_json_new_list(b->a, SW_JSON_OF(b->a, {"group", .str = ""},
+                                             {"kind", .str = "ConfigMap"}, {"name", .text = name}));
     return resolve_cas(b, &(struct ref_from){"EndpointSlice", o->ns}, refs, &why, ret_name, ret);
 }
 

@@ -124,7 +124,7 @@ static bool serves_name(struct builder *b, const struct listener *l)
             if (is_foreign(h, l))
                 return true;
         }
-    } while (host_widen(b, &host) && !host_is_wide(host));
+    } while (host_widen(b->a, &host) && !host_is_wide(host));
     return false;
 }
 

@@ -94,7 +94,7 @@ void *host_owner(const struct sw_map *hosts, struct sw_slice host)
     return found ? found : sw_map_get(hosts, SW_SLICE_LIT("*"));
 }
 
-bool host_widen(struct builder *b, struct sw_slice *host)
+bool host_widen(struct sw_arena *a, struct sw_slice *host)
 {
     struct sw_slice rest = is_wild(*host) ? sw_slice_from(*host, 2) : *host;
     ptrdiff_t dot = sw_slice_find(rest, '.');
@@ -104,6 +104,7 @@ bool host_widen(struct builder *b, struct sw_slice *host)
     if (dot < 0 || (size_t)dot + 1 == rest.n) /* a dot at the end hides no label */
         *host = SW_SLICE_LIT("*");
     else
-        *host = gw_printf(b, "*%.*s", SW_SLICE_ARG(sw_slice_from(rest, (size_t)dot)));
+        *host = sw_slice_str(
+            sw_arena_printf(a, "*%.*s", SW_SLICE_ARG(sw_slice_from(rest, (size_t)dot))));
     return true;
 }

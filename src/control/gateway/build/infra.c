@@ -83,49 +83,36 @@ static void copy_texts(struct builder *b, struct sw_json *to, const struct sw_js
 
 static struct sw_json *owner_of(struct builder *b, const struct sw_kube_obj *o)
 {
-    struct sw_json *list = sw_json_new_array(b->a);
-    struct sw_json *ref = sw_json_new_object(b->a);
-
-    sw_json_put(b->a, ref, "apiVersion", sw_json_new_str(b->a, GW_GROUP "/v1"));
-    sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "Gateway"));
-    sw_json_put_str(b->a, ref, "name", o->name);
-    sw_json_put_str(b->a, ref, "uid", o->uid);
-    sw_json_push(b->a, list, ref);
-    return list;
+    return sw_json_new_list(b->a, SW_JSON_OF(b->a, {"apiVersion", .str = GW_GROUP "/v1"},
+                                             {"kind", .str = "Gateway"}, {"name", .text = o->name},
+                                             {"uid", .text = o->uid}));
 }
 
 static void want_account(struct builder *b, const struct gateway *g, const struct sw_json *labels,
                          const struct sw_json *annotations)
 {
-    struct sw_json *obj = sw_json_new_object(b->a);
-    struct sw_json *meta = sw_json_new_object(b->a);
+    const struct sw_kube_obj *o = g->parent.obj;
     struct sw_json *l = sw_json_new_object(b->a);
     struct sw_json *n = sw_json_new_object(b->a);
+    struct sw_json *meta;
     uint64_t digest = 0;
 
     copy_texts(b, l, labels, LABELS_MAX, &digest);
-    sw_json_set(b->a, l, SW_SLICE_LIT(NAME_LABEL),
-                sw_json_new_string(b->a, sw_slice_head(g->parent.obj->name, 63)));
-    sw_json_set(
-        b->a, l, SW_SLICE_LIT(CLASS_LABEL),
-        sw_json_new_string(b->a, sw_slice_head(js_or(g->spec, "gatewayClassName", ""), 63)));
-    sw_json_set(b->a, l, SW_SLICE_LIT(MANAGED_BY), sw_json_new_str(b->a, "spanwire"));
+    sw_json_put_str(b->a, l, NAME_LABEL, sw_slice_head(o->name, 63));
+    sw_json_put_str(b->a, l, CLASS_LABEL,
+                    sw_slice_head(js_or(g->spec, "gatewayClassName", ""), 63));
+    sw_json_put_str(b->a, l, MANAGED_BY, SW_SLICE_LIT("spanwire"));
     copy_texts(b, n, annotations, ANNOTATIONS_MAX, &digest);
-    sw_json_set(b->a, n, SW_SLICE_LIT(DIGEST),
-                sw_json_new_string(b->a, gw_printf(b, "%016llx", (unsigned long long)digest)));
-    sw_json_put_str(b->a, meta, "name", account_name(b, g));
-    sw_json_put_str(b->a, meta, "namespace", g->parent.obj->ns);
-    sw_json_put(b->a, meta, "labels", l);
-    sw_json_put(b->a, meta, "annotations", n);
-    if (g->parent.obj->uid.n)
-        sw_json_put(b->a, meta, "ownerReferences", owner_of(b, g->parent.obj));
-    sw_json_put(b->a, obj, "apiVersion", sw_json_new_str(b->a, "v1"));
-    sw_json_put(b->a, obj, "kind", sw_json_new_str(b->a, "ServiceAccount"));
-    sw_json_put(b->a, obj, "metadata", meta);
+    sw_json_put_str(b->a, n, DIGEST, gw_printf(b, "%016llx", (unsigned long long)digest));
+    meta = SW_JSON_OF(b->a, {"name", .text = account_name(b, g)}, {"namespace", .text = o->ns},
+                      {"labels", .json = l}, {"annotations", .json = n},
+                      {"ownerReferences", .json = o->uid.n ? owner_of(b, o) : NULL});
     want(b, (struct sw_model_want){.how = SW_MODEL_WANT_OBJECT,
                                    .kind = SW_MODEL_ACCOUNT,
-                                   .of = g->parent.obj,
-                                   .json = obj});
+                                   .of = o,
+                                   .json = SW_JSON_OF(b->a, {"apiVersion", .str = "v1"},
+                                                      {"kind", .str = "ServiceAccount"},
+                                                      {"metadata", .json = meta})});
 }
 
 /* An account of ours that its Gateway does not want any more; others are not ours to delete. */

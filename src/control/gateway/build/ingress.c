@@ -345,17 +345,12 @@ static void add_certs(struct ingress *in)
 
 static void put_address(struct builder *b, const struct sw_kube_obj *o)
 {
-    struct sw_json *status = sw_json_new_object(b->a);
-    struct sw_json *lb = sw_json_new_object(b->a);
-    struct sw_json *list = sw_json_new_array(b->a);
-    struct sw_json *item = sw_json_new_object(b->a);
+    const struct sw_model_address *at = &b->conf->addrs[0];
+    struct sw_json *item =
+        SW_JSON_OF(b->a, {at->hostname ? "hostname" : "ip", .text = at->address});
+    struct sw_json *lb = SW_JSON_OF(b->a, {"ingress", .json = sw_json_new_list(b->a, item)});
 
-    sw_json_put_str(b->a, item, b->conf->addrs[0].hostname ? "hostname" : "ip",
-                    b->conf->addrs[0].address);
-    sw_json_push(b->a, list, item);
-    sw_json_put(b->a, lb, "ingress", list);
-    sw_json_put(b->a, status, "loadBalancer", lb);
-    put_status(b, SW_MODEL_INGRESS, o, status);
+    put_status(b, SW_MODEL_INGRESS, o, SW_JSON_OF(b->a, {"loadBalancer", .json = lb}));
 }
 
 static bool was_served(const struct sw_kube_obj *o)

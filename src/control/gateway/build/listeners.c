@@ -31,11 +31,9 @@ static void set_verdict(struct verdict *v, const char *reason, const char *msg)
 
 static void push_kind(struct builder *b, struct listener *l, enum route_kind k)
 {
-    struct sw_json *o = sw_json_new_object(b->a);
-
-    sw_json_put(b->a, o, "group", sw_json_new_str(b->a, GW_GROUP));
-    sw_json_put(b->a, o, "kind", sw_json_new_str(b->a, route_kind_names[k]));
-    sw_json_push(b->a, l->supported, o);
+    sw_json_push(
+        b->a, l->supported,
+        SW_JSON_OF(b->a, {"group", .str = GW_GROUP}, {"kind", .str = route_kind_names[k]}));
     l->kinds |= 1u << k;
 }
 

@@ -61,7 +61,7 @@ const char *name_claimed(struct builder *b, struct sw_slice host, const struct p
     ns = ingress_claimed(b, host, NULL);
     if (ns.n)
         return foreign(ns, p, route_ns) ? by_ingress : NULL;
-    while (host_widen(b, &host) && !host_is_wide(host)) {
+    while (host_widen(b->a, &host) && !host_is_wide(host)) {
         ns = ingress_claimed(b, host, &claimed);
         if (ns.n && foreign(ns, p, route_ns) && (!since.n || sw_slice_cmp(since, claimed) > 0))
             return by_ingress;
@@ -184,7 +184,7 @@ bool name_for_ingress(struct builder *b, struct sw_slice host, const struct sw_k
     } else {
         const struct name *n = sw_map_get(&b->names, h);
 
-        while (!n && host_widen(b, &h) && !host_is_wide(h))
+        while (!n && host_widen(b->a, &h) && !host_is_wide(h))
             n = sw_map_get(&b->names, h);
         ours = !n || is_member(n, o->ns);
     }

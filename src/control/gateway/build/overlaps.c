@@ -17,7 +17,7 @@ static void mark_hosts(struct builder *b, struct socket *s)
     SW_VEC_EACH (struct listener, l, &s->listeners) {
         struct sw_slice h = listener_host(l);
 
-        while (host_widen(b, &h)) {
+        while (host_widen(b->a, &h)) {
             struct listener *wider = sw_map_get(&s->hosts, h);
 
             if (!wider)

@@ -58,42 +58,45 @@ bool same_conditions(const struct sw_json *have, const char *const *owned, const
     return hits == n;
 }
 
-static struct sw_json *make_condition(struct builder *b, const struct cond *w, int64_t generation,
+static struct sw_json *make_condition(struct sw_arena *a, const struct cond *w, int64_t generation,
                                       const struct sw_json *old)
 {
-    struct sw_json *c = sw_json_new_object(b->a);
     const struct sw_json *since = sw_json_find(old, "lastTransitionTime");
+    bool same = since && sw_json_str_eq(sw_json_find(old, "status"), yes_no(w->yes));
 
-    sw_json_put(b->a, c, "type", sw_json_new_str(b->a, w->type));
-    sw_json_put(b->a, c, "status", sw_json_new_str(b->a, yes_no(w->yes)));
-    sw_json_put(b->a, c, "reason", sw_json_new_str(b->a, w->reason));
-    sw_json_put(b->a, c, "message", sw_json_new_str(b->a, w->msg));
-    sw_json_put(b->a, c, "observedGeneration", sw_json_new_i64(b->a, generation));
-    if (since && sw_json_str_eq(sw_json_find(old, "status"), yes_no(w->yes)))
-        sw_json_put(b->a, c, "lastTransitionTime", sw_json_copy(b->a, since));
-    return c;
+    return SW_JSON_OF(a, {"type", .str = w->type}, {"status", .str = yes_no(w->yes)},
+                      {"reason", .str = w->reason}, {"message", .str = w->msg},
+                      {"observedGeneration", .json = sw_json_new_i64(a, generation)},
+                      {"lastTransitionTime", .json = same ? sw_json_copy(a, since) : NULL});
 }
 
-struct sw_json *merge_conditions(struct builder *b, const struct sw_json *have,
+struct sw_json *merge_conditions(struct sw_arena *a, const struct sw_json *have,
                                  const char *const *owned, const struct cond *want, size_t n,
                                  int64_t generation)
 {
-    struct sw_json *out = sw_json_new_array(b->a);
+    struct sw_json *out = sw_json_new_array(a);
 
     SW_JSON_ITEMS (c, have) {
         struct sw_slice type = js(c, "type");
         const struct cond *w = wanted(want, n, type);
 
         if (w)
-            sw_json_push(b->a, out, make_condition(b, w, generation, c));
-        else if (c && !is_owned(owned, type))
-            sw_json_push(b->a, out, sw_json_copy(b->a, c));
+            sw_json_push(a, out, make_condition(a, w, generation, c));
+        else if (!is_owned(owned, type))
+            sw_json_push(a, out, sw_json_copy(a, c));
     }
     for (size_t i = 0; i < n; i++) {
         if (!cn_condition(have, want[i].type))
-            sw_json_push(b->a, out, make_condition(b, &want[i], generation, NULL));
+            sw_json_push(a, out, make_condition(a, &want[i], generation, NULL));
     }
     return out;
+}
+
+struct sw_json *status_with(struct sw_arena *a, const struct sw_kube_obj *o,
+                            const char *const *owned, const struct cond *want, size_t n)
+{
+    return SW_JSON_OF(a, {"conditions", .json = merge_conditions(a, cn_conditions(o), owned, want,
+                                                                 n, generation_of(o))});
 }
 
 void put_status(struct builder *b, enum sw_model_kind kind, const struct sw_kube_obj *of,

@@ -89,21 +89,13 @@ void status_class(struct builder *b, const struct sw_kube_obj *class, struct ver
     static const char *const owned[] = {"Accepted", "SupportedVersion", NULL};
     const struct cond want[] = {cond_of("Accepted", accepted, "Accepted"),
                                 cond_of("SupportedVersion", version, "SupportedVersion")};
-    struct sw_json *status = sw_json_new_object(b->a);
+    struct sw_json *status = status_with(b->a, class, owned, want, SW_ARRAY_LEN(want));
     struct sw_json *list = sw_json_new_array(b->a);
 
     for (size_t i = 0; i < SW_ARRAY_LEN(features); i++) {
-        struct sw_json *f;
-
-        if (!sw_view_served(b->v, feature_kind(sw_slice_str(features[i]))))
-            continue;
-        f = sw_json_new_object(b->a);
-        sw_json_put(b->a, f, "name", sw_json_new_str(b->a, features[i]));
-        sw_json_push(b->a, list, f);
+        if (sw_view_served(b->v, feature_kind(sw_slice_str(features[i]))))
+            sw_json_push(b->a, list, SW_JSON_OF(b->a, {"name", .str = features[i]}));
     }
-    sw_json_put(b->a, status, "conditions",
-                merge_conditions(b, sw_json_walk(class->json, "status", "conditions", NULL), owned,
-                                 want, SW_ARRAY_LEN(want), generation_of(class)));
     sw_json_put(b->a, status, "supportedFeatures", list);
     put_status(b, SW_MODEL_CLASS, class, status);
 }
@@ -122,13 +114,8 @@ static bool was_programmed(const struct listener *l)
 {
     const struct sw_json *old = sw_json_find_item(
         sw_json_walk(l->parent->obj->json, "status", "listeners", NULL), "name", l->name);
-    const struct sw_json *list = sw_json_find(old, "conditions");
 
-    SW_JSON_ITEMS (c, list) {
-        if (sw_json_str_eq(sw_json_find(c, "type"), "Programmed"))
-            return sw_json_str_eq(sw_json_find(c, "status"), "True");
-    }
-    return false;
+    return cn_is_true(sw_json_find(old, "conditions"), "Programmed");
 }
 
 /* What data planes say to one of its sockets. */
@@ -187,8 +174,6 @@ static struct sw_json *listener_status(struct builder *b, const struct listener 
 {
     struct cond want[6];
     size_t n = 0;
-    struct sw_json *out = sw_json_new_object(b->a);
-    int64_t generation = generation_of(l->parent->obj);
 
     want[n++] = cond_of("Accepted", l->conflict.reason ? l->conflict : l->accepted, "Accepted");
     want[n++] = cond_of("Programmed", listener_programmed(b, l), "Programmed");
@@ -207,13 +192,11 @@ static struct sw_json *listener_status(struct builder *b, const struct listener 
     /* Once it has its place it keeps it, whatever keeps it from serving meanwhile. */
     if (l->claimed || (!l->conflict.reason && listener_recorded(b, l)))
         want[n++] = (struct cond){LISTENER_CLAIMED, true, "Claimed", listener_place(b, l)};
-    sw_json_put_str(b->a, out, "name", l->name);
-    sw_json_put(b->a, out, "supportedKinds", l->supported);
-    sw_json_put(b->a, out, "attachedRoutes", sw_json_new_u64(b->a, l->attached));
-    sw_json_put(
-        b->a, out, "conditions",
-        merge_conditions(b, sw_json_find(old, "conditions"), listener_owned, want, n, generation));
-    return out;
+    return SW_JSON_OF(b->a, {"name", .text = l->name}, {"supportedKinds", .json = l->supported},
+                      {"attachedRoutes", .json = sw_json_new_u64(b->a, l->attached)},
+                      {"conditions", .json = merge_conditions(b->a, sw_json_find(old, "conditions"),
+                                                              listener_owned, want, n,
+                                                              generation_of(l->parent->obj))});
 }
 
 static struct sw_json *listener_list(struct builder *b, const struct parent *p)
@@ -229,12 +212,17 @@ static struct sw_json *listener_list(struct builder *b, const struct parent *p)
     return list;
 }
 
-static size_t count_accepted(const struct parent *p)
+/* Unlike in a Gateway, an entry of a ListenerSet whose certificate is missing is not valid. */
+static size_t count_valid(const struct parent *p)
 {
+    bool set = p->kind == SW_MODEL_LISTENERSET;
     size_t n = 0;
 
-    for (size_t i = 0; i < p->n_listeners; i++)
-        n += !p->listeners[i].conflict.reason && !p->listeners[i].accepted.reason;
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        const struct listener *l = &p->listeners[i];
+
+        n += !l->conflict.reason && !l->accepted.reason && !(set && l->broken);
+    }
     return n;
 }
 
@@ -277,12 +265,10 @@ static struct sw_json *address_list(struct builder *b, const struct gateway *g)
 
     for (size_t i = 0; i < g->n_addrs; i++) {
         const struct sw_model_address *at = &b->conf->addrs[g->addrs[i]];
-        struct sw_json *item = sw_json_new_object(b->a);
 
-        sw_json_put(b->a, item, "type",
-                    sw_json_new_str(b->a, at->hostname ? "Hostname" : "IPAddress"));
-        sw_json_put_str(b->a, item, "value", at->address);
-        sw_json_push(b->a, list, item);
+        sw_json_push(b->a, list,
+                     SW_JSON_OF(b->a, {"type", .str = at->hostname ? "Hostname" : "IPAddress"},
+                                {"value", .text = at->address}));
     }
     return list;
 }
@@ -342,15 +328,14 @@ static bool insecure_frontend(const struct gateway *g)
 }
 
 /* The certificate for backends and the listeners' own references, in that order. */
-static bool gateway_resolved(const struct gateway *g, struct cond *ret)
+static struct cond gateway_resolved(const struct gateway *g)
 {
-    *ret = cond_of("ResolvedRefs", g->resolved, "ResolvedRefs");
-    for (size_t i = 0; i < g->parent.n_listeners && ret->yes; i++) {
+    for (size_t i = 0; i < g->parent.n_listeners && !g->resolved.reason; i++) {
         if (g->parent.listeners[i].resolved.reason)
-            *ret = (struct cond){"ResolvedRefs", false, "ListenersNotResolved",
+            return (struct cond){"ResolvedRefs", false, "ListenersNotResolved",
                                  "references of a listener cannot be resolved"};
     }
-    return true;
+    return cond_of("ResolvedRefs", g->resolved, "ResolvedRefs");
 }
 
 static void status_gateway(struct builder *b, struct gateway *g, size_t serving_sets)
@@ -360,38 +345,24 @@ static void status_gateway(struct builder *b, struct gateway *g, size_t serving_
     const struct sw_kube_obj *o = g->parent.obj;
     struct sw_json *status = sw_json_new_object(b->a);
     struct cond want[4];
-    size_t n = 2;
+    size_t n = 3;
 
-    want[0] = gateway_accepted(g, count_accepted(&g->parent));
+    want[0] = gateway_accepted(g, count_valid(&g->parent));
     want[1] = gateway_programmed(b, g, want[0].yes, count_programmed(b, &g->parent) + serving_sets);
-    n += gateway_resolved(g, &want[2]);
+    want[2] = gateway_resolved(g);
     if (insecure_frontend(g))
         want[n++] = (struct cond){"InsecureFrontendValidationMode", true, "ConfigurationChanged",
                                   "client certificates are asked for but not enforced"};
     if (g->n_addrs || sw_json_len(sw_json_walk(o->json, "status", "addresses", NULL)))
         sw_json_put(b->a, status, "addresses", address_list(b, g));
     sw_json_put(b->a, status, "conditions",
-                merge_conditions(b, sw_json_walk(o->json, "status", "conditions", NULL), owned,
-                                 want, n, generation_of(o)));
+                merge_conditions(b->a, cn_conditions(o), owned, want, n, generation_of(o)));
     sw_json_put(b->a, status, "listeners", listener_list(b, &g->parent));
     sw_json_put(b->a, status, "attachedListenerSets", sw_json_new_u64(b->a, g->attached_sets));
     put_status(b, SW_MODEL_GATEWAY, o, status);
 }
 
 /* ---- ListenerSets ---- */
-
-/* Unlike in a Gateway, an entry whose certificate is missing does not count as valid. */
-static size_t count_valid(const struct parent *p)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < p->n_listeners; i++) {
-        const struct listener *l = &p->listeners[i];
-
-        n += !l->conflict.reason && !l->accepted.reason && !l->broken;
-    }
-    return n;
-}
 
 static void set_conditions(struct builder *b, const struct parent *p, struct cond want[2])
 {
@@ -430,8 +401,7 @@ static bool status_set(struct builder *b, struct parent *p)
     set_conditions(b, p, want);
     p->gw->attached_sets += want[0].yes;
     sw_json_put(b->a, status, "conditions",
-                merge_conditions(b, sw_json_walk(o->json, "status", "conditions", NULL), owned,
-                                 want, 2, generation_of(o)));
+                merge_conditions(b->a, cn_conditions(o), owned, want, 2, generation_of(o)));
     /* Nothing is known of listeners that may not attach. */
     if (!p->refused.reason || sw_json_len(sw_json_walk(o->json, "status", "listeners", NULL)))
         sw_json_put(b->a, status, "listeners",
@@ -472,11 +442,12 @@ static bool is_ours(const struct builder *b, const struct sw_json *entry)
     return sw_slice_eq(js(entry, "controllerName"), b->conf->controller);
 }
 
-static const struct sw_json *find_parent_entry(const struct builder *b, const struct sw_json *list,
-                                               const struct sw_json *ref)
+/* Our entry of a list whose member 'key' is this reference; NULL: there is none. */
+static const struct sw_json *find_entry(const struct builder *b, const struct sw_json *list,
+                                        const char *key, const struct sw_json *ref)
 {
     SW_JSON_ITEMS (e, list) {
-        if (is_ours(b, e) && sw_json_equal(sw_json_find(e, "parentRef"), ref, SW_JSON_EQ_VALUE))
+        if (is_ours(b, e) && sw_json_equal(sw_json_find(e, key), ref, SW_JSON_EQ_VALUE))
             return e;
     }
     return NULL;
@@ -495,7 +466,7 @@ static bool route_unchanged(struct builder *b, const struct route *r,
     if (ours != n)
         return false;
     for (size_t i = 0; i < n; i++) {
-        const struct sw_json *e = find_parent_entry(b, have, parents[i].ref);
+        const struct sw_json *e = find_entry(b, have, "parentRef", parents[i].ref);
         struct cond want[3];
         size_t k = route_conditions(b, r, &parents[i], want);
 
@@ -508,16 +479,14 @@ static bool route_unchanged(struct builder *b, const struct route *r,
 static struct sw_json *parent_entry(struct builder *b, const struct route *r,
                                     const struct route_parent *p, const struct sw_json *old)
 {
-    struct sw_json *e = sw_json_new_object(b->a);
     struct cond want[3];
     size_t n = route_conditions(b, r, p, want);
 
-    sw_json_put(b->a, e, "parentRef", sw_json_copy(b->a, p->ref));
-    sw_json_put_str(b->a, e, "controllerName", b->conf->controller);
-    sw_json_put(b->a, e, "conditions",
-                merge_conditions(b, sw_json_find(old, "conditions"), route_owned, want, n,
-                                 generation_of(r->obj)));
-    return e;
+    return SW_JSON_OF(
+        b->a, {"parentRef", .json = sw_json_copy(b->a, p->ref)},
+        {"controllerName", .text = b->conf->controller},
+        {"conditions", .json = merge_conditions(b->a, sw_json_find(old, "conditions"), route_owned,
+                                                want, n, generation_of(r->obj))});
 }
 
 static const struct route_parent *find_wanted(const struct route_parent *parents, size_t n,
@@ -544,11 +513,11 @@ static struct sw_json *parent_list(struct builder *b, const struct route *r,
 
         if (e && !is_ours(b, e))
             sw_json_push(b->a, list, sw_json_copy(b->a, e));
-        else if (p && find_parent_entry(b, have, ref) == e)
+        else if (p && find_entry(b, have, "parentRef", ref) == e)
             sw_json_push(b->a, list, parent_entry(b, r, p, e));
     }
     for (size_t i = 0; i < n && sw_json_len(list) < 32; i++) {
-        if (!find_parent_entry(b, have, parents[i].ref))
+        if (!find_entry(b, have, "parentRef", parents[i].ref))
             sw_json_push(b->a, list, parent_entry(b, r, &parents[i], NULL));
     }
     return list;
@@ -557,13 +526,9 @@ static struct sw_json *parent_list(struct builder *b, const struct route *r,
 struct sw_json *route_status(struct builder *b, const struct route *r,
                              const struct route_parent *parents, size_t n)
 {
-    struct sw_json *status;
-
     if (route_unchanged(b, r, parents, n))
         return NULL;
-    status = sw_json_new_object(b->a);
-    sw_json_put(b->a, status, "parents", parent_list(b, r, parents, n));
-    return status;
+    return SW_JSON_OF(b->a, {"parents", .json = parent_list(b, r, parents, n)});
 }
 
 /* ---- policies ---- */
@@ -572,23 +537,10 @@ static const char *const policy_owned[] = {"Accepted", "ResolvedRefs", NULL};
 
 static struct sw_json *ancestor_ref(struct builder *b, const struct gateway *g)
 {
-    struct sw_json *ref = sw_json_new_object(b->a);
+    const struct sw_kube_obj *o = g->parent.obj;
 
-    sw_json_put(b->a, ref, "group", sw_json_new_str(b->a, GW_GROUP));
-    sw_json_put(b->a, ref, "kind", sw_json_new_str(b->a, "Gateway"));
-    sw_json_put_str(b->a, ref, "name", g->parent.obj->name);
-    sw_json_put_str(b->a, ref, "namespace", g->parent.obj->ns);
-    return ref;
-}
-
-static const struct sw_json *find_ancestor(const struct builder *b, const struct sw_json *list,
-                                           const struct sw_json *ref)
-{
-    SW_JSON_ITEMS (e, list) {
-        if (is_ours(b, e) && sw_json_equal(sw_json_find(e, "ancestorRef"), ref, SW_JSON_EQ_VALUE))
-            return e;
-    }
-    return NULL;
+    return SW_JSON_OF(b->a, {"group", .str = GW_GROUP}, {"kind", .str = "Gateway"},
+                      {"name", .text = o->name}, {"namespace", .text = o->ns});
 }
 
 static struct sw_json *ancestor_entry(struct builder *b, const struct policy *p,
@@ -596,14 +548,11 @@ static struct sw_json *ancestor_entry(struct builder *b, const struct policy *p,
 {
     const struct cond want[] = {cond_of("Accepted", p->accepted, "Accepted"),
                                 cond_of("ResolvedRefs", p->resolved, "ResolvedRefs")};
-    struct sw_json *e = sw_json_new_object(b->a);
 
-    sw_json_put(b->a, e, "ancestorRef", ref);
-    sw_json_put_str(b->a, e, "controllerName", b->conf->controller);
-    sw_json_put(b->a, e, "conditions",
-                merge_conditions(b, sw_json_find(old, "conditions"), policy_owned, want, 2,
-                                 generation_of(p->obj)));
-    return e;
+    return SW_JSON_OF(
+        b->a, {"ancestorRef", .json = ref}, {"controllerName", .text = b->conf->controller},
+        {"conditions", .json = merge_conditions(b->a, sw_json_find(old, "conditions"), policy_owned,
+                                                want, 2, generation_of(p->obj))});
 }
 
 static struct gateway *wanted_ancestor(const struct policy *p, const struct sw_json *ref)
@@ -620,7 +569,6 @@ static struct gateway *wanted_ancestor(const struct policy *p, const struct sw_j
 static void status_policy(struct builder *b, const struct policy *p)
 {
     const struct sw_json *have = sw_json_walk(p->obj->json, "status", "ancestors", NULL);
-    struct sw_json *status = sw_json_new_object(b->a);
     struct sw_json *list = sw_json_new_array(b->a);
 
     SW_JSON_ITEMS (e, have) {
@@ -628,19 +576,17 @@ static void status_policy(struct builder *b, const struct policy *p)
 
         if (e && !is_ours(b, e))
             sw_json_push(b->a, list, sw_json_copy(b->a, e));
-        else if (g && find_ancestor(b, have, ancestor_ref(b, g)) == e)
+        else if (g && find_entry(b, have, "ancestorRef", ancestor_ref(b, g)) == e)
             sw_json_push(b->a, list, ancestor_entry(b, p, ancestor_ref(b, g), e));
     }
     for (size_t i = 0; i < p->n_ancestors && sw_json_len(list) < 16; i++) {
         struct sw_json *ref = ancestor_ref(b, p->ancestors[i]);
 
-        if (!find_ancestor(b, have, ref))
+        if (!find_entry(b, have, "ancestorRef", ref))
             sw_json_push(b->a, list, ancestor_entry(b, p, ref, NULL));
     }
-    if (!sw_json_len(list) && !sw_json_len(have))
-        return;
-    sw_json_put(b->a, status, "ancestors", list);
-    put_status(b, SW_MODEL_BACKENDTLS, p->obj, status);
+    if (sw_json_len(list) || sw_json_len(have))
+        put_status(b, SW_MODEL_BACKENDTLS, p->obj, SW_JSON_OF(b->a, {"ancestors", .json = list}));
 }
 
 void status_policies(struct builder *b)
