@@ -319,17 +319,13 @@ void control_events_election(struct sw_control *c, const char *what)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *lease;
-    struct sw_json *meta;
 
     if (!c->recorder || !c->lease)
         return;
-    lease = sw_json_new_object(&a);
-    meta = sw_json_new_object(&a);
-    sw_json_put_str(&a, meta, "namespace", c->o.election.ns);
-    sw_json_put_str(&a, meta, "name", c->o.election.name);
-    if (sw_lease_uid(c->lease).n)
-        sw_json_put_str(&a, meta, "uid", sw_lease_uid(c->lease));
-    sw_json_put(&a, lease, "metadata", meta);
+    lease =
+        SW_JSON_OF(&a, {"metadata", .json = SW_JSON_OF(&a, {"namespace", .text = c->o.election.ns},
+                                                       {"name", .text = c->o.election.name},
+                                                       {"uid", .some = sw_lease_uid(c->lease)})});
     sw_recorder_event(c->recorder,
                       &(struct sw_event_about){lease, "coordination.k8s.io/v1", "Lease"},
                       SW_EVENT_NORMAL, "LeaderElection", "%.*s %s",

@@ -65,23 +65,14 @@ static bool is_left_out(struct sw_slice ns)
 static struct sw_json *configmap(struct sw_arena *a, const struct form *f, struct sw_slice ns,
                                  struct sw_slice pem)
 {
-    struct sw_json *obj = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *labels = sw_json_new_object(a);
-    struct sw_json *data = sw_json_new_object(a);
+    struct sw_json *labels = SW_JSON_OF(a, {"app.kubernetes.io/managed-by", .str = "spanwire"},
+                                        {"istio.io/config", .str = f->istio ? "true" : NULL});
+    struct sw_json *meta = SW_JSON_OF(a, {"name", .str = f->name}, {"namespace", .text = ns},
+                                      {"labels", .json = labels});
 
-    sw_json_put(a, obj, "apiVersion", sw_json_new_str(a, "v1"));
-    sw_json_put(a, obj, "kind", sw_json_new_str(a, "ConfigMap"));
-    sw_json_put(a, labels, "app.kubernetes.io/managed-by", sw_json_new_str(a, "spanwire"));
-    if (f->istio)
-        sw_json_put(a, labels, "istio.io/config", sw_json_new_str(a, "true"));
-    sw_json_put(a, meta, "name", sw_json_new_str(a, f->name));
-    sw_json_put_str(a, meta, "namespace", ns);
-    sw_json_put(a, meta, "labels", labels);
-    sw_json_put(a, obj, "metadata", meta);
-    sw_json_put_str(a, data, f->key, pem);
-    sw_json_put(a, obj, "data", data);
-    return obj;
+    return SW_JSON_OF(a, {"apiVersion", .str = "v1"}, {"kind", .str = "ConfigMap"},
+                      {"metadata", .json = meta},
+                      {"data", .json = SW_JSON_OF(a, {f->key, .text = pem})});
 }
 
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)

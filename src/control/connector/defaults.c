@@ -81,10 +81,8 @@ static struct sw_json *class_object(struct sw_arena *a, const char *api, const c
                                     struct sw_slice name, struct sw_slice controller)
 {
     struct sw_json *obj = cn_object(a, api, kind, sw_slice("", 0), name);
-    struct sw_json *spec = sw_json_new_object(a);
 
-    sw_json_put_str(a, spec, "controllerName", controller);
-    sw_json_put(a, obj, "spec", spec);
+    sw_json_put(a, obj, "spec", SW_JSON_OF(a, {"controllerName", .text = controller}));
     return obj;
 }
 

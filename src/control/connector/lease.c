@@ -11,18 +11,16 @@ void cn_want_lease(const struct sw_connector_conf *conf, const struct sw_kube_ob
     struct sw_arena *a = sw_out_arena(out);
     uint32_t seconds = conf->lease_s ? conf->lease_s : LEASE_S;
     struct sw_json *obj;
-    struct sw_json *spec;
 
     if (lease &&
         (!cn_owned_by(lease, o->uid) || js_int(sw_json_find(lease->json, "spec"),
                                                "leaseDurationSeconds", INT32_MAX, 0) == seconds))
         return;
     obj = cn_object(a, "coordination.k8s.io/v1", "Lease", o->ns, o->name);
-    spec = sw_json_new_object(a);
     cn_meta(a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
     cn_own(a, obj, o, CN_API, "Connector");
-    sw_json_put(a, spec, "leaseDurationSeconds", sw_json_new_i64(a, seconds));
-    sw_json_put(a, obj, "spec", spec);
+    sw_json_put(a, obj, "spec",
+                SW_JSON_OF(a, {"leaseDurationSeconds", .json = sw_json_new_i64(a, seconds)}));
     sw_out_apply(out, SW_CN_LEASE, obj);
 }
 

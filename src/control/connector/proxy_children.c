@@ -144,33 +144,23 @@ static const char *address_type(const struct hp_backend *b)
 
 static struct sw_json *endpoints_part(struct hp *h, const struct hp_backend *b)
 {
-    struct sw_json *list = sw_json_new_array(h->a);
-    struct sw_json *one = sw_json_new_object(h->a);
-    struct sw_json *addresses = sw_json_new_array(h->a);
-    struct sw_json *conditions = sw_json_new_object(h->a);
-
     /* The placeholder is never dialled. */
-    sw_json_push(
-        h->a, addresses,
-        sw_json_new_string(h->a, b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host));
-    sw_json_put(h->a, conditions, "ready", sw_json_new_bool(h->a, true));
-    sw_json_put(h->a, one, "addresses", addresses);
-    sw_json_put(h->a, one, "conditions", conditions);
-    sw_json_push(h->a, list, one);
-    return list;
+    struct sw_json *address =
+        sw_json_new_string(h->a, b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host);
+    struct sw_json *ready = SW_JSON_OF(h->a, {"ready", .json = sw_json_new_bool(h->a, true)});
+
+    return sw_json_new_list(h->a,
+                            SW_JSON_OF(h->a, {"addresses", .json = sw_json_new_list(h->a, address)},
+                                       {"conditions", .json = ready}));
 }
 
 static struct sw_json *ports_part(struct hp *h, size_t rule, const struct hp_backend *b)
 {
-    struct sw_json *list = sw_json_new_array(h->a);
-    struct sw_json *one = sw_json_new_object(h->a);
-
-    sw_json_put_str(h->a, one, "name", cn_printf(h->a, "httpproxy-%zu-0", rule));
-    sw_json_put(h->a, one, "port", sw_json_new_i64(h->a, b->ep.port));
-    sw_json_put(h->a, one, "protocol", sw_json_new_str(h->a, "TCP"));
-    sw_json_put(h->a, one, "appProtocol", sw_json_new_str(h->a, b->ep.tls ? "https" : "http"));
-    sw_json_push(h->a, list, one);
-    return list;
+    return sw_json_new_list(
+        h->a,
+        SW_JSON_OF(h->a, {"name", .text = cn_printf(h->a, "httpproxy-%zu-0", rule)},
+                   {"port", .json = sw_json_new_i64(h->a, b->ep.port)}, {"protocol", .str = "TCP"},
+                   {"appProtocol", .str = b->ep.tls ? "https" : "http"}));
 }
 
 static struct sw_slice meta_or_empty(const struct sw_kube_obj *o, const char *key)
@@ -233,26 +223,21 @@ bool hp_for_envoy_gateway(const struct hp *h)
 static struct sw_json *backend(struct hp *h, const struct hp_backend *b)
 {
     struct sw_json *obj = hp_child(h, "gateway.envoyproxy.io/v1alpha1", "Backend", b->slice);
-    struct sw_json *spec = sw_json_new_object(h->a);
-    struct sw_json *list = sw_json_new_array(h->a);
-    struct sw_json *one = sw_json_new_object(h->a);
-    struct sw_json *at = sw_json_new_object(h->a);
     bool ip = !b->connector.n && b->ep.ip;
+    struct sw_json *at =
+        SW_JSON_OF(h->a,
+                   {ip ? "address" : "hostname",
+                    .text = b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host},
+                   {"port", .json = sw_json_new_i64(h->a, b->ep.port)});
+    struct sw_json *one = SW_JSON_OF(h->a, {ip ? "ip" : "fqdn", .json = at});
+    struct sw_json *tls = NULL;
 
-    sw_json_put_str(h->a, at, ip ? "address" : "hostname",
-                    b->connector.n ? SW_SLICE_LIT("connector.local") : b->ep.host);
-    sw_json_put(h->a, at, "port", sw_json_new_i64(h->a, b->ep.port));
-    sw_json_put(h->a, one, ip ? "ip" : "fqdn", at);
-    sw_json_push(h->a, list, one);
-    sw_json_put(h->a, spec, "endpoints", list);
-    if (b->ep.tls && !b->connector.n) {
-        struct sw_json *tls = sw_json_new_object(h->a);
-
-        sw_json_put(h->a, tls, "wellKnownCACertificates", sw_json_new_str(h->a, "System"));
-        sw_json_put_str(h->a, tls, "sni", b->tls_name);
-        sw_json_put(h->a, spec, "tls", tls);
-    }
-    hp_put_spec(h, obj, spec);
+    if (b->ep.tls && !b->connector.n)
+        tls = SW_JSON_OF(h->a, {"wellKnownCACertificates", .str = "System"},
+                         {"sni", .text = b->tls_name});
+    hp_put_spec(
+        h, obj,
+        SW_JSON_OF(h->a, {"endpoints", .json = sw_json_new_list(h->a, one)}, {"tls", .json = tls}));
     return obj;
 }
 
@@ -286,8 +271,8 @@ static void want_ca(struct hp *h)
 {
     struct sw_slice name = cn_printf(h->a, "%.*s-backend-ca", SW_SLICE_ARG(h->obj->name));
     const struct sw_kube_obj *have = sw_view_find(h->v, SW_HP_CA, h->obj->ns, name);
+    struct sw_slice pem = cn_meta_of(h->obj, "annotations", SW_CONNECTOR_CA_PEM);
     struct sw_json *obj;
-    struct sw_json *data;
 
     if (!h->ca.n) {
         if (have && cn_owned_by(have, h->obj->uid))
@@ -295,9 +280,7 @@ static void want_ca(struct hp *h)
         return;
     }
     obj = hp_child(h, "v1", "ConfigMap", name);
-    data = sw_json_new_object(h->a);
-    sw_json_put_str(h->a, data, "ca.crt", cn_meta_of(h->obj, "annotations", SW_CONNECTOR_CA_PEM));
-    sw_json_put(h->a, obj, "data", data);
+    sw_json_put(h->a, obj, "data", SW_JSON_OF(h->a, {"ca.crt", .text = pem}));
     sw_out_apply(h->out, SW_HP_CA, obj);
 }
 
@@ -324,7 +307,6 @@ static void want_route(struct hp *h)
 
 void hp_children(struct hp *h)
 {
-
     hp_gateway(h);
     for (size_t i = 0; i < HP_RULES_MAX; i++) {
         want_slice(h, i);

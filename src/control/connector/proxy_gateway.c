@@ -6,28 +6,12 @@
 
 static struct sw_json *tls_part(struct hp *h, struct sw_slice secret)
 {
-    struct sw_json *tls = sw_json_new_object(h->a);
-    struct sw_json *refs = sw_json_new_array(h->a);
-    struct sw_json *ref = sw_json_new_object(h->a);
-    struct sw_json *options = sw_json_new_object(h->a);
+    struct sw_json *ref =
+        SW_JSON_OF(h->a, {"group", .str = ""}, {"kind", .str = "Secret"}, {"name", .text = secret});
 
-    sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, ""));
-    sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "Secret"));
-    sw_json_put_str(h->a, ref, "name", secret);
-    sw_json_push(h->a, refs, ref);
-    sw_json_put(h->a, options, CERT_ISSUER_OPTION, sw_json_new_str(h->a, "auto"));
-    sw_json_put(h->a, tls, "mode", sw_json_new_str(h->a, "Terminate"));
-    sw_json_put(h->a, tls, "certificateRefs", refs);
-    sw_json_put(h->a, tls, "options", options);
-    return tls;
-}
-
-static struct sw_json *passthrough(struct hp *h)
-{
-    struct sw_json *tls = sw_json_new_object(h->a);
-
-    sw_json_put(h->a, tls, "mode", sw_json_new_str(h->a, "Passthrough"));
-    return tls;
+    return SW_JSON_OF(h->a, {"mode", .str = "Terminate"},
+                      {"certificateRefs", .json = sw_json_new_list(h->a, ref)},
+                      {"options", .json = SW_JSON_OF(h->a, {CERT_ISSUER_OPTION, .str = "auto"})});
 }
 
 /* What a listener speaks. */
@@ -44,26 +28,24 @@ static const struct speech of_tcp = {"tcp", "TCP", 0};
 static void add_listener(struct hp *h, struct sw_json *list, const struct hp_host *host,
                          const struct speech *s)
 {
-    struct sw_json *l = sw_json_new_object(h->a);
-    struct sw_json *allowed = sw_json_new_object(h->a);
-    struct sw_json *from = sw_json_new_object(h->a);
+    struct sw_slice name = !host || host->canonical
+                               ? cn_printf(h->a, "default-%s", s->name)
+                               : cn_printf(h->a, "%s-hostname-%zu", s->name, host->index);
+    struct sw_json *from = SW_JSON_OF(h->a, {"from", .str = "Same"});
+    struct sw_json *tls = NULL;
 
-    sw_json_put_str(h->a, l, "name",
-                    !host || host->canonical
-                        ? cn_printf(h->a, "default-%s", s->name)
-                        : cn_printf(h->a, "%s-hostname-%zu", s->name, host->index));
-    if (host)
-        sw_json_put_str(h->a, l, "hostname", host->name);
-    sw_json_put(h->a, l, "port", sw_json_new_i64(h->a, s->port ? s->port : h->l4.port));
-    sw_json_put(h->a, l, "protocol", sw_json_new_str(h->a, s->protocol));
-    sw_json_put(h->a, from, "from", sw_json_new_str(h->a, "Same"));
-    sw_json_put(h->a, allowed, "namespaces", from);
-    sw_json_put(h->a, l, "allowedRoutes", allowed);
     if (host && s == &of_https)
-        sw_json_put(h->a, l, "tls", tls_part(h, host->secret));
+        tls = tls_part(h, host->secret);
     if (s == &of_tls)
-        sw_json_put(h->a, l, "tls", passthrough(h));
-    sw_json_push(h->a, list, l);
+        tls = SW_JSON_OF(h->a, {"mode", .str = "Passthrough"});
+    sw_json_push(
+        h->a, list,
+        SW_JSON_OF(h->a, {"name", .text = name},
+                   {"hostname", .text = host ? host->name : sw_slice(NULL, 0)},
+                   {"port", .json = sw_json_new_i64(h->a, s->port ? s->port : h->l4.port)},
+                   {"protocol", .str = s->protocol},
+                   {"allowedRoutes", .json = SW_JSON_OF(h->a, {"namespaces", .json = from})},
+                   {"tls", .json = tls}));
 }
 
 static void add_listeners(struct hp *h, struct sw_json *list, const struct hp_host *host)
@@ -106,8 +88,8 @@ struct sw_slice hp_ready_text(struct hp *h)
 static struct sw_json *gateway(struct hp *h)
 {
     struct sw_json *obj = hp_child(h, GW_API, "Gateway", h->obj->name);
-    struct sw_json *spec = sw_json_new_object(h->a);
     struct sw_json *list = sw_json_new_array(h->a);
+    struct sw_slice class = h->conf->gateway_class;
 
     if (h->l4.kind == HP_L4_TCP && h->l4.state == HP_NAME_OURS)
         add_listener(h, list, NULL, &of_tcp);
@@ -118,10 +100,10 @@ static struct sw_json *gateway(struct hp *h)
 
         add_listener(h, list, &none, &of_http);
     }
-    sw_json_put_str(h->a, spec, "gatewayClassName",
-                    h->conf->gateway_class.n ? h->conf->gateway_class : SW_SLICE_LIT("spanwire"));
-    sw_json_put(h->a, spec, "listeners", list);
-    hp_put_spec(h, obj, spec);
+    hp_put_spec(h, obj,
+                SW_JSON_OF(h->a,
+                           {"gatewayClassName", .text = class.n ? class : SW_SLICE_LIT("spanwire")},
+                           {"listeners", .json = list}));
     if (h->conf->envoy_gateway && h->any_connector)
         cn_meta(h->a, obj, "annotations", SW_CONNECTOR_READY, hp_ready_text(h));
     return obj;

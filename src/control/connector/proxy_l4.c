@@ -267,24 +267,17 @@ size_t hp_route_kind(const struct hp *h, const char **ret_kind)
 
 struct sw_json *hp_l4_route(struct hp *h, struct sw_json *parents)
 {
-    struct sw_json *spec = sw_json_new_object(h->a);
-    struct sw_json *rules = sw_json_new_array(h->a);
-    struct sw_json *rule = sw_json_new_object(h->a);
-    struct sw_json *refs = sw_json_new_array(h->a);
+    struct sw_json *refs = sw_json_new_list(h->a, hp_backend_ref(h, &h->backends[0]));
+    struct sw_json *rule = SW_JSON_OF(h->a, {"backendRefs", .json = refs});
     struct sw_json *names = sw_json_new_array(h->a);
 
-    sw_json_put(h->a, spec, "parentRefs", parents);
     for (size_t i = 0; h->l4.kind == HP_L4_TLS && i < h->n_hosts; i++) {
         if (h->hosts[i].state == HP_NAME_OURS)
             sw_json_push(h->a, names, sw_json_new_string(h->a, h->hosts[i].name));
     }
-    if (sw_json_len(names))
-        sw_json_put(h->a, spec, "hostnames", names);
-    sw_json_push(h->a, refs, hp_backend_ref(h, &h->backends[0]));
-    sw_json_put(h->a, rule, "backendRefs", refs);
-    sw_json_push(h->a, rules, rule);
-    sw_json_put(h->a, spec, "rules", rules);
-    return spec;
+    return SW_JSON_OF(h->a, {"parentRefs", .json = parents},
+                      {"hostnames", .json = sw_json_len(names) ? names : NULL},
+                      {"rules", .json = sw_json_new_list(h->a, rule)});
 }
 
 struct sw_slice hp_url(struct hp *h)

@@ -64,31 +64,17 @@ static struct sw_slice take_hosts(struct sw_json *filters)
 /* One rewrite has it all; a host that is there already stays. */
 static void put_host(struct sw_arena *a, struct sw_json *filters, struct sw_slice host)
 {
-    struct sw_json *f = NULL;
+    struct sw_json *f = sw_json_find_item(filters, "type", SW_SLICE_LIT("URLRewrite"));
     struct sw_json *rewrite;
 
-    for (size_t i = 0; i < sw_json_len(filters) && !f; i++) {
-        if (is_type(sw_json_at(filters, i), "URLRewrite"))
-            f = sw_json_at(filters, i);
-    }
     if (!f) {
-        f = sw_json_new_object(a);
-        sw_json_put(a, f, "type", sw_json_new_str(a, "URLRewrite"));
-        sw_json_put(a, f, "urlRewrite", sw_json_new_object(a));
+        f = SW_JSON_OF(a, {"type", .str = "URLRewrite"},
+                       {"urlRewrite", .json = sw_json_new_object(a)});
         sw_json_push(a, filters, f);
     }
     rewrite = sw_json_find(f, "urlRewrite");
     if (!sw_json_find(rewrite, "hostname"))
         sw_json_put_str(a, rewrite, "hostname", host);
-}
-
-static bool has_rewrite(const struct sw_json *filters)
-{
-    for (size_t i = 0; i < sw_json_len(filters); i++) {
-        if (is_type(sw_json_at(filters, i), "URLRewrite"))
-            return true;
-    }
-    return false;
 }
 
 static struct sw_json *copy_filters(struct sw_arena *a, const struct sw_json *filters)
@@ -100,22 +86,14 @@ static struct sw_json *copy_filters(struct sw_arena *a, const struct sw_json *fi
 
 struct sw_json *hp_backend_ref(struct hp *h, const struct hp_backend *b)
 {
-    struct sw_json *ref = sw_json_new_object(h->a);
+    bool eg = hp_for_envoy_gateway(h) && !b->instance.n;
+    uint16_t port = b->instance.n ? b->instance_port : b->ep.port;
 
-    if (hp_for_envoy_gateway(h) && !b->instance.n) {
-        sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, "gateway.envoyproxy.io"));
-        sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "Backend"));
-        sw_json_put_str(h->a, ref, "name", b->slice);
-        sw_json_put(h->a, ref, "weight", sw_json_new_i64(h->a, 1));
-        return ref;
-    }
-    sw_json_put(h->a, ref, "group", sw_json_new_str(h->a, "discovery.k8s.io"));
-    sw_json_put(h->a, ref, "kind", sw_json_new_str(h->a, "EndpointSlice"));
-    sw_json_put_str(h->a, ref, "name", b->instance.n ? b->instance : b->slice);
-    sw_json_put(h->a, ref, "port",
-                sw_json_new_i64(h->a, b->instance.n ? b->instance_port : b->ep.port));
-    sw_json_put(h->a, ref, "weight", sw_json_new_i64(h->a, 1));
-    return ref;
+    return SW_JSON_OF(h->a, {"group", .str = eg ? "gateway.envoyproxy.io" : "discovery.k8s.io"},
+                      {"kind", .str = eg ? "Backend" : "EndpointSlice"},
+                      {"name", .text = b->instance.n ? b->instance : b->slice},
+                      {"port", .json = eg ? NULL : sw_json_new_i64(h->a, port)},
+                      {"weight", .json = sw_json_new_i64(h->a, 1)});
 }
 
 /*
@@ -128,16 +106,15 @@ static void add_backend(struct hp *h, struct sw_json *rule, const struct sw_json
     struct sw_json *own = copy_filters(h->a, sw_json_find(from, "filters"));
     struct sw_slice host = take_hosts(own);
     struct sw_json *ref = hp_backend_ref(h, b);
-    struct sw_json *refs = sw_json_new_array(h->a);
 
     if (host.n)
         put_host(h->a, own, host);
-    else if (!b->connector.n && !b->instance.n && !b->ep.ip && !has_rewrite(own))
+    else if (!b->connector.n && !b->instance.n && !b->ep.ip &&
+             !sw_json_find_item(own, "type", SW_SLICE_LIT("URLRewrite")))
         put_host(h->a, filters, b->ep.host);
     if (sw_json_len(own))
         sw_json_put(h->a, ref, "filters", own);
-    sw_json_push(h->a, refs, ref);
-    sw_json_put(h->a, rule, "backendRefs", refs);
+    sw_json_put(h->a, rule, "backendRefs", sw_json_new_list(h->a, ref));
 }
 
 static struct sw_json *rule_json(struct hp *h, const struct sw_json *from,
@@ -163,20 +140,14 @@ static struct sw_json *rule_json(struct hp *h, const struct sw_json *from,
 struct sw_json *hp_route(struct hp *h)
 {
     const struct sw_json *rules = sw_json_find(h->spec, "rules");
-    struct sw_json *spec = sw_json_new_object(h->a);
-    struct sw_json *parents = sw_json_new_array(h->a);
-    struct sw_json *parent = sw_json_new_object(h->a);
+    struct sw_json *parent = SW_JSON_OF(h->a, {"group", .str = GW_GROUP},
+                                        {"kind", .str = "Gateway"}, {"name", .text = h->obj->name});
+    struct sw_json *parents = sw_json_new_list(h->a, parent);
     struct sw_json *list = sw_json_new_array(h->a);
 
-    sw_json_put(h->a, parent, "group", sw_json_new_str(h->a, GW_GROUP));
-    sw_json_put(h->a, parent, "kind", sw_json_new_str(h->a, "Gateway"));
-    sw_json_put_str(h->a, parent, "name", h->obj->name);
-    sw_json_push(h->a, parents, parent);
     if (h->l4.kind != HP_L4_NONE)
         return hp_l4_route(h, parents);
     for (size_t i = 0; i < h->n_rules; i++)
         sw_json_push(h->a, list, rule_json(h, sw_json_at(rules, i), &h->backends[i]));
-    sw_json_put(h->a, spec, "parentRefs", parents);
-    sw_json_put(h->a, spec, "rules", list);
-    return spec;
+    return SW_JSON_OF(h->a, {"parentRefs", .json = parents}, {"rules", .json = list});
 }

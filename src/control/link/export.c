@@ -30,11 +30,10 @@ static const char *bad_external(struct lk *l, const struct sw_kube_obj *svc)
     if (!sw_slice_eq_str(js_or(spec, "type", ""), "ExternalName") || is_imports(l, svc, host) ||
         lk_host_allowed(l->conf, host))
         return NULL;
-    return cn_printf(l->a,
-                     "Service '%.*s' is an ExternalName for '%.*s', which the option "
-                     "--link-export-host does not allow.",
-                     SW_SLICE_ARG(svc->name), (int)sw_min(host.n, 253), host.p)
-        .p;
+    return cn_text(l->a,
+                   "Service '%.*s' is an ExternalName for '%.*s', which the option "
+                   "--link-export-host does not allow.",
+                   SW_SLICE_ARG(svc->name), (int)sw_min(host.n, 253), host.p);
 }
 
 static void judge_service(struct lk *l, const struct sw_kube_obj *o, struct target *t)
@@ -42,9 +41,8 @@ static void judge_service(struct lk *l, const struct sw_kube_obj *o, struct targ
     const struct sw_kube_obj *svc = sw_view_find(l->v, SW_LK_SERVICE, o->ns, t->service);
 
     if (!svc) {
-        t->why = cn_printf(l->a, "There is no Service '%.*s/%.*s'.", SW_SLICE_ARG(o->ns),
-                           SW_SLICE_ARG(t->service))
-                     .p;
+        t->why = cn_text(l->a, "There is no Service '%.*s/%.*s'.", SW_SLICE_ARG(o->ns),
+                         SW_SLICE_ARG(t->service));
         return;
     }
     t->why = bad_external(l, svc);
@@ -59,13 +57,12 @@ static void judge_host(struct lk *l, struct sw_slice host, struct target *t)
 
     t->host = host;
     if (sw_host_parse(host, &ip, &err) != SW_OK)
-        t->why = cn_printf(l->a, "spec.host: %s.", err.msg).p;
+        t->why = cn_text(l->a, "spec.host: %s.", err.msg);
     else if (!lk_host_allowed(l->conf, host))
-        t->why = cn_printf(l->a,
-                           "spec.host '%.*s' is no Service of this namespace, and the option "
-                           "--link-export-host does not allow it.",
-                           (int)sw_min(host.n, 253), host.p)
-                     .p;
+        t->why = cn_text(l->a,
+                         "spec.host '%.*s' is no Service of this namespace, and the option "
+                         "--link-export-host does not allow it.",
+                         (int)sw_min(host.n, 253), host.p);
 }
 
 static struct target judge(struct lk *l, const struct sw_kube_obj *o)

@@ -21,11 +21,10 @@ static const char *bad_scheme(struct lk *l, const struct sw_link_lease *i)
         if (!scheme.n || sw_slice_eq_str(scheme, schemes[k]))
             return NULL;
     }
-    return cn_printf(l->a,
-                     "spec.lbScheme '%.*s' is unknown: round-robin, random, static, weighted and "
-                     "locality are. Connections are refused.",
-                     (int)sw_min(scheme.n, 64), scheme.p)
-        .p;
+    return cn_text(l->a,
+                   "spec.lbScheme '%.*s' is unknown: round-robin, random, static, weighted and "
+                   "locality are. Connections are refused.",
+                   (int)sw_min(scheme.n, 64), scheme.p);
 }
 
 /* ---- Services ---- */
@@ -83,9 +82,8 @@ static enum lk_state want_merge(struct lk *l, const struct sw_link_lease *i, con
 
     /* One that this Import had before it merged does not count, and goes. */
     if (!o || cn_deleting(o) || sw_link_service_of(o->json, i->import->ns, i->import->name)) {
-        *ret_why = cn_printf(l->a, "There is no Service '%.*s' to merge with.",
-                             SW_SLICE_ARG(i->import->key))
-                       .p;
+        *ret_why = cn_text(l->a, "There is no Service '%.*s' to merge with.",
+                           SW_SLICE_ARG(i->import->key));
         return LK_CONFLICT;
     }
     lk_want_merged(l, i);
@@ -124,12 +122,11 @@ static void keep(struct lk *l, const struct sw_kube_obj *o)
 static void write_port(struct lk *l, const struct sw_link_lease *i)
 {
     struct sw_json *obj = cn_object(l->a, SW_LINK_API, "Import", i->import->ns, i->import->name);
-    struct sw_json *spec = sw_json_new_object(l->a);
 
     sw_json_put_str(l->a, sw_json_find(obj, "metadata"), "uid", i->import->uid);
     cn_meta(l->a, obj, "annotations", SW_LINK_CHOSEN, cn_printf(l->a, "%u", i->target));
-    sw_json_put(l->a, spec, "targetPort", sw_json_new_u64(l->a, i->target));
-    sw_json_put(l->a, obj, "spec", spec);
+    sw_json_put(l->a, obj, "spec",
+                SW_JSON_OF(l->a, {"targetPort", .json = sw_json_new_u64(l->a, i->target)}));
     sw_out_apply(l->out, SW_LK_IMPORT, obj);
     keep(l, i->import);
 }

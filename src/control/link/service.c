@@ -102,9 +102,8 @@ static const char *conflict(struct lk *l, const struct sw_kube_obj *have)
 
     if (!by.p)
         by = sw_slice("", 0);
-    return cn_printf(l->a, "Service '%.*s' exists and is managed by '%.*s', not for this Import.",
-                     SW_SLICE_ARG(have->key), SW_SLICE_ARG(by))
-        .p;
+    return cn_text(l->a, "Service '%.*s' exists and is managed by '%.*s', not for this Import.",
+                   SW_SLICE_ARG(have->key), SW_SLICE_ARG(by));
 }
 
 enum lk_state lk_want_service(struct lk *l, const struct lk_service *s, const char **ret_why)
