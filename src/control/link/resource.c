@@ -65,8 +65,7 @@ static Sw__Cluster *cluster(struct enc *e, struct sw_slice name, const struct lk
     lo->lb_endpoints = sw_arena_array(e->a, n + 1, sizeof(*lo->lb_endpoints));
     for (size_t i = 0; i < n; i++)
         lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &p[i], hostname);
-    la->endpoints = sw_gwx_one(e, lo);
-    la->n_endpoints = 1;
+    SW_GWX_ONE(e, la, endpoints, lo);
     to->load_assignment = la;
     return to;
 }
@@ -86,8 +85,7 @@ static Sw__TransportSocket *peer_tls(struct enc *e, struct sw_slice peer)
 
     to->common_tls_context = common;
     to->sni = SW_PB_BYTES(peer);
-    common->tls_certificate_sds_secret_configs = sw_gwx_one(e, secret(e, SW_LINK_CERTIFICATE));
-    common->n_tls_certificate_sds_secret_configs = 1;
+    SW_GWX_ONE(e, common, tls_certificate_sds_secret_configs, secret(e, SW_LINK_CERTIFICATE));
     common->validation_context_type_case =
         SW__COMMON_TLS_CONTEXT__VALIDATION_CONTEXT_TYPE_VALIDATION_CONTEXT_SDS_SECRET_CONFIG;
     common->validation_context_sds_secret_config = secret(e, SW_LINK_VALIDATION);
@@ -174,9 +172,7 @@ void lk_publish_import(struct lk *l, const struct sw_link_lease *i)
     filter->name = SW_PB_LIT("envoy.filters.network.tcp_proxy");
     filter->config_type_case = SW__FILTER__CONFIG_TYPE_TYPED_CONFIG;
     filter->typed_config = sw_pb_any(&l->tmp, &tcp_proxy(&e, i->import)->base);
-    chain->filters = sw_gwx_one(&e, filter);
-    chain->n_filters = 1;
-    to->filter_chains = sw_gwx_one(&e, chain);
-    to->n_filter_chains = 1;
+    SW_GWX_ONE(&e, chain, filters, filter);
+    SW_GWX_ONE(&e, to, filter_chains, chain);
     publish(l, SW_XDS_LISTENER, name, &to->base);
 }

@@ -106,10 +106,8 @@ static Sw__TransportSocket *backend_tls(struct enc *e, const struct sw_model_clu
     to->sni = SW_PB_BYTES(t->sni);
     set_validation(e, t, common);
     set_alpn(e, c->proto, common);
-    if (t->client_cert.n) {
-        common->tls_certificate_sds_secret_configs = sw_gwx_one(e, sw_gwx_sds(e, t->client_cert));
-        common->n_tls_certificate_sds_secret_configs = 1;
-    }
+    if (t->client_cert.n)
+        SW_GWX_ONE(e, common, tls_certificate_sds_secret_configs, sw_gwx_sds(e, t->client_cert));
     return sw_gwx_socket(e, "envoy.transport_sockets.tls", &to->base);
 }
 
@@ -144,8 +142,7 @@ static Sw__TransportSocket *internal_upstream(struct enc *e, Sw__TransportSocket
     from->kind->kind_case = SW__METADATA_KIND__KIND_HOST;
     from->kind->host = SW_PB_NEW(e->a, Sw__MetadataKind__Host, sw__metadata_kind__host);
     from->name = SW_PB_LIT("tunnel");
-    to->passthrough_metadata = sw_gwx_one(e, from);
-    to->n_passthrough_metadata = 1;
+    SW_GWX_ONE(e, to, passthrough_metadata, from);
     to->transport_socket = inner;
     return sw_gwx_socket(e, "envoy.transport_sockets.internal_upstream", &to->base);
 }
@@ -178,8 +175,7 @@ static void set_protocol(struct enc *e, bool http2, Sw__Cluster *to)
     o->explicit_http_config = x;
     entry->key = SW_PB_LIT("envoy.extensions.upstreams.http.v3.HttpProtocolOptions");
     entry->value = sw_pb_any(e->a, &o->base);
-    to->typed_extension_protocol_options = sw_gwx_one(e, entry);
-    to->n_typed_extension_protocol_options = 1;
+    SW_GWX_ONE(e, to, typed_extension_protocol_options, entry);
 }
 
 static Sw__CircuitBreakers *limits(struct enc *e)
@@ -196,8 +192,7 @@ static Sw__CircuitBreakers *limits(struct enc *e)
     t->retry_budget->budget_percent = SW_PB_NEW(e->a, Sw__Percent, sw__percent);
     t->retry_budget->budget_percent->value = 20;
     t->retry_budget->min_retry_concurrency = sw_gwx_u32(e, MIN_RETRIES);
-    to->thresholds = sw_gwx_one(e, t);
-    to->n_thresholds = 1;
+    SW_GWX_ONE(e, to, thresholds, t);
     return to;
 }
 
@@ -263,32 +258,13 @@ static struct sw_slice encoded_rest(struct enc *e, const struct sw_model_cluster
     return *common;
 }
 
-static Sw__LocalityLbEndpoints *one_address(struct enc *e, Sw__Address *address)
-{
-    Sw__LocalityLbEndpoints *lo =
-        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
-    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
-
-    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
-    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = address;
-    lo->lb_endpoints = sw_gwx_one(e, lb);
-    lo->n_lb_endpoints = 1;
-    return lo;
-}
-
 /* Endpoints of a name that data planes look up, whatever comes out. */
 static void set_strict_dns(struct enc *e, const struct sw_model_cluster *c, Sw__Cluster *to)
 {
-    Sw__ClusterLoadAssignment *la =
-        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+    Sw__LbEndpoint *lb = sw_gwx_lb_endpoint(e, sw_gwx_address(e, c->dns_host, c->dns_port, false));
 
-    la->cluster_name = SW_PB_BYTES(c->name);
-    la->endpoints =
-        sw_gwx_one(e, one_address(e, sw_gwx_address(e, c->dns_host, c->dns_port, false)));
-    la->n_endpoints = 1;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
-    to->load_assignment = la;
+    to->load_assignment = sw_gwx_assignment(e, c->name, sw_gwx_locality(e, lb));
 }
 
 /* A name: its addresses are an endpoint set; our own gateway gets the name (xds/limits.h). */
@@ -376,13 +352,9 @@ static Sw__Address *proxy_address(struct enc *e)
 static Sw__Cluster *connect_proxy(struct enc *e, const char *name, bool http2)
 {
     Sw__Cluster *to = cluster(e, sw_slice_str(name));
-    Sw__ClusterLoadAssignment *la =
-        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+    Sw__LbEndpoint *lb = sw_gwx_lb_endpoint(e, proxy_address(e));
 
-    la->cluster_name = to->name;
-    la->endpoints = sw_gwx_one(e, one_address(e, proxy_address(e)));
-    la->n_endpoints = 1;
-    to->load_assignment = la;
+    to->load_assignment = sw_gwx_assignment(e, sw_slice_str(name), sw_gwx_locality(e, lb));
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STATIC;
     set_protocol(e, http2, to);
     return to;
@@ -400,17 +372,9 @@ Sw__Cluster *sw_gwx_connect_proxy_udp(struct enc *e)
 
 void sw_gwx_make_tunnel(struct enc *e, Sw__Cluster *to, const struct sw_model_endpoint *ep)
 {
-    Sw__ClusterLoadAssignment *la =
-        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
-    Sw__LocalityLbEndpoints *lo =
-        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+    Sw__LocalityLbEndpoints *lo = sw_gwx_locality(e, sw_gwx_tunnel_endpoint(e, ep));
 
-    lo->lb_endpoints = sw_gwx_one(e, sw_gwx_tunnel_endpoint(e, ep));
-    lo->n_lb_endpoints = 1;
-    la->cluster_name = to->name;
-    la->endpoints = sw_gwx_one(e, lo);
-    la->n_endpoints = 1;
-    to->load_assignment = la;
+    to->load_assignment = sw_gwx_assignment(e, SW_PB_SLICE(to->name), lo);
     to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STATIC;
     to->eds_cluster_config = NULL;

@@ -25,6 +25,36 @@ struct use {
 
 /* --- one endpoint --- */
 
+Sw__LbEndpoint *sw_gwx_lb_endpoint(struct enc *e, Sw__Address *address)
+{
+    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+
+    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
+    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
+    lb->endpoint->address = address;
+    return lb;
+}
+
+Sw__LocalityLbEndpoints *sw_gwx_locality(struct enc *e, Sw__LbEndpoint *lb)
+{
+    Sw__LocalityLbEndpoints *lo =
+        SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
+
+    SW_GWX_ONE(e, lo, lb_endpoints, lb);
+    return lo;
+}
+
+Sw__ClusterLoadAssignment *sw_gwx_assignment(struct enc *e, struct sw_slice name,
+                                             Sw__LocalityLbEndpoints *lo)
+{
+    Sw__ClusterLoadAssignment *la =
+        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
+
+    la->cluster_name = SW_PB_BYTES(name);
+    SW_GWX_ONE(e, la, endpoints, lo);
+    return la;
+}
+
 /* The metadata that tells the tunnel's listener what to ask the proxy for, and logs the device. */
 static Sw__Metadata *tunnel_metadata(struct enc *e, const struct sw_model_endpoint *ep)
 {
@@ -56,11 +86,8 @@ static Sw__Address *tunnel_address(struct enc *e, const struct sw_model_endpoint
 
 Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_model_endpoint *ep)
 {
-    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+    Sw__LbEndpoint *lb = sw_gwx_lb_endpoint(e, tunnel_address(e, ep));
 
-    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
-    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = tunnel_address(e, ep);
     lb->metadata = tunnel_metadata(e, ep);
     return lb;
 }
@@ -68,15 +95,9 @@ Sw__LbEndpoint *sw_gwx_tunnel_endpoint(struct enc *e, const struct sw_model_endp
 static Sw__LbEndpoint *endpoint(struct enc *e, const struct sw_model_endpoint *ep,
                                 const struct use *use)
 {
-    Sw__LbEndpoint *lb;
-
     if (use->tunnel)
         return sw_gwx_tunnel_endpoint(e, ep);
-    lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
-    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
-    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = sw_gwx_address(e, ep->address, ep->port, use->udp);
-    return lb;
+    return sw_gwx_lb_endpoint(e, sw_gwx_address(e, ep->address, ep->port, use->udp));
 }
 
 /* --- localities --- */
@@ -185,24 +206,19 @@ struct sw_model_resource sw_model_xds_encode_resolved(struct sw_arena *a,
 
 /* --- datagrams that split --- */
 
+static int by_set_name(const void *name, const void *set)
+{
+    return sw_slice_cmp(*(const struct sw_slice *)name,
+                        (*(const struct sw_model_endpoints *const *)set)->name);
+}
+
 static const struct sw_model_endpoints *find_set(const struct sw_endpoint_model *ep,
                                                  struct sw_slice name)
 {
-    size_t lo = 0;
-    size_t hi = ep->n_sets;
+    const struct sw_model_endpoints *const *set =
+        ep->n_sets ? bsearch(&name, ep->sets, ep->n_sets, sizeof(*ep->sets), by_set_name) : NULL;
 
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        int c = sw_slice_cmp(ep->sets[mid]->name, name);
-
-        if (c == 0)
-            return ep->sets[mid];
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NULL;
+    return set ? *set : NULL;
 }
 
 /* Each share is a locality of its own; its name tells two shares of equal zone apart. */

@@ -37,9 +37,7 @@ static Sw__HttpFilter *http_filter(struct enc *e, const char *name,
 {
     Sw__HttpFilter *f = SW_PB_NEW(e->a, Sw__HttpFilter, sw__http_filter);
 
-    f->name = SW_PB_BYTES(sw_slice_str(name));
-    f->config_type_case = SW__HTTP_FILTER__CONFIG_TYPE_TYPED_CONFIG;
-    f->typed_config = sw_pb_any(e->a, config);
+    SW_GWX_TYPED(e, f, name, SW__HTTP_FILTER__CONFIG_TYPE_TYPED_CONFIG, config);
     f->disabled = disabled;
     return f;
 }
@@ -235,9 +233,7 @@ static Sw__Filter *filter(struct enc *e, const char *name, const struct Protobuf
 {
     Sw__Filter *f = SW_PB_NEW(e->a, Sw__Filter, sw__filter);
 
-    f->name = SW_PB_BYTES(sw_slice_str(name));
-    f->config_type_case = SW__FILTER__CONFIG_TYPE_TYPED_CONFIG;
-    f->typed_config = sw_pb_any(e->a, config);
+    SW_GWX_TYPED(e, f, name, SW__FILTER__CONFIG_TYPE_TYPED_CONFIG, config);
     return f;
 }
 
@@ -256,8 +252,7 @@ static Sw__FilterChain *chain(struct enc *e, const struct sw_model_chain *c)
         f = filter(e, "envoy.filters.network.tcp_proxy", &tcp_proxy(e, c)->base);
         break;
     }
-    to->filters = sw_gwx_one(e, f);
-    to->n_filters = 1;
+    SW_GWX_ONE(e, to, filters, f);
     /* A chain that refuses has nothing to show: closed before a handshake begins. */
     if (c->tls == SW_MODEL_TLS_TERMINATE && c->kind != SW_MODEL_CHAIN_REFUSE)
         to->transport_socket = terminate(e, c);
@@ -349,9 +344,7 @@ static Sw__ListenerFilter *listener_filter(struct enc *e, const char *name,
 {
     Sw__ListenerFilter *f = SW_PB_NEW(e->a, Sw__ListenerFilter, sw__listener_filter);
 
-    f->name = SW_PB_BYTES(sw_slice_str(name));
-    f->config_type_case = SW__LISTENER_FILTER__CONFIG_TYPE_TYPED_CONFIG;
-    f->typed_config = sw_pb_any(e->a, config);
+    SW_GWX_TYPED(e, f, name, SW__LISTENER_FILTER__CONFIG_TYPE_TYPED_CONFIG, config);
     return f;
 }
 
@@ -384,14 +377,12 @@ static void set_udp_tunnel(struct enc *e, const struct sw_model_cluster *c, Sw__
     t->proxy_host = SW_PB_LIT("connector.local");
     t->target_host = SW_PB_BYTES(c->udp_host);
     t->default_target_port = c->udp_port;
-    t->headers_to_add = sw_gwx_one(e, endpoint_header(e, c->udp_id));
-    t->n_headers_to_add = 1;
+    SW_GWX_ONE(e, t, headers_to_add, endpoint_header(e, c->udp_id));
     t->buffer_options = room;
-    f->name = SW_PB_LIT("envoy.filters.udp.session.http_capsule");
-    f->config_type_case = SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE_TYPED_CONFIG;
-    f->typed_config = sw_pb_any(e->a, &SW_PB_NEW(e->a, Sw__HttpCapsule, sw__http_capsule)->base);
-    to->session_filters = sw_gwx_one(e, f);
-    to->n_session_filters = 1;
+    SW_GWX_TYPED(e, f, "envoy.filters.udp.session.http_capsule",
+                 SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE_TYPED_CONFIG,
+                 &SW_PB_NEW(e->a, Sw__HttpCapsule, sw__http_capsule)->base);
+    SW_GWX_ONE(e, to, session_filters, f);
     to->tunneling_config = t;
     to->idle_timeout = sw_gwx_duration(e, UDP_TUNNEL_IDLE_MS);
 }
@@ -432,17 +423,15 @@ void sw_gwx_encode_listener(struct enc *e, const struct sw_model_listener *l)
     to->address = sw_gwx_address(e, l->bind, l->bind_port, l->udp);
     to->address->socket_address->ipv4_compat = sw_slice_eq_str(l->bind, "::");
     if (l->udp) {
-        to->listener_filters = sw_gwx_one(e, udp_proxy(e, l->chains[0]));
-        to->n_listener_filters = 1;
+        SW_GWX_ONE(e, to, listener_filters, udp_proxy(e, l->chains[0]));
     } else {
         set_chains(e, l, to);
         to->per_connection_buffer_limit_bytes = sw_gwx_u32(e, BUFFER_BYTES);
         if (l->inspect_tls) {
             Sw__TlsInspector *t = SW_PB_NEW(e->a, Sw__TlsInspector, sw__tls_inspector);
 
-            to->listener_filters =
-                sw_gwx_one(e, listener_filter(e, "envoy.filters.listener.tls_inspector", &t->base));
-            to->n_listener_filters = 1;
+            SW_GWX_ONE(e, to, listener_filters,
+                       listener_filter(e, "envoy.filters.listener.tls_inspector", &t->base));
         }
     }
     sw_gwx_enc_add(e, SW_TYPE_LISTENER, l->name, &to->base);
@@ -461,20 +450,17 @@ Sw__Listener *sw_gwx_tunnel_listener(struct enc *e)
         SW_PB_NEW(e->a, Sw__TcpProxy__TunnelingConfig, sw__tcp_proxy__tunneling_config);
 
     t->hostname = SW_PB_LIT("%DYNAMIC_METADATA(tunnel:address)%");
-    t->headers_to_add =
-        sw_gwx_one(e, endpoint_header(e, SW_SLICE_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%")));
-    t->n_headers_to_add = 1;
+    SW_GWX_ONE(e, t, headers_to_add,
+               endpoint_header(e, SW_SLICE_LIT("%DYNAMIC_METADATA(tunnel:endpoint_id)%")));
     tcp->stat_prefix = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
     tcp->cluster_specifier_case = SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER;
     tcp->cluster = SW_PB_LIT(SW_MODEL_CONNECT_PROXY);
     tcp->tunneling_config = t;
     tcp->access_log = sw_gwx_access_log(e, &tcp->n_access_log);
     fc->name = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
-    fc->filters = sw_gwx_one(e, filter(e, "envoy.filters.network.tcp_proxy", &tcp->base));
-    fc->n_filters = 1;
+    SW_GWX_ONE(e, fc, filters, filter(e, "envoy.filters.network.tcp_proxy", &tcp->base));
     to->name = SW_PB_LIT(SW_MODEL_TUNNEL_LISTENER);
-    to->filter_chains = sw_gwx_one(e, fc);
-    to->n_filter_chains = 1;
+    SW_GWX_ONE(e, to, filter_chains, fc);
     to->listener_specifier_case = SW__LISTENER__LISTENER_SPECIFIER_INTERNAL_LISTENER;
     to->internal_listener = SW_PB_NEW(e->a, Sw__Listener__InternalListenerConfig,
                                       sw__listener__internal_listener_config);

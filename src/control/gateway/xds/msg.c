@@ -108,9 +108,7 @@ Sw__TransportSocket *sw_gwx_socket(struct enc *e, const char *name,
 {
     Sw__TransportSocket *m = SW_PB_NEW(e->a, Sw__TransportSocket, sw__transport_socket);
 
-    m->name = SW_PB_BYTES(sw_slice_str(name));
-    m->config_type_case = SW__TRANSPORT_SOCKET__CONFIG_TYPE_TYPED_CONFIG;
-    m->typed_config = sw_pb_any(e->a, config);
+    SW_GWX_TYPED(e, m, name, SW__TRANSPORT_SOCKET__CONFIG_TYPE_TYPED_CONFIG, config);
     return m;
 }
 
@@ -161,8 +159,7 @@ Sw__Metadata *sw_gwx_text_metadata(struct enc *e, struct sw_slice filter,
         if (fields[i].value.n)
             f->value->fields[f->value->n_fields++] = text_field(e, &fields[i]);
     }
-    m->filter_metadata = sw_gwx_one(e, f);
-    m->n_filter_metadata = 1;
+    SW_GWX_ONE(e, m, filter_metadata, f);
     return m;
 }
 
@@ -176,9 +173,8 @@ Sw__AccessLog **sw_gwx_access_log(struct enc *e, size_t *ret_n)
         return NULL;
     out = SW_PB_NEW(e->a, Sw__StdoutAccessLog, sw__stdout_access_log);
     m = SW_PB_NEW(e->a, Sw__AccessLog, sw__access_log);
-    m->name = SW_PB_LIT("envoy.access_loggers.stdout");
-    m->config_type_case = SW__ACCESS_LOG__CONFIG_TYPE_TYPED_CONFIG;
-    m->typed_config = sw_pb_any(e->a, &out->base);
+    SW_GWX_TYPED(e, m, "envoy.access_loggers.stdout", SW__ACCESS_LOG__CONFIG_TYPE_TYPED_CONFIG,
+                 &out->base);
     *ret_n = 1;
     return sw_gwx_one(e, m);
 }

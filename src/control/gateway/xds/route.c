@@ -124,14 +124,7 @@ static Sw__Route *route(struct enc *e, const struct sw_model_route *r)
         to->metadata = error_metadata(e, r->reason ? r->reason : "invalid-backend", r->device);
         break;
     }
-    to->request_headers_to_add =
-        sw_gwx_header_options(e, &r->request, &to->n_request_headers_to_add);
-    to->response_headers_to_add =
-        sw_gwx_header_options(e, &r->response, &to->n_response_headers_to_add);
-    to->request_headers_to_remove =
-        sw_gwx_header_removals(e, &r->request, &to->n_request_headers_to_remove);
-    to->response_headers_to_remove =
-        sw_gwx_header_removals(e, &r->response, &to->n_response_headers_to_remove);
+    SW_GWX_HEADERS(e, to, r);
     sw_gwx_route_filters(e, r, to);
     return to;
 }

@@ -28,13 +28,7 @@ static Sw__WeightedCluster__ClusterWeight *share(struct enc *e, const struct sw_
 
     w->name = SW_PB_BYTES(sw_gwx_cluster_of(b));
     w->weight = sw_gwx_u32(e, b->weight);
-    w->request_headers_to_add = sw_gwx_header_options(e, &b->request, &w->n_request_headers_to_add);
-    w->response_headers_to_add =
-        sw_gwx_header_options(e, &b->response, &w->n_response_headers_to_add);
-    w->request_headers_to_remove =
-        sw_gwx_header_removals(e, &b->request, &w->n_request_headers_to_remove);
-    w->response_headers_to_remove =
-        sw_gwx_header_removals(e, &b->response, &w->n_response_headers_to_remove);
+    SW_GWX_HEADERS(e, w, b);
     if (b->host_rewrite.n) {
         w->host_rewrite_specifier_case =
             SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL;
@@ -206,11 +200,9 @@ static void set_retry(struct enc *e, const struct sw_model_route *r, Sw__RouteAc
     p->num_retries = sw_gwx_u32(e, in->attempts);
     if (r->backend_timeout_ms > 0)
         p->per_try_timeout = sw_gwx_duration(e, (uint64_t)r->backend_timeout_ms);
-    other->name = SW_PB_LIT("envoy.retry_host_predicates.previous_hosts");
-    other->config_type_case = SW__RETRY_POLICY__RETRY_HOST_PREDICATE__CONFIG_TYPE_TYPED_CONFIG;
-    other->typed_config = sw_pb_any(e->a, &previous->base);
-    p->retry_host_predicate = sw_gwx_one(e, other);
-    p->n_retry_host_predicate = 1;
+    SW_GWX_TYPED(e, other, "envoy.retry_host_predicates.previous_hosts",
+                 SW__RETRY_POLICY__RETRY_HOST_PREDICATE__CONFIG_TYPE_TYPED_CONFIG, &previous->base);
+    SW_GWX_ONE(e, p, retry_host_predicate, other);
     p->host_selection_retry_max_attempts = HOST_TRIES;
     p->n_retriable_status_codes = in->n_codes;
     p->retriable_status_codes =
@@ -256,8 +248,7 @@ Sw__RouteAction *sw_gwx_route_action(struct enc *e, const struct sw_model_route 
             SW_PB_NEW(e->a, Sw__RouteAction__UpgradeConfig, sw__route_action__upgrade_config);
 
         u->upgrade_type = SW_PB_LIT("websocket");
-        to->upgrade_configs = sw_gwx_one(e, u);
-        to->n_upgrade_configs = 1;
+        SW_GWX_ONE(e, to, upgrade_configs, u);
     }
     return to;
 }

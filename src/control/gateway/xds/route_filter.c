@@ -198,8 +198,7 @@ static void set_shown(struct enc *e, const struct sw_model_auth *x, Sw__ExtAuthz
         return;
     entry->key = SW_PB_LIT(SW_MODEL_AUTH_HEADERS);
     entry->value = SW_PB_BYTES(join(e, x->headers, x->n_headers));
-    to->context_extensions = sw_gwx_one(e, entry);
-    to->n_context_extensions = 1;
+    SW_GWX_ONE(e, to, context_extensions, entry);
 }
 
 static Sw__Any *auth(struct enc *e, const struct sw_model_auth *x)

@@ -6,6 +6,8 @@
 
 struct ProtobufCBinaryData;
 struct ProtobufCMessage;
+struct Sw__ClusterLoadAssignment;
+struct Sw__LocalityLbEndpoints;
 struct Sw__Any;
 struct Sw__BoolValue;
 struct Sw__Cluster;
@@ -100,6 +102,38 @@ void sw_gwx_encode_table(struct enc *e, const struct sw_model_table *t);
 void sw_gwx_encode_cluster(struct enc *e, const struct sw_model_cluster *c);
 void sw_gwx_encode_udp_cluster(struct enc *e, const struct sw_model_chain *c);
 void sw_gwx_encode_secret(struct enc *e, const struct sw_model_secret *s);
+
+/* A list of one message: the field and its count. */
+#define SW_GWX_ONE(e, to, field, item)                                                             \
+    do {                                                                                           \
+        (to)->field = sw_gwx_one((e), (item));                                                     \
+        (to)->n_##field = 1;                                                                       \
+    } while (0)
+/* The name and configuration of an extension, in the message that its users have for it. */
+#define SW_GWX_TYPED(e, to, label, with, config)                                                   \
+    do {                                                                                           \
+        (to)->name = SW_PB_BYTES(sw_slice_str(label));                                             \
+        (to)->config_type_case = (with);                                                           \
+        (to)->typed_config = sw_pb_any((e)->a, (config));                                          \
+    } while (0)
+/* What is done to the headers of requests and responses, to routes and shares alike. */
+#define SW_GWX_HEADERS(e, to, from)                                                                \
+    do {                                                                                           \
+        (to)->request_headers_to_add =                                                             \
+            sw_gwx_header_options((e), &(from)->request, &(to)->n_request_headers_to_add);         \
+        (to)->response_headers_to_add =                                                            \
+            sw_gwx_header_options((e), &(from)->response, &(to)->n_response_headers_to_add);       \
+        (to)->request_headers_to_remove =                                                          \
+            sw_gwx_header_removals((e), &(from)->request, &(to)->n_request_headers_to_remove);     \
+        (to)->response_headers_to_remove =                                                         \
+            sw_gwx_header_removals((e), &(from)->response, &(to)->n_response_headers_to_remove);   \
+    } while (0)
+
+/* An endpoint at an address, a locality with one endpoint, and a set with one locality. */
+struct Sw__LbEndpoint *sw_gwx_lb_endpoint(struct enc *e, struct Sw__Address *address);
+struct Sw__LocalityLbEndpoints *sw_gwx_locality(struct enc *e, struct Sw__LbEndpoint *lb);
+struct Sw__ClusterLoadAssignment *sw_gwx_assignment(struct enc *e, struct sw_slice name,
+                                                    struct Sw__LocalityLbEndpoints *lo);
 
 /* --- tunnels; also for the extension server --- */
 
