@@ -201,14 +201,6 @@ static void choose(struct sw_arena *a, struct ports *p, struct sw_link_lease *i)
     i->why = "All target ports are leased.";
 }
 
-static int oldest_first(const void *x, const void *y)
-{
-    const struct sw_link_lease *const *p = x;
-    const struct sw_link_lease *const *q = y;
-
-    return by_age((*p)->import, (*q)->import);
-}
-
 int sw_link_ports_outside(struct sw_slice in, struct sw_link_ports ret[2], struct sw_err *err)
 {
     struct sw_slice rest = in;
@@ -255,7 +247,7 @@ void sw_link_leases(struct sw_arena *a, const struct sw_link_ports *reserved, si
             without[n_without++] = &list[i];
     }
     if (n_without > 1)
-        qsort(without, n_without, sizeof(struct sw_link_lease *), oldest_first);
+        qsort(without, n_without, sizeof(struct sw_link_lease *), cn_oldest_holder_first);
     for (size_t i = 0; i < n_without; i++)
         choose(a, p, without[i]);
     sw_shares_done(&p->shares);

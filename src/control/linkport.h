@@ -26,7 +26,7 @@ struct sw_link_ports {
 };
 
 struct sw_link_lease {
-    const struct sw_kube_obj *import;
+    const struct sw_kube_obj *import; /* first: cn_oldest_holder_first */
     uint16_t target;                  /* 0: no lease */
     bool unwritten;                   /* chosen just now: spec.targetPort does not have it yet */
     const char *why;                  /* there is none; a sentence for people */

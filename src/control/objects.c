@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 struct sw_slice js(const struct sw_json *v, const char *key)
 {
@@ -49,6 +50,14 @@ int cn_oldest_first(const void *x, const void *y)
     const struct sw_kube_obj *const *q = y;
 
     return by_age(*p, *q);
+}
+
+int cn_oldest_holder_first(const void *x, const void *y)
+{
+    const struct sw_kube_obj *const *const *p = x;
+    const struct sw_kube_obj *const *const *q = y;
+
+    return by_age(**p, **q);
 }
 
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key)
@@ -131,4 +140,13 @@ void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const ch
         sw_json_put(a, meta, what, map);
     }
     sw_json_put_str(a, map, key, value);
+}
+
+void *cn_copy(struct sw_arena *a, const void *p, size_t n, size_t size)
+{
+    void *out = sw_arena_array(a, n + 1, size);
+
+    if (n)
+        memcpy(out, p, n * size);
+    return out;
 }

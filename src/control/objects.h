@@ -22,6 +22,8 @@ int64_t generation_of(const struct sw_kube_obj *o);
 int by_age(const struct sw_kube_obj *x, const struct sw_kube_obj *y);
 /* The same for qsort() of pointers to objects. */
 int cn_oldest_first(const void *x, const void *y);
+/* And of pointers to structs that begin with a pointer to their object. */
+int cn_oldest_holder_first(const void *x, const void *y);
 
 /* metadata.<what>.<key>; p == NULL when it is not there. */
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
@@ -49,3 +51,6 @@ void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const 
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
 /* The same as a C string. */
 #define cn_text(a, ...) (cn_printf((a), __VA_ARGS__).p)
+/* A copy of n elements, with room for one more; of those of a vector. */
+void *cn_copy(struct sw_arena *a, const void *p, size_t n, size_t size);
+#define CN_COPY_VEC(a, v) cn_copy((a), (v)->p, (v)->n, sizeof(*(v)->p))

@@ -25,11 +25,8 @@ enum { SECOND_MS = 1000, SCRATCH = 64 << 10 };
 
 static Sw__LbEndpoint *endpoint(struct enc *e, const struct lk_endpoint *at, struct sw_slice name)
 {
-    Sw__LbEndpoint *lb = SW_PB_NEW(e->a, Sw__LbEndpoint, sw__lb_endpoint);
+    Sw__LbEndpoint *lb = sw_gwx_lb_endpoint(e, sw_gwx_address(e, at->host, at->port, false));
 
-    lb->host_identifier_case = SW__LB_ENDPOINT__HOST_IDENTIFIER_ENDPOINT;
-    lb->endpoint = SW_PB_NEW(e->a, Sw__Endpoint, sw__endpoint);
-    lb->endpoint->address = sw_gwx_address(e, at->host, at->port, false);
     lb->endpoint->hostname = SW_PB_BYTES(name);
     return lb;
 }
@@ -51,12 +48,10 @@ static Sw__Cluster *cluster(struct enc *e, struct sw_slice name, const struct lk
                             size_t n, struct sw_slice hostname)
 {
     Sw__Cluster *to = SW_PB_NEW(e->a, Sw__Cluster, sw__cluster);
-    Sw__ClusterLoadAssignment *la =
-        SW_PB_NEW(e->a, Sw__ClusterLoadAssignment, sw__cluster_load_assignment);
     Sw__LocalityLbEndpoints *lo =
         SW_PB_NEW(e->a, Sw__LocalityLbEndpoints, sw__locality_lb_endpoints);
 
-    to->name = la->cluster_name = SW_PB_BYTES(name);
+    to->name = SW_PB_BYTES(name);
     to->cluster_discovery_type_case = SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE;
     to->type = SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
     to->connect_timeout = sw_gwx_duration(e, SECOND_MS);
@@ -65,8 +60,7 @@ static Sw__Cluster *cluster(struct enc *e, struct sw_slice name, const struct lk
     lo->lb_endpoints = sw_arena_array(e->a, n + 1, sizeof(*lo->lb_endpoints));
     for (size_t i = 0; i < n; i++)
         lo->lb_endpoints[lo->n_lb_endpoints++] = endpoint(e, &p[i], hostname);
-    SW_GWX_ONE(e, la, endpoints, lo);
-    to->load_assignment = la;
+    to->load_assignment = sw_gwx_assignment(e, name, lo);
     return to;
 }
 

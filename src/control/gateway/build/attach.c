@@ -343,9 +343,7 @@ static void build_route(struct builder *b, struct kept *k)
     /* Without parents too: it may have been ours before. */
     if (n || sw_json_len(sw_json_walk(r->obj->json, "status", "parents", NULL)))
         k->status = route_status(b, r, parents, n);
-    k->parents = sw_arena_array(b->a, n + 1, sizeof(*k->parents));
-    if (n)
-        memcpy(k->parents, parents, n * sizeof(*parents));
+    k->parents = cn_copy(b->a, parents, n, sizeof(*parents));
     k->n_parents = n;
     k->built = true;
     b->a = build_arena;

@@ -431,8 +431,7 @@ static const struct sw_json *final_status(struct builder *b, const struct kept *
         if (!at->limit.reason)
             continue;
         if (!parents)
-            parents = memcpy(sw_arena_array(b->a, k->n_parents + 1, sizeof(*parents)), k->parents,
-                             k->n_parents * sizeof(*parents));
+            parents = cn_copy(b->a, k->parents, k->n_parents, sizeof(*parents));
         for (size_t i = 0; i < k->n_parents; i++) {
             if (parents[i].parent == at->parent)
                 parents[i].accepted = at->limit;

@@ -72,15 +72,6 @@ static void use_chain(struct used *u, const struct sw_model_chain *c)
 
 /* ---- the model ---- */
 
-static void *copy_list(struct sw_arena *a, const void *p, size_t n)
-{
-    void *out = sw_arena_array(a, n + 1, sizeof(void *));
-
-    if (n)
-        memcpy(out, p, n * sizeof(void *));
-    return out;
-}
-
 /* Names of clusters begin with their endpoints': as a rule these are in order already. */
 static void list_endpoints(struct builder *b, struct sw_model *m)
 {
@@ -128,11 +119,11 @@ static const struct sw_model *assemble(struct builder *b)
     }
     if (u.clusters.n)
         SW_SORT_POINTERS_BY(u.clusters.p, u.clusters.n, name);
-    m->listeners = copy_list(b->a, b->out_listeners.p, b->out_listeners.n);
+    m->listeners = CN_COPY_VEC(b->a, &b->out_listeners);
     m->n_listeners = b->out_listeners.n;
-    m->tables = copy_list(b->a, b->out_tables.p, b->out_tables.n);
+    m->tables = CN_COPY_VEC(b->a, &b->out_tables);
     m->n_tables = b->out_tables.n;
-    m->clusters = copy_list(b->a, u.clusters.p, u.clusters.n);
+    m->clusters = CN_COPY_VEC(b->a, &u.clusters);
     m->n_clusters = u.clusters.n;
     m->secrets = (void *)sorted_values(b->a, &u.secrets);
     m->n_secrets = u.secrets.n;
@@ -153,31 +144,18 @@ static int by_object(const void *x, const void *y)
 
 static void finish(struct builder *b, struct sw_model_result *ret)
 {
-    struct sw_model_status *statuses =
-        sw_arena_array(b->a, b->statuses.n + 1, sizeof(struct sw_model_status));
-    struct sw_model_note *notes =
-        sw_arena_array(b->a, b->notes.n + 1, sizeof(struct sw_model_note));
-
     ret->model = assemble(b);
-    if (b->statuses.n) {
+    if (b->statuses.n)
         qsort(b->statuses.p, b->statuses.n, sizeof(*b->statuses.p), by_object);
-        memcpy(statuses, b->statuses.p, b->statuses.n * sizeof(*statuses));
-    }
-    if (b->notes.n) {
+    if (b->notes.n)
         SW_SORT_BY2(b->notes.p, b->notes.n, subject, text);
-        memcpy(notes, b->notes.p, b->notes.n * sizeof(*notes));
-    }
-    ret->statuses = statuses;
+    ret->statuses = CN_COPY_VEC(b->a, &b->statuses);
     ret->n_statuses = b->statuses.n;
-    ret->wants = memcpy(sw_arena_array(b->a, b->wants.n + 1, sizeof(*b->wants.p)),
-                        b->wants.n ? b->wants.p : &(struct sw_model_want){0},
-                        b->wants.n * sizeof(*b->wants.p));
+    ret->wants = CN_COPY_VEC(b->a, &b->wants);
     ret->n_wants = b->wants.n;
-    ret->notes = notes;
+    ret->notes = CN_COPY_VEC(b->a, &b->notes);
     ret->n_notes = b->notes.n;
-    ret->notices = memcpy(sw_arena_array(b->a, b->notices.n + 1, sizeof(*b->notices.p)),
-                          b->notices.n ? b->notices.p : &(struct sw_model_notice){0},
-                          b->notices.n * sizeof(*b->notices.p));
+    ret->notices = CN_COPY_VEC(b->a, &b->notices);
     ret->n_notices = b->notices.n;
 }
 

@@ -109,9 +109,9 @@ struct listener {
 
 /* What a route may name as its parent. */
 struct parent {
-    size_t number; /* in order of making */
-    const struct sw_kube_obj *obj;
-    enum sw_model_kind kind; /* SW_MODEL_GATEWAY or SW_MODEL_LISTENERSET */
+    const struct sw_kube_obj *obj; /* first: cn_oldest_holder_first */
+    size_t number;                 /* in order of making */
+    enum sw_model_kind kind;       /* SW_MODEL_GATEWAY or SW_MODEL_LISTENERSET */
     struct gateway *gw;
     struct listener *listeners;
     size_t n_listeners;
@@ -120,7 +120,7 @@ struct parent {
 };
 
 struct gateway {
-    struct parent parent;
+    struct parent parent; /* first */
     const struct sw_json *spec;
     size_t *addrs; /* indexes into the configuration's */
     size_t n_addrs;
@@ -208,7 +208,7 @@ struct kept {
 };
 
 struct policy {
-    const struct sw_kube_obj *obj;
+    const struct sw_kube_obj *obj;   /* first */
     struct sw_model_backend_tls tls; /* without the client certificate */
     struct verdict accepted;
     struct verdict resolved;

@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "control/gateway/build/build_int.h"
 #include "control/linkname.h"
+#include "control/objects.h"
 #include "io/egress.h"
 #include "kube/names.h"
 
@@ -302,17 +303,13 @@ static const struct sw_model_endpoints *make_set(struct ep_builder *b, struct sw
 {
     struct sw_model_endpoints *set = SW_ARENA_NEW(b->a, struct sw_model_endpoints);
     ep_list list = {0};
-    struct sw_model_endpoint *copy;
 
     collect_named(b, name, &list);
     if (list.n > 1)
         qsort(list.p, list.n, sizeof(*list.p), by_place);
     list.n = drop_twins(list.p, list.n);
-    copy = sw_arena_array(b->a, list.n + 1, sizeof(*copy));
-    if (list.n)
-        memcpy(copy, list.p, list.n * sizeof(*copy));
     set->name = sw_arena_slice(b->a, name);
-    set->p = copy;
+    set->p = CN_COPY_VEC(b->a, &list);
     set->n = list.n;
     sw_vec_done(&list);
     return set;
@@ -334,9 +331,7 @@ void sw_gateway_endpoints(const struct sw_view *v, const struct sw_slice *names,
         sets[i] = make_set(&b, names[i]);
     ret->sets = sets;
     ret->n_sets = n;
-    ret->dropped = memcpy(sw_arena_array(a, b.dropped.n + 1, sizeof(*b.dropped.p)),
-                          b.dropped.n ? b.dropped.p : &(struct sw_model_note){0},
-                          b.dropped.n * sizeof(*b.dropped.p));
+    ret->dropped = CN_COPY_VEC(a, &b.dropped);
     ret->n_dropped = b.dropped.n;
     sw_vec_done(&b.dropped);
     sw_map_done(&b.seen);

@@ -217,14 +217,6 @@ static void read_gateway(struct builder *b, const struct sw_kube_obj *o,
     add_parent(b, "gateway", &g->parent);
 }
 
-static int gateway_by_age(const void *x, const void *y)
-{
-    const struct gateway *const *p = x;
-    const struct gateway *const *q = y;
-
-    return by_age((*p)->parent.obj, (*q)->parent.obj);
-}
-
 /* ---- ListenerSets ---- */
 
 static struct gateway *set_gateway(const struct builder *b, const struct sw_kube_obj *o)
@@ -261,14 +253,6 @@ static void read_set(struct builder *b, const struct sw_kube_obj *o, struct gate
     add_parent(b, "set", p);
 }
 
-static int set_by_age(const void *x, const void *y)
-{
-    const struct parent *const *p = x;
-    const struct parent *const *q = y;
-
-    return by_age((*p)->obj, (*q)->obj);
-}
-
 static void read_sets(struct builder *b)
 {
     size_t n = sw_view_count(b->v, SW_MODEL_LISTENERSET);
@@ -293,7 +277,7 @@ static void read_sets(struct builder *b)
     }
     SW_VEC_EACH (struct gateway, g, &b->gateways) {
         if (g->n_sets > 1)
-            qsort(g->sets, g->n_sets, sizeof(*g->sets), set_by_age);
+            qsort(g->sets, g->n_sets, sizeof(*g->sets), cn_oldest_holder_first);
     }
 }
 
@@ -307,7 +291,7 @@ void build_gateways(struct builder *b)
             read_gateway(b, o, class);
     }
     if (b->gateways.n > 1)
-        qsort(b->gateways.p, b->gateways.n, sizeof(*b->gateways.p), gateway_by_age);
+        qsort(b->gateways.p, b->gateways.n, sizeof(*b->gateways.p), cn_oldest_holder_first);
     assign_addresses(b);
     read_sets(b);
     SW_VEC_EACH (struct gateway, g, &b->gateways) {

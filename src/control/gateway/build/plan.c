@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "control/gateway/build/build.h"
 #include "control/gateway/resolved.h"
+#include "control/objects.h"
 
 enum { PLAN_MAX = 256 * 1024 * 1024, SHARES_MAX = 64 };
 
@@ -134,15 +135,6 @@ static void read_line(struct reader *r, struct sw_slice rest)
         read_share(r, rest);
 }
 
-static void *keep(struct sw_arena *a, const void *p, size_t n, size_t size)
-{
-    void *out = sw_arena_array(a, n + 1, size);
-
-    if (n)
-        memcpy(out, p, n * size);
-    return out;
-}
-
 void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_model *ret)
 {
     struct reader r = {.a = a};
@@ -150,11 +142,11 @@ void sw_gateway_plan_read(struct sw_arena *a, struct sw_slice text, struct sw_mo
     while (text.p && text.n)
         read_line(&r, sw_slice_cut(&text, '\n'));
     *ret = (struct sw_model){0};
-    ret->endpoints = keep(a, r.sets.p, r.sets.n, sizeof(*r.sets.p));
+    ret->endpoints = CN_COPY_VEC(a, &r.sets);
     ret->n_endpoints = r.sets.n;
-    ret->clusters = keep(a, r.clusters.p, r.clusters.n, sizeof(void *));
+    ret->clusters = CN_COPY_VEC(a, &r.clusters);
     ret->n_clusters = r.clusters.n;
-    ret->listeners = keep(a, r.listeners.p, r.listeners.n, sizeof(void *));
+    ret->listeners = CN_COPY_VEC(a, &r.listeners);
     ret->n_listeners = r.listeners.n;
     sw_vec_done(&r.sets);
     sw_vec_done(&r.clusters);

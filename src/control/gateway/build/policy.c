@@ -119,14 +119,6 @@ static void take_targets(struct builder *b, struct policy *p)
     }
 }
 
-static int policy_by_age(const void *x, const void *y)
-{
-    const struct policy *const *p = x;
-    const struct policy *const *q = y;
-
-    return by_age((*p)->obj, (*q)->obj);
-}
-
 void build_policies(struct builder *b)
 {
     for (size_t i = 0; i < sw_view_count(b->v, SW_MODEL_BACKENDTLS); i++) {
@@ -136,7 +128,8 @@ void build_policies(struct builder *b)
         sw_vec_push(&b->policy_list, p);
     }
     if (b->policy_list.n > 1)
-        qsort(b->policy_list.p, b->policy_list.n, sizeof(*b->policy_list.p), policy_by_age);
+        qsort(b->policy_list.p, b->policy_list.n, sizeof(*b->policy_list.p),
+              cn_oldest_holder_first);
     SW_VEC_EACH (struct policy, p, &b->policy_list) {
         /* The loser of a conflict need not be valid besides, and reports the conflict. */
         take_targets(b, p);

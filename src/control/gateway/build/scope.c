@@ -9,6 +9,7 @@
 #include "base/search.h"
 #include "base/vec.h"
 #include "control/gateway/build/build.h"
+#include "control/objects.h"
 
 struct scope {
     struct sw_arena *a;
@@ -193,22 +194,14 @@ void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, s
                     struct sw_arena *a, struct sw_model *ret)
 {
     struct scope s = {.a = a, .gateways = gateways, .n = n};
-    const struct sw_model_listener **listeners;
-    const struct sw_model_table **tables;
 
     for (size_t i = 0; i < m->n_listeners; i++)
         keep_listener(&s, m->listeners[i]);
-    listeners = sw_arena_array(a, s.listeners.n + 1, sizeof(*listeners));
-    for (size_t i = 0; i < s.listeners.n; i++)
-        listeners[i] = s.listeners.p[i];
-    tables = sw_arena_array(a, s.tables.n + 1, sizeof(*tables));
-    for (size_t i = 0; i < s.tables.n; i++)
-        tables[i] = s.tables.p[i];
     if (s.tables.n > 1)
-        SW_SORT_POINTERS_BY(tables, s.tables.n, name);
-    *ret = (struct sw_model){.listeners = listeners,
+        SW_SORT_POINTERS_BY(s.tables.p, s.tables.n, name);
+    *ret = (struct sw_model){.listeners = CN_COPY_VEC(a, &s.listeners),
                              .n_listeners = s.listeners.n,
-                             .tables = tables,
+                             .tables = CN_COPY_VEC(a, &s.tables),
                              .n_tables = s.tables.n,
                              .gateways = gateways,
                              .n_gateways = n};

@@ -472,11 +472,7 @@ static void build_socket(struct builder *b, struct socket *s)
     for (size_t i = 0; i < c.list.n; i++)
         serves |= c.list.p[i]->kind != SW_MODEL_CHAIN_REFUSE;
     if (serves) {
-        const struct sw_model_chain **list = sw_arena_array(b->a, c.list.n, sizeof(*list));
-
         SW_SORT_POINTERS_BY(c.list.p, c.list.n, name);
-        for (size_t i = 0; i < c.list.n; i++)
-            list[i] = c.list.p[i];
         out = SW_ARENA_NEW(b->a, struct sw_model_listener);
         out->name = s->key;
         out->bind = b->conf->addrs[s->addr].bind;
@@ -484,7 +480,7 @@ static void build_socket(struct builder *b, struct socket *s)
         out->port = s->port;
         out->udp = s->proto == PROTO_UDP;
         out->inspect_tls = s->proto == PROTO_HTTPS;
-        out->chains = list;
+        out->chains = CN_COPY_VEC(b->a, &c.list);
         out->n_chains = c.list.n;
         sw_vec_push(&b->out_listeners, out);
     }
