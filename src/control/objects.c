@@ -70,6 +70,27 @@ bool cn_deleting(const struct sw_kube_obj *o)
     return sw_json_walk(o->json, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
+bool cn_has_finalizer(const struct sw_kube_obj *o, struct sw_slice name)
+{
+    SW_JSON_ITEMS (f, sw_json_walk(o->json, "metadata", "finalizers", NULL)) {
+        if (sw_slice_eq(sw_json_str(f), name))
+            return true;
+    }
+    return false;
+}
+
+const struct sw_json *cn_port(const struct sw_json *ports, uint16_t number, struct sw_slice name,
+                              const char *proto)
+{
+    SW_JSON_ITEMS (p, ports) {
+        if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), proto) &&
+            (!number || js_int(p, "port", UINT16_MAX, 0) == number) &&
+            (!name.p || sw_slice_eq(js_or(p, "name", ""), name)))
+            return p;
+    }
+    return NULL;
+}
+
 const struct sw_json *cn_conditions(const struct sw_kube_obj *o)
 {
     return o ? sw_json_walk(o->json, "status", "conditions", NULL) : NULL;

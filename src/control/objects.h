@@ -28,12 +28,20 @@ int cn_oldest_holder_first(const void *x, const void *y);
 /* metadata.<what>.<key>; p == NULL when it is not there. */
 struct sw_slice cn_meta_of(const struct sw_kube_obj *o, const char *what, const char *key);
 bool cn_deleting(const struct sw_kube_obj *o);
+bool cn_has_finalizer(const struct sw_kube_obj *o, struct sw_slice name);
 
 /* status.conditions; NULL: there are none. o may be NULL. */
 const struct sw_json *cn_conditions(const struct sw_kube_obj *o);
 /* True for a condition of this type with status True. */
 bool cn_is_true(const struct sw_json *conditions, const char *type);
 const struct sw_json *cn_condition(const struct sw_json *conditions, const char *type);
+
+/*
+ * A port of a list ("ports" of a Service, a slice) with this protocol, by its number (0: any) and
+ * its name (p == NULL: any); NULL: there is none.
+ */
+const struct sw_json *cn_port(const struct sw_json *ports, uint16_t number, struct sw_slice name,
+                              const char *proto);
 
 /* ---- making ---- */
 

@@ -99,17 +99,6 @@ static bool applied(const struct sw_json *want, const struct sw_json *have)
     return true;
 }
 
-static bool has_finalizer(const struct sw_kube_obj *o, const struct sw_json *name)
-{
-    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_equal(sw_json_at(list, i), name, SW_JSON_EQ_VALUE))
-            return true;
-    }
-    return false;
-}
-
 /* True when the API already is as wanted. */
 static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
 {
@@ -125,7 +114,7 @@ static bool satisfied(const struct out_write *w, const struct sw_kube_obj *o)
     case OUT_FINALIZER:
         /* What is on its way out takes no new ones. */
         return !o || (w->uid.n && !sw_slice_eq(o->uid, w->uid)) ||
-               has_finalizer(o, w->json) != w->drop || (!w->drop && cn_deleting(o));
+               cn_has_finalizer(o, sw_json_str(w->json)) != w->drop || (!w->drop && cn_deleting(o));
     }
     return true;
 }

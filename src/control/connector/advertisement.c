@@ -82,23 +82,13 @@ bool cn_address_matches(struct sw_slice pattern, struct sw_slice host)
     return sw_slice_ieq(pattern, host);
 }
 
-static bool has_port(const struct sw_json *ports, uint16_t port)
-{
-    SW_JSON_ITEMS (p, ports) {
-        if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP") &&
-            js_int(p, "port", UINT16_MAX, 0) == port)
-            return true;
-    }
-    return false;
-}
-
 static bool has_service(const struct sw_json *layer4, struct sw_slice host, uint16_t port)
 {
     for (size_t i = 0; i < sw_json_len(layer4); i++) {
         const struct sw_json *services = sw_json_find(sw_json_at(layer4, i), "services");
 
         SW_JSON_ITEMS (s, services) {
-            if (has_port(sw_json_find(s, "ports"), port) &&
+            if (cn_port(sw_json_find(s, "ports"), port, sw_slice(NULL, 0), "TCP") &&
                 cn_address_matches(js_or(s, "address", ""), host))
                 return true;
         }

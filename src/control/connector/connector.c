@@ -328,18 +328,6 @@ static struct sw_slice gateway_ids(const struct state *s)
     return sw_arena_slice(s->a, sw_buf_slice(&text));
 }
 
-/* The same rule as the publisher's. */
-static bool is_foreign(const struct state *s, const struct sw_json *connector)
-{
-    struct sw_slice class =
-        sw_json_str(sw_json_walk(connector, "spec", "connectorClassName", NULL));
-    const struct sw_kube_obj *o =
-        class.n ? sw_view_find(s->v, SW_CN_CLASS, sw_slice("", 0), class) : NULL;
-
-    return o &&
-           !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
-}
-
 /* Who has which key, and how its publication goes. */
 static struct sw_dns_claim *dns_claims(const struct state *s, struct sw_map *keys)
 {
@@ -349,18 +337,11 @@ static struct sw_dns_claim *dns_claims(const struct state *s, struct sw_map *key
                                     .holders = SW_CN_CONNECTOR,
                                     .holder_kind = "Connector",
                                     .record = true};
-    size_t n = sw_view_count(s->v, SW_CN_CONNECTOR);
-    struct sw_dns_claim *claims = sw_arena_array(s->a, n + 1, sizeof(*claims));
+    size_t n;
+    struct sw_dns_claim *claims = sw_dns_claims_begin(s->v, &s->keys, s->a, &n);
     uint64_t now = sw_view_wall_ns(s->v);
     char before[SW_RFC3339_LEN] = "";
 
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *o = sw_view_at(s->v, SW_CN_CONNECTOR, i);
-
-        claims[i].connector = o;
-        claims[i].foreign = is_foreign(s, o->json);
-        sw_connector_key_claim(&s->keys, o, &claims[i].asks, &claims[i].unproved);
-    }
     if (s->conf->dns_stale_ns && now > s->conf->dns_stale_ns)
         (void)sw_rfc3339(now - s->conf->dns_stale_ns, 0, before);
     sw_key_claims(&in, claims, n, s->out, keys);

@@ -20,7 +20,6 @@
 void cn_own(struct sw_arena *a, struct sw_json *obj, const struct sw_kube_obj *of, const char *api,
             const char *kind);
 bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid);
-bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name);
 /* Wall clock nanoseconds; false when it is no time. */
 bool cn_time(struct sw_slice text, uint64_t *ret);
 /* For the log and a counter, once for as long as it is so. */

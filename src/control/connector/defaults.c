@@ -12,34 +12,9 @@
 #define R(group, resources, verbs)                                                                 \
     "{'apiGroups':['" group "'],'resources':[" resources "],'verbs':[" verbs "]}"
 
-/* Of a device, in its namespace. */
-static const char device_rules[] =
-    "[" R(SW_CONNECTOR_GROUP, "'connectors','connectoradvertisements','httpproxies'", "'get','list','watch','create','patch','update','delete'") "," R(
-        SW_CONNECTOR_GROUP, "'connectorclasses'",
-        "'get','list','watch'") "," R(SW_CONNECTOR_GROUP, "'connectors/status'",
-                                      "'get','patch','update'") "," R("coordination.k8s.io",
-                                                                      "'leases'",
-                                                                      "'get','list','watch','patch'"
-                                                                      ",'update'") "," R("gateway."
-                                                                                         "networkin"
-                                                                                         "g.k8s.io",
-                                                                                         "'gateways"
-                                                                                         "'",
-                                                                                         "'get','"
-                                                                                         "list','"
-                                                                                         "watch'") "]";
-
-/* Of a gateway or sidecar, everywhere. */
-static const char gateway_rules[] = "[{'nonResourceURLs':['/xds'],'verbs':['get']}," R(
-    SW_CONNECTOR_GROUP, "'connectors'", "'get','list','watch'") "]";
-
-/* The same, to be bound in the namespace where they say who they are. */
-static const char identity_rules[] =
-    "[" R("", "'configmaps'", "'get','list','watch','create','patch','update'") "]";
-
-/* The device's of releases that left no note beside the role. */
+/* Of a device, in its namespace; unchanged since the releases that left no note beside a role. */
 #define VERBS "'get','list','watch','create','patch','update','delete'"
-static const char device_rules_before[] =
+static const char device_rules[] =
     "["
     "{'apiGroups':['" SW_CONNECTOR_GROUP "'],'resources':['connectors','connectoradvertisements',"
     "'httpproxies'],'verbs':[" VERBS "]},"
@@ -53,8 +28,16 @@ static const char device_rules_before[] =
     "'verbs':['get','list','watch']}"
     "]";
 
+/* Of a gateway or sidecar, everywhere. */
+static const char gateway_rules[] = "[{'nonResourceURLs':['/xds'],'verbs':['get']}," R(
+    SW_CONNECTOR_GROUP, "'connectors'", "'get','list','watch'") "]";
+
+/* The same, to be bound in the namespace where they say who they are. */
+static const char identity_rules[] =
+    "[" R("", "'configmaps'", "'get','list','watch','create','patch','update'") "]";
+
 static const struct sw_role roles[] = {
-    {"spanwire-connector", device_rules, device_rules_before},
+    {"spanwire-connector", device_rules, device_rules},
     {"spanwire-gateway", gateway_rules, NULL},
     {"spanwire-gateway-identity", identity_rules, NULL},
 };

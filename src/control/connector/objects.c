@@ -23,17 +23,6 @@ bool cn_owned_by(const struct sw_kube_obj *o, struct sw_slice uid)
     return uid.n && sw_json_find_item(list, "uid", uid);
 }
 
-bool cn_has_finalizer(const struct sw_kube_obj *o, const char *name)
-{
-    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), name))
-            return true;
-    }
-    return false;
-}
-
 bool cn_time(struct sw_slice text, uint64_t *ret)
 {
     int64_t sec;

@@ -28,7 +28,7 @@ void hp_cleanup(struct hp *h)
                                    SW_HP_BACKEND, SW_HP_SECRET,   SW_HP_CA};
     size_t left = 0;
 
-    if (!cn_has_finalizer(h->obj, SW_CONNECTOR_PROXY_CLEANUP))
+    if (!cn_has_finalizer(h->obj, SW_SLICE_LIT(SW_CONNECTOR_PROXY_CLEANUP)))
         return; /* garbage collection does the rest */
     for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++)
         left += sweep(h, kinds[i]);

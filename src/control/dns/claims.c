@@ -38,6 +38,35 @@ static struct sw_slice hex_of(struct sw_arena *a, const struct sw_nodeid *id)
     return sw_arena_slice(a, sw_slice_str(sw_nodeid_hex(id, hex)));
 }
 
+/* A class that does not exist covers no Connector; the condition Accepted says so. */
+static bool is_foreign(const struct sw_connector_keys *k, const struct sw_json *connector)
+{
+    struct sw_slice class =
+        sw_json_str(sw_json_walk(connector, "spec", "connectorClassName", NULL));
+    const struct sw_kube_obj *o =
+        class.n ? sw_view_find(k->v, k->kinds.classes, sw_slice("", 0), class) : NULL;
+
+    return o &&
+           !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
+}
+
+struct sw_dns_claim *sw_dns_claims_begin(const struct sw_view *v, const struct sw_connector_keys *k,
+                                         struct sw_arena *a, size_t *ret_n)
+{
+    struct sw_dns_claim *claims =
+        sw_arena_array(a, sw_view_count(v, k->kinds.connectors) + 1, sizeof(*claims));
+
+    *ret_n = 0;
+    SW_VIEW_EACH (o, v, k->kinds.connectors) {
+        struct sw_dns_claim *c = &claims[(*ret_n)++];
+
+        c->connector = o;
+        c->foreign = is_foreign(k, o->json);
+        sw_connector_key_claim(k, o, &c->asks, &c->unproved);
+    }
+    return claims;
+}
+
 void sw_key_claims(const struct sw_claims_in *in, const struct sw_dns_claim *claims, size_t n,
                    struct sw_output *out, struct sw_map *ret)
 {

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/slice.h"
 #include "control/claims.h"
+#include "control/device/keys.h"
 #include "quic/id/nodeid.h"
 
 enum sw_dns_claim_state {
@@ -33,6 +34,10 @@ struct sw_dns_claim {
     struct sw_slice
         unready_since; /* lastTransitionTime of Ready while it is not True; else empty */
 };
+
+/* What goes in, of all Connectors of the view that the keys are of; in the arena. */
+struct sw_dns_claim *sw_dns_claims_begin(const struct sw_view *v, const struct sw_connector_keys *k,
+                                         struct sw_arena *a, size_t *ret_n);
 
 /*
  * Who has which key: ret is hex of the key -> struct sw_claim, as sw_claims_decide makes it from

@@ -50,17 +50,6 @@ struct sw_dns_publisher {
 
 /* ---- the pure part ---- */
 
-/* A class that does not exist covers no Connector; the condition Accepted says so. */
-static bool is_foreign(const struct sw_view *v, const struct sw_json *connector)
-{
-    struct sw_slice class =
-        sw_json_str(sw_json_walk(connector, "spec", "connectorClassName", NULL));
-    const struct sw_kube_obj *o = class.n ? sw_view_find(v, CLASS, sw_slice("", 0), class) : NULL;
-
-    return o &&
-           !sw_dns_claims_of(sw_json_str(sw_json_walk(o->json, "spec", "controllerName", NULL)));
-}
-
 static void build(const struct sw_view *v, struct sw_output *out, void *arg)
 {
     const struct sw_dns_publisher *p = arg;
@@ -71,34 +60,27 @@ static void build(const struct sw_view *v, struct sw_output *out, void *arg)
                                     .holder_kind = "Connector",
                                     .record = p->o.record};
     struct sw_arena *a = sw_out_arena(out);
-    size_t n = sw_view_count(v, CONNECTOR);
-    struct sw_dns_claim *claims = sw_arena_array(a, n + 1, sizeof(*claims));
+    struct sw_dns_claim *claims;
+    size_t n;
     struct sw_slice unready = {0};
     struct sw_map keys = {0};
     struct sw_connector_keys owners;
 
     sw_connector_keys_init(&owners, v, &(const struct sw_connector_kinds){CONNECTOR, CLASS, CLAIM},
                            a);
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *o = sw_view_at(v, CONNECTOR, i);
-
-        claims[i].connector = o;
-        claims[i].foreign = is_foreign(v, o->json);
-        sw_connector_key_claim(&owners, o, &claims[i].asks, &claims[i].unproved);
-    }
+    claims = sw_dns_claims_begin(v, &owners, a, &n);
     sw_connector_keys_done(&owners);
     sw_key_claims(&in, claims, n, out, &keys);
     sw_dns_claims(a, &keys, claims, n, sw_view_input(v));
     sw_map_done(&keys);
     for (size_t i = 0; i < n; i++) {
         const struct sw_dns_claim *c = &claims[i];
-        SW_BUF_AUTO lines = {0};
+        SW_BUF_AUTO lines = {.max = SW_DNS_SET_BYTES};
 
         if (c->state != SW_DNS_CLAIM_OWNER)
             continue;
         if (c->unready_since.n && (!unready.n || sw_slice_cmp(c->unready_since, unready) < 0))
             unready = c->unready_since;
-        sw_buf_init(&lines, SW_DNS_SET_BYTES);
         for (size_t k = 0; k < c->n_txt; k++)
             (void)!sw_buf_printf(&lines, "%s%.*s", k ? "\n" : "", SW_SLICE_ARG(c->txt[k]));
         sw_out_publish(out, RECORD, sw_dns_claim_name(a, c), sw_buf_slice(&lines));

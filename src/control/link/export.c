@@ -88,34 +88,12 @@ static struct target judge(struct lk *l, const struct sw_kube_obj *o)
 
 /* ---- addresses of Services, where no cluster DNS resolves their names ---- */
 
-static const struct sw_json *service_port(const struct sw_json *ports, uint16_t number)
-{
-    SW_JSON_ITEMS (p, ports) {
-        if (js_int(p, "port", UINT16_MAX, 0) == number &&
-            sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP"))
-            return p;
-    }
-    return NULL;
-}
-
-/* The number that a slice has for a port of the Service; 0: none. */
-static uint16_t slice_port(const struct sw_json *slice, struct sw_slice name)
-{
-    const struct sw_json *ports = sw_json_find(slice, "ports");
-
-    SW_JSON_ITEMS (p, ports) {
-        if (sw_slice_eq(js_or(p, "name", ""), name) &&
-            sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP"))
-            return (uint16_t)js_int(p, "port", UINT16_MAX, 0);
-    }
-    return 0;
-}
-
 static size_t add_endpoints(const struct sw_json *slice, struct sw_slice port_name,
                             struct lk_endpoint *out, size_t n)
 {
     const struct sw_json *list = sw_json_find(slice, "endpoints");
-    uint16_t port = slice_port(slice, port_name);
+    const struct sw_json *p = cn_port(sw_json_find(slice, "ports"), 0, port_name, "TCP");
+    uint16_t port = (uint16_t)js_int(p, "port", UINT16_MAX, 0);
 
     for (size_t i = 0; port && i < sw_json_len(list) && n < LK_ADDRESSES_MAX; i++) {
         const struct sw_json *e = sw_json_at(list, i);
@@ -134,8 +112,9 @@ static size_t resolve(struct lk *l, const struct sw_kube_obj *o, const struct ta
                       struct lk_endpoint *out)
 {
     const struct sw_kube_obj *svc = sw_view_find(l->v, SW_LK_SERVICE, o->ns, t->service);
-    const struct sw_json *port =
-        svc ? service_port(sw_json_walk(svc->json, "spec", "ports", NULL), t->port) : NULL;
+    const struct sw_json *port = svc ? cn_port(sw_json_walk(svc->json, "spec", "ports", NULL),
+                                               t->port, sw_slice(NULL, 0), "TCP")
+                                     : NULL;
     const struct lk_slices *s = port ? sw_map_get(&l->backends, svc->key) : NULL;
     size_t n = 0;
 

@@ -154,12 +154,8 @@ bool app_proto(struct sw_slice app, enum route_kind kind, enum sw_model_proto *r
     };
 
     *ret_tls = false;
-    if (kind == RK_TCP || kind == RK_TLS || kind == RK_UDP) {
-        *ret = kind == RK_UDP ? SW_MODEL_PROTO_UDP : SW_MODEL_PROTO_TCP;
-        return true;
-    }
-    *ret = kind == RK_GRPC ? SW_MODEL_PROTO_HTTP2 : SW_MODEL_PROTO_HTTP1;
-    if (!app.n)
+    *ret = route_protos[kind];
+    if (!app.n || kind == RK_TCP || kind == RK_TLS || kind == RK_UDP)
         return true;
     for (size_t i = 0; i < SW_ARRAY_LEN(known); i++) {
         if (!sw_slice_ieq(app, sw_slice_str(known[i].name)))

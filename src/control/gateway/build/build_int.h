@@ -18,6 +18,8 @@ bool ns_rule_admits(const struct builder *b, const struct ns_rule *r, struct sw_
                     struct sw_slice other);
 extern const char *const route_kind_names[RK_COUNT];
 extern const enum sw_model_kind route_view_kinds[RK_COUNT];
+/* The protocol of backends that name none. */
+extern const enum sw_model_proto route_protos[RK_COUNT];
 /* printf into the arena as a slice. */
 struct sw_slice gw_printf(struct builder *b, const char *fmt, ...) SW_PRINTF(2, 3);
 /* The map's values in the order of their keys, in the arena. */

@@ -125,19 +125,11 @@ const char *listener_place(struct builder *b, const struct listener *l)
 bool listener_recorded(struct builder *b, const struct listener *l)
 {
     const struct sw_json *all = sw_json_walk(l->parent->obj->json, "status", "listeners", NULL);
+    const struct sw_json *own = sw_json_find_item(all, "name", l->name);
+    const struct sw_json *c = cn_condition(sw_json_find(own, "conditions"), LISTENER_CLAIMED);
 
-    for (size_t i = 0; i < sw_json_len(all); i++) {
-        const struct sw_json *list = sw_json_find(sw_json_at(all, i), "conditions");
-
-        if (!sw_slice_eq(js(sw_json_at(all, i), "name"), l->name))
-            continue;
-        SW_JSON_ITEMS (c, list) {
-            if (sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED))
-                return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
-                       sw_json_str_eq(sw_json_find(c, "message"), listener_place(b, l));
-        }
-    }
-    return false;
+    return sw_json_str_eq(sw_json_find(c, "status"), "True") &&
+           sw_json_str_eq(sw_json_find(c, "message"), listener_place(b, l));
 }
 
 /* The status says that the Gateway or ListenerSet had the listener's name somewhere: a listener
@@ -146,19 +138,13 @@ static bool name_recorded(const struct listener *l)
 {
     const struct sw_json *all = sw_json_walk(l->parent->obj->json, "status", "listeners", NULL);
 
-    for (size_t i = 0; i < sw_json_len(all); i++) {
-        const struct sw_json *list = sw_json_find(sw_json_at(all, i), "conditions");
+    SW_JSON_ITEMS (one, all) {
+        const struct sw_json *list = sw_json_find(one, "conditions");
+        struct sw_slice host = js_or(cn_condition(list, LISTENER_CLAIMED), "message", "");
 
-        SW_JSON_ITEMS (c, list) {
-            struct sw_slice host = js_or(c, "message", "");
-
-            if (!sw_json_str_eq(sw_json_find(c, "type"), LISTENER_CLAIMED) ||
-                !sw_json_str_eq(sw_json_find(c, "status"), "True"))
-                continue;
-            (void)sw_slice_cut(&host, ' '); /* "80/HTTP a.test" */
-            if (sw_slice_eq(host, l->host))
-                return true;
-        }
+        (void)sw_slice_cut(&host, ' '); /* "80/HTTP a.test" */
+        if (cn_is_true(list, LISTENER_CLAIMED) && sw_slice_eq(host, l->host))
+            return true;
     }
     return false;
 }

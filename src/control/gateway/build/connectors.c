@@ -154,11 +154,6 @@ static bool can_carry(struct builder *b, const struct backend_ctx *ctx, const st
 struct sw_model_cluster *connector_backend(struct builder *b, const struct backend_ctx *ctx,
                                            const struct sw_gateway_ref *r, struct verdict *ret)
 {
-    static const enum sw_model_proto protos[RK_COUNT] = {
-        [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
-        [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
-        [RK_UDP] = SW_MODEL_PROTO_UDP,
-    };
     const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_CONNECTOR, r->ns, r->name);
     bool udp = ctx->route->kind == RK_UDP;
     struct found f = o ? advertised(b, r, udp ? "UDP" : "TCP") : (struct found){0};
@@ -186,20 +181,10 @@ struct sw_model_cluster *connector_backend(struct builder *b, const struct backe
     if (udp)
         return udp_tunnel(b, o, host, port);
     return tunnel(b, r->ns, r->name, sw_connector_target(b->a, host, port),
-                  ctx->http2 ? SW_MODEL_PROTO_HTTP2 : protos[ctx->route->kind], NULL);
+                  ctx->http2 ? SW_MODEL_PROTO_HTTP2 : route_protos[ctx->route->kind], NULL);
 }
 
 /* ---- EndpointSlices ---- */
-
-static const struct sw_json *slice_port(const struct sw_json *ports, uint16_t port)
-{
-    SW_JSON_ITEMS (p, ports) {
-        if (sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP") &&
-            (!port || js_int(p, "port", UINT16_MAX, 0) == port))
-            return p;
-    }
-    return NULL;
-}
 
 static struct sw_model_cluster *by_name(struct builder *b, struct sw_slice host, uint16_t port,
                                         enum sw_model_proto proto,
@@ -301,7 +286,8 @@ struct sw_model_cluster *slice_backend(struct builder *b, const struct backend_c
                                        const struct sw_gateway_ref *r, struct verdict *ret)
 {
     const struct sw_kube_obj *o = sw_view_find(b->v, SW_MODEL_BACKENDSLICE, r->ns, r->name);
-    const struct sw_json *p = o ? slice_port(sw_json_find(o->json, "ports"), r->port) : NULL;
+    const struct sw_json *p =
+        o ? cn_port(sw_json_find(o->json, "ports"), r->port, sw_slice(NULL, 0), "TCP") : NULL;
     struct sw_model_san san = {.kind = SW_MODEL_SAN_DNS};
     struct sw_model_backend_tls tls = {.sans = &san, .n_sans = 1, .client_cert = ctx->client_cert};
     uint16_t port = (uint16_t)js_int(p, "port", UINT16_MAX, 0);

@@ -98,18 +98,13 @@ static void add_address(struct ep_builder *b, ep_list *out, const struct sw_mode
         sw_vec_push(out, *e);
 }
 
-static uint16_t port_named(const struct sw_json *ports, struct sw_slice name, struct sw_slice proto)
+static uint16_t port_named(const struct sw_json *ports, struct sw_slice name, const char *proto)
 {
-    SW_JSON_ITEMS (p, ports) {
-        if (sw_slice_eq(js_or(p, "name", ""), name) &&
-            sw_slice_eq(js_or(p, "protocol", "TCP"), proto))
-            return (uint16_t)js_int(p, "port", UINT16_MAX, 0);
-    }
-    return 0;
+    return (uint16_t)js_int(cn_port(ports, 0, name, proto), "port", UINT16_MAX, 0);
 }
 
 static void add_slice(struct ep_builder *b, ep_list *out, const struct sw_kube_obj *o,
-                      struct sw_slice name, struct sw_slice proto)
+                      struct sw_slice name, const char *proto)
 {
     const struct sw_json *eps = sw_json_find(o->json, "endpoints");
     uint16_t port = port_named(sw_json_find(o->json, "ports"), name, proto);
@@ -137,7 +132,7 @@ static void add_slice(struct ep_builder *b, ep_list *out, const struct sw_kube_o
 }
 
 static void add_legacy(struct ep_builder *b, ep_list *out, const struct sw_kube_obj *o,
-                       struct sw_slice name, struct sw_slice proto)
+                       struct sw_slice name, const char *proto)
 {
     const struct sw_json *subsets = sw_json_find(o->json, "subsets");
 
@@ -189,14 +184,14 @@ static void collect(struct ep_builder *b, const struct sw_kube_obj *svc, uint16_
 
     SW_JSON_ITEMS (p, ports) {
         struct sw_slice name = js_or(p, "name", "");
-        struct sw_slice proto = js_or(p, "protocol", "TCP");
 
-        if (js_int(p, "port", UINT16_MAX, 0) != number || !sw_slice_eq_str(proto, transport))
+        if (js_int(p, "port", UINT16_MAX, 0) != number ||
+            !sw_slice_eq_str(js_or(p, "protocol", "TCP"), transport))
             continue;
         for (const struct slices *at = s; at; at = at->next)
-            add_slice(b, out, at->obj, name, proto);
+            add_slice(b, out, at->obj, name, transport);
         if (legacy)
-            add_legacy(b, out, legacy, name, proto);
+            add_legacy(b, out, legacy, name, transport);
     }
 }
 
@@ -223,18 +218,14 @@ static void collect_slice(struct ep_builder *b, struct sw_slice rest, ep_list *o
     struct sw_slice ns = sw_slice_cut(&rest, '/');
     struct sw_slice name = sw_slice_cut(&rest, '/');
     const struct sw_kube_obj *o = rest.p ? sw_view_find(b->v, SW_MODEL_EP_SLICE, ns, name) : NULL;
-    const struct sw_json *ports = o ? sw_json_find(o->json, "ports") : NULL;
+    const struct sw_json *p;
     uint64_t port;
 
-    if (!o || !sw_slice_to_u64(rest, UINT16_MAX, &port))
+    if (!o || !sw_slice_to_u64(rest, UINT16_MAX, &port) || !port)
         return;
-    SW_JSON_ITEMS (p, ports) {
-        if (js_int(p, "port", UINT16_MAX, 0) == (int64_t)port &&
-            sw_slice_eq_str(js_or(p, "protocol", "TCP"), "TCP")) {
-            add_slice(b, out, o, js_or(p, "name", ""), SW_SLICE_LIT("TCP"));
-            return;
-        }
-    }
+    p = cn_port(sw_json_find(o->json, "ports"), (uint16_t)port, sw_slice(NULL, 0), "TCP");
+    if (p)
+        add_slice(b, out, o, js_or(p, "name", ""), "TCP");
 }
 
 /*
@@ -257,7 +248,7 @@ static void collect_import(struct ep_builder *b, struct sw_slice rest, ep_list *
             sw_view_find(b->v, SW_MODEL_EP_SLICE, ns, sw_slice_str(names[i]));
 
         if (o)
-            add_slice(b, out, o, sw_slice("", 0), SW_SLICE_LIT("TCP"));
+            add_slice(b, out, o, sw_slice("", 0), "TCP");
     }
     for (size_t i = from; i < out->n; i++)
         out->p[i].port = (uint16_t)port;

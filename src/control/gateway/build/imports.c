@@ -44,11 +44,6 @@ static struct verdict refuse(struct builder *b, const struct sw_gateway_ref *r, 
 struct sw_model_cluster *import_backend(struct builder *b, const struct backend_ctx *ctx,
                                         const struct sw_gateway_ref *r, struct verdict *ret)
 {
-    static const enum sw_model_proto protos[RK_COUNT] = {
-        [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
-        [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
-        [RK_UDP] = SW_MODEL_PROTO_UDP,
-    };
     struct sw_slice system =
         b->conf->link_ns.n ? b->conf->link_ns : SW_SLICE_LIT(SW_LINK_NAMESPACE);
     const struct sw_link_lease *l = lease_of(b, r);
@@ -72,5 +67,5 @@ struct sw_model_cluster *import_backend(struct builder *b, const struct backend_
                           gw_printf(b, SW_MODEL_IMPORT_SET "%.*s/%.*s/%.*s/%u",
                                     SW_SLICE_ARG(system), SW_SLICE_ARG(r->ns),
                                     SW_SLICE_ARG(r->name), l->target),
-                          ctx->http2 ? SW_MODEL_PROTO_HTTP2 : protos[ctx->route->kind], NULL);
+                          ctx->http2 ? SW_MODEL_PROTO_HTTP2 : route_protos[ctx->route->kind], NULL);
 }

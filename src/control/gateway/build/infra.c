@@ -34,22 +34,11 @@ static bool in_use(const struct builder *b, struct sw_slice class)
     return false;
 }
 
-static bool has_finalizer(const struct sw_kube_obj *o)
-{
-    const struct sw_json *list = sw_json_walk(o->json, "metadata", "finalizers", NULL);
-
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), FINALIZER))
-            return true;
-    }
-    return false;
-}
-
 static void hold_class(struct builder *b, const struct sw_kube_obj *class)
 {
     bool used = in_use(b, class->name);
 
-    if (used != has_finalizer(class))
+    if (used != cn_has_finalizer(class, SW_SLICE_LIT(FINALIZER)))
         want(b, (struct sw_model_want){.how = used ? SW_MODEL_WANT_FINALIZER
                                                    : SW_MODEL_WANT_NO_FINALIZER,
                                        .kind = SW_MODEL_CLASS,

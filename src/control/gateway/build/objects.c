@@ -17,6 +17,12 @@ const enum sw_model_kind route_view_kinds[RK_COUNT] = {
     [RK_TCP] = SW_MODEL_TCPROUTE,   [RK_UDP] = SW_MODEL_UDPROUTE,
 };
 
+const enum sw_model_proto route_protos[RK_COUNT] = {
+    [RK_HTTP] = SW_MODEL_PROTO_HTTP1, [RK_GRPC] = SW_MODEL_PROTO_HTTP2,
+    [RK_TLS] = SW_MODEL_PROTO_TCP,    [RK_TCP] = SW_MODEL_PROTO_TCP,
+    [RK_UDP] = SW_MODEL_PROTO_UDP,
+};
+
 bool ref_is(const struct sw_json *ref, const char *def_group, const char *def_kind,
             const char *group, const char *kind)
 {

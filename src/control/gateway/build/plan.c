@@ -39,10 +39,9 @@ static int write_chain(struct sw_buf *out, const struct sw_model_chain *c)
 
 struct sw_slice sw_gateway_plan_write(struct sw_arena *a, const struct sw_model *m)
 {
-    SW_BUF_AUTO out = {0};
+    SW_BUF_AUTO out = {.max = PLAN_MAX};
     int rc = SW_OK;
 
-    sw_buf_init(&out, PLAN_MAX);
     for (size_t i = 0; i < m->n_endpoints && rc == SW_OK; i++) {
         const char *word = sw_resolved_parse(m->endpoints[i], NULL, NULL) ? resolved_word : "set";
 

@@ -97,11 +97,9 @@ static struct sw_slice find_text(struct sw_slice in, struct sw_slice what)
 /* Base64 of a DER sequence, broken into lines. */
 static bool body_ok(struct sw_slice body)
 {
-    SW_BUF_AUTO joined = {0};
-    SW_BUF_AUTO der = {0};
+    SW_BUF_AUTO joined = {.max = SECRET_MAX};
+    SW_BUF_AUTO der = {.max = SECRET_MAX};
 
-    sw_buf_init(&joined, SECRET_MAX);
-    sw_buf_init(&der, SECRET_MAX);
     for (size_t i = 0; i < body.n; i++) {
         char c = body.p[i];
 
@@ -149,7 +147,7 @@ static bool pem_has(struct sw_slice pem, const char *label)
 static bool secret_value(struct builder *b, const struct sw_kube_obj *o, const char *key,
                          struct sw_slice *ret)
 {
-    SW_BUF_AUTO out = {0};
+    SW_BUF_AUTO out = {.max = SECRET_MAX};
     struct sw_slice plain = sw_json_str(sw_json_walk(o->json, "stringData", key, NULL));
     struct sw_slice text = sw_json_str(sw_json_walk(o->json, "data", key, NULL));
 
@@ -157,7 +155,6 @@ static bool secret_value(struct builder *b, const struct sw_kube_obj *o, const c
         *ret = plain;
         return true;
     }
-    sw_buf_init(&out, SECRET_MAX);
     if (!text.p || sw_base64_decode(&out, text) != SW_OK)
         return false;
     *ret = sw_arena_slice(b->a, sw_buf_slice(&out));
@@ -279,13 +276,11 @@ bool resolve_cas(struct builder *b, const struct ref_from *from, const struct sw
                  const struct ca_reasons *why, struct sw_slice *ret_name,
                  struct verdict *ret_verdict)
 {
-    SW_BUF_AUTO name = {0};
-    SW_BUF_AUTO pem = {0};
+    SW_BUF_AUTO name = {.max = 8192};
+    SW_BUF_AUTO pem = {.max = SECRET_MAX};
     struct sw_model_secret *s;
     int rc;
 
-    sw_buf_init(&name, 8192);
-    sw_buf_init(&pem, SECRET_MAX);
     rc = sw_buf_append_str(&name, "ca/");
     for (size_t i = 0; i < sw_json_len(refs) && rc == SW_OK; i++) {
         struct sw_slice key = {0};
