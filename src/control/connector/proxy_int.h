@@ -119,6 +119,13 @@ struct hp {
     size_t n_offline; /* backends whose connector is not there */
 };
 
+/* Claims of one type that HTTPProxies make, which are recorded. */
+#define HP_CLAIMS_IN(view, what)                                                                   \
+    {                                                                                              \
+        .type = (what), .v = (view), .claims = SW_HP_CLAIM, .holders = SW_HP_PROXY,                \
+        .holder_kind = "HTTPProxy", .record = true                                                 \
+    }
+
 /* ---- proxy_names.c ---- */
 
 /* Claims recorded and made anew, of all HTTPProxies. The caller ends the maps. */

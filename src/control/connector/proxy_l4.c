@@ -196,12 +196,7 @@ static uint16_t port_asked(const struct ports *p, const struct sw_kube_obj *o)
 void hp_claim_ports(const struct sw_view *v, const struct sw_connector_conf *conf,
                     struct sw_output *out, struct hp_names *ret)
 {
-    const struct sw_claims_in in = {.type = SW_CLAIM_PORT,
-                                    .v = v,
-                                    .claims = SW_HP_CLAIM,
-                                    .holders = SW_HP_PROXY,
-                                    .holder_kind = "HTTPProxy",
-                                    .record = true};
+    const struct sw_claims_in in = HP_CLAIMS_IN(v, SW_CLAIM_PORT);
     struct ports p = {.conf = conf, .a = sw_out_arena(out), .others = &ret->other_ports};
     size_t count = sw_view_count(v, SW_HP_PROXY);
     struct sw_claim_ask *asks = sw_arena_array(p.a, count + 1, sizeof(*asks));

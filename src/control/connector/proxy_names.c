@@ -105,12 +105,7 @@ static size_t ask_names(const struct naming *naming, const struct sw_kube_obj *o
 void hp_claim_names(const struct sw_view *v, const struct sw_connector_conf *conf,
                     struct sw_output *out, struct hp_names *ret)
 {
-    const struct sw_claims_in in = {.type = SW_CLAIM_HOSTNAME,
-                                    .v = v,
-                                    .claims = SW_HP_CLAIM,
-                                    .holders = SW_HP_PROXY,
-                                    .holder_kind = "HTTPProxy",
-                                    .record = true};
+    const struct sw_claims_in in = HP_CLAIMS_IN(v, SW_CLAIM_HOSTNAME);
     const struct naming naming = {v, conf, sw_out_arena(out), ret};
     size_t count = sw_view_count(v, SW_HP_PROXY);
     struct sw_claim_ask *asks;

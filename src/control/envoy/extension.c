@@ -215,25 +215,14 @@ HOOK(on_translate, SW_EXTENSION_HOOK_TRANSLATE)
 
 void sw_extension_serve(struct sw_grpc_server *s, struct sw_extension *x)
 {
+#define METHOD(hook, name, fn) [hook] = {.path = SERVICE name, .unary = fn, .arg = x }
     const struct sw_grpc_method methods[SW_EXTENSION_HOOKS] = {
-        [SW_EXTENSION_HOOK_ROUTE] = {.path = SERVICE "PostRouteModify",
-                                     .unary = on_route,
-                                     .arg = x},
-        [SW_EXTENSION_HOOK_VHOST] = {.path = SERVICE "PostVirtualHostModify",
-                                     .unary = on_vhost,
-                                     .arg = x},
-        [SW_EXTENSION_HOOK_LISTENER] = {.path = SERVICE "PostHTTPListenerModify",
-                                        .unary = on_listener,
-                                        .arg = x},
-        [SW_EXTENSION_HOOK_CLUSTER] = {.path = SERVICE "PostClusterModify",
-                                       .unary = on_cluster,
-                                       .arg = x},
-        [SW_EXTENSION_HOOK_ENDPOINTS] = {.path = SERVICE "PostEndpointsModify",
-                                         .unary = on_endpoints,
-                                         .arg = x},
-        [SW_EXTENSION_HOOK_TRANSLATE] = {.path = SERVICE "PostTranslateModify",
-                                         .unary = on_translate,
-                                         .arg = x},
+        METHOD(SW_EXTENSION_HOOK_ROUTE, "PostRouteModify", on_route),
+        METHOD(SW_EXTENSION_HOOK_VHOST, "PostVirtualHostModify", on_vhost),
+        METHOD(SW_EXTENSION_HOOK_LISTENER, "PostHTTPListenerModify", on_listener),
+        METHOD(SW_EXTENSION_HOOK_CLUSTER, "PostClusterModify", on_cluster),
+        METHOD(SW_EXTENSION_HOOK_ENDPOINTS, "PostEndpointsModify", on_endpoints),
+        METHOD(SW_EXTENSION_HOOK_TRANSLATE, "PostTranslateModify", on_translate),
     };
 
     sw_grpc_server_methods(s, methods, SW_EXTENSION_HOOKS);

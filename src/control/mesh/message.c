@@ -14,29 +14,35 @@ static ProtobufCBinaryData ip_bytes(const struct sw_ip *ip)
     return SW_PB_BYTES(sw_slice(ip->b, sw_ip_len(ip)));
 }
 
-static Sw__MeshGatewayAddress *by_hostname(struct sw_arena *a, struct sw_slice ns,
-                                           struct sw_slice host)
+static Sw__MeshGatewayAddress *gateway_at(struct sw_arena *a,
+                                          Sw__MeshGatewayAddress__DestinationCase what)
 {
     Sw__MeshGatewayAddress *m = SW_PB_NEW(a, Sw__MeshGatewayAddress, sw__mesh_gateway_address);
 
-    m->destination_case = SW__MESH_GATEWAY_ADDRESS__DESTINATION_HOSTNAME;
+    m->destination_case = what;
+    m->hbone_mtls_port = MESH_HBONE_PORT;
+    return m;
+}
+
+static Sw__MeshGatewayAddress *by_hostname(struct sw_arena *a, struct sw_slice ns,
+                                           struct sw_slice host)
+{
+    Sw__MeshGatewayAddress *m = gateway_at(a, SW__MESH_GATEWAY_ADDRESS__DESTINATION_HOSTNAME);
+
     m->hostname = SW_PB_NEW(a, Sw__MeshNamespacedHostname, sw__mesh_namespaced_hostname);
     m->hostname->namespace_ = SW_PB_BYTES(ns);
     m->hostname->hostname = SW_PB_BYTES(host);
-    m->hbone_mtls_port = MESH_HBONE_PORT;
     return m;
 }
 
 static Sw__MeshGatewayAddress *by_ip(struct sw_arena *a, struct sw_slice network,
                                      const struct sw_ip *ip)
 {
-    Sw__MeshGatewayAddress *m = SW_PB_NEW(a, Sw__MeshGatewayAddress, sw__mesh_gateway_address);
+    Sw__MeshGatewayAddress *m = gateway_at(a, SW__MESH_GATEWAY_ADDRESS__DESTINATION_ADDRESS);
 
-    m->destination_case = SW__MESH_GATEWAY_ADDRESS__DESTINATION_ADDRESS;
     m->address = SW_PB_NEW(a, Sw__MeshNetworkAddress, sw__mesh_network_address);
     m->address->network = SW_PB_BYTES(network);
     m->address->address = ip_bytes(ip);
-    m->hbone_mtls_port = MESH_HBONE_PORT;
     return m;
 }
 

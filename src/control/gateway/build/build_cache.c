@@ -103,9 +103,31 @@ struct sw_gateway_cache_stats sw_gateway_cache_stats(const struct sw_gateway_cac
     return c->stats;
 }
 
-/* True when the kind has the same objects, or the same but for their statuses. */
+static bool same_at(const struct sw_kube_obj *x, const struct sw_kube_obj *y, const char *a,
+                    const char *b)
+{
+    return sw_json_equal(sw_json_walk(x->json, a, b, NULL), sw_json_walk(y->json, a, b, NULL),
+                         SW_JSON_EQ_TEXT);
+}
+
+/* Addresses are read from statuses; the rest of them is only written. */
+static bool same_but_status(const struct sw_kube_obj *a, const struct sw_kube_obj *b)
+{
+    return a->uid.n && sw_slice_eq(a->uid, b->uid) && generation_of(a) &&
+           generation_of(a) == generation_of(b) && same_at(a, b, "status", "addresses");
+}
+
+/* Of Connectors only presence, readiness and capabilities matter. */
+static bool same_connector(const struct sw_kube_obj *a, const struct sw_kube_obj *b)
+{
+    return sw_slice_eq(a->key, b->key) && generation_of(a) == generation_of(b) &&
+           same_at(a, b, "status", "capabilities") && sw_connector_keys_same(a, b) &&
+           same_at(a, b, "metadata", "annotations");
+}
+
+/* True when the kind has the same objects, or those of which 'same' (NULL: never) is true. */
 static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_model_kind kind,
-                      bool status_too)
+                      bool (*same)(const struct sw_kube_obj *a, const struct sw_kube_obj *b))
 {
     size_t n = sw_view_count(x, kind);
 
@@ -117,39 +139,7 @@ static bool same_kind(const struct sw_view *x, const struct sw_view *y, enum sw_
         const struct sw_kube_obj *a = sw_view_at(x, kind, i);
         const struct sw_kube_obj *b = sw_view_at(y, kind, i);
 
-        if (a == b)
-            continue;
-        /* Addresses are read from statuses; the rest of them is only written. */
-        if (status_too || !sw_slice_eq(a->uid, b->uid) || !a->uid.n || !generation_of(a) ||
-            generation_of(a) != generation_of(b) ||
-            !sw_json_equal(sw_json_walk(a->json, "status", "addresses", NULL),
-                           sw_json_walk(b->json, "status", "addresses", NULL), SW_JSON_EQ_TEXT))
-            return false;
-    }
-    return true;
-}
-
-/* Of Connectors only presence, readiness and capabilities matter. */
-static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
-{
-    size_t n = sw_view_count(x, SW_MODEL_CONNECTOR);
-
-    if (x->kinds[SW_MODEL_CONNECTOR] == y->kinds[SW_MODEL_CONNECTOR])
-        return true;
-    if (n != sw_view_count(y, SW_MODEL_CONNECTOR))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_kube_obj *a = sw_view_at(x, SW_MODEL_CONNECTOR, i);
-        const struct sw_kube_obj *b = sw_view_at(y, SW_MODEL_CONNECTOR, i);
-
-        if (a != b && (!sw_slice_eq(a->key, b->key) || generation_of(a) != generation_of(b) ||
-                       !sw_json_equal(sw_json_walk(a->json, "status", "capabilities", NULL),
-                                      sw_json_walk(b->json, "status", "capabilities", NULL),
-                                      SW_JSON_EQ_TEXT) ||
-                       !sw_connector_keys_same(a, b) ||
-                       !sw_json_equal(sw_json_walk(a->json, "metadata", "annotations", NULL),
-                                      sw_json_walk(b->json, "metadata", "annotations", NULL),
-                                      SW_JSON_EQ_TEXT)))
+        if (a != b && (!same || !same(a, b)))
             return false;
     }
     return true;
@@ -158,26 +148,21 @@ static bool same_connectors(const struct sw_view *x, const struct sw_view *y)
 /* Nothing that all compiled routes follow from is different, as far as objects show. */
 static bool same_world(const struct sw_view *x, const struct sw_view *y)
 {
-    if (!same_kind(x, y, SW_MODEL_CLASS, true) || !same_kind(x, y, SW_MODEL_CONNECTORCLASS, true) ||
-        !same_kind(x, y, SW_MODEL_CLAIM, true))
+    if (!same_kind(x, y, SW_MODEL_CLASS, NULL) || !same_kind(x, y, SW_MODEL_CONNECTORCLASS, NULL) ||
+        !same_kind(x, y, SW_MODEL_CLAIM, NULL))
         return false;
-    if (!same_connectors(x, y) || !same_kind(x, y, SW_MODEL_BACKENDSLICE, true) ||
-        !same_kind(x, y, SW_MODEL_ADVERTISEMENT, true))
+    if (!same_kind(x, y, SW_MODEL_CONNECTOR, same_connector) ||
+        !same_kind(x, y, SW_MODEL_BACKENDSLICE, NULL) ||
+        !same_kind(x, y, SW_MODEL_ADVERTISEMENT, NULL))
         return false;
     if (x->kinds[SW_MODEL_CONFIGMAP] != y->kinds[SW_MODEL_CONFIGMAP] && slices_have_cas(y))
         return false;
     /* Their statuses change whenever a route comes or goes. */
-    return same_kind(x, y, SW_MODEL_GATEWAY, false) && same_kind(x, y, SW_MODEL_LISTENERSET, false);
+    return same_kind(x, y, SW_MODEL_GATEWAY, same_but_status) &&
+           same_kind(x, y, SW_MODEL_LISTENERSET, same_but_status);
 }
 
 /* ---- what is different ---- */
-
-static bool same_at(const struct sw_kube_obj *x, const struct sw_kube_obj *y, const char *a,
-                    const char *b)
-{
-    return sw_json_equal(sw_json_walk(x->json, a, b, NULL), sw_json_walk(y->json, a, b, NULL),
-                         SW_JSON_EQ_TEXT);
-}
 
 /* Keys of objects that came, went, or differ in a member ('of' may be NULL). */
 static void diff(const struct sw_view *x, const struct sw_view *y, enum sw_model_kind kind,

@@ -151,30 +151,19 @@ static void keep_listener(struct scope *s, const struct sw_model_listener *l)
         sw_vec_push(&s->listeners, out);
 }
 
-static const struct sw_model_cluster *const *keep_clusters(struct scope *s,
-                                                           const struct sw_model *m, size_t *ret_n)
+/* Pointers to structs that begin with their name, and whose name is used. */
+static void *keep_named(struct scope *s, const void *list, size_t n, const struct sw_map *used,
+                        size_t *ret_n)
 {
-    const struct sw_model_cluster **list = sw_arena_array(s->a, m->n_clusters + 1, sizeof(*list));
+    const struct sw_slice *const *p = list;
+    const void **out = sw_arena_array(s->a, n + 1, sizeof(*out));
 
     *ret_n = 0;
-    for (size_t i = 0; i < m->n_clusters; i++) {
-        if (sw_map_get(&s->clusters, m->clusters[i]->name))
-            list[(*ret_n)++] = m->clusters[i];
+    for (size_t i = 0; i < n; i++) {
+        if (sw_map_get(used, *p[i]))
+            out[(*ret_n)++] = p[i];
     }
-    return list;
-}
-
-static const struct sw_model_secret *const *keep_secrets(struct scope *s, const struct sw_model *m,
-                                                         size_t *ret_n)
-{
-    const struct sw_model_secret **list = sw_arena_array(s->a, m->n_secrets + 1, sizeof(*list));
-
-    *ret_n = 0;
-    for (size_t i = 0; i < m->n_secrets; i++) {
-        if (sw_map_get(&s->secrets, m->secrets[i]->name))
-            list[(*ret_n)++] = m->secrets[i];
-    }
-    return list;
+    return out;
 }
 
 static const struct sw_slice *keep_endpoints(struct scope *s, const struct sw_model *m,
@@ -205,8 +194,8 @@ void sw_model_scope(const struct sw_model *m, const struct sw_slice *gateways, s
                              .n_tables = s.tables.n,
                              .gateways = gateways,
                              .n_gateways = n};
-    ret->clusters = keep_clusters(&s, m, &ret->n_clusters);
-    ret->secrets = keep_secrets(&s, m, &ret->n_secrets);
+    ret->clusters = keep_named(&s, m->clusters, m->n_clusters, &s.clusters, &ret->n_clusters);
+    ret->secrets = keep_named(&s, m->secrets, m->n_secrets, &s.secrets, &ret->n_secrets);
     ret->endpoints = keep_endpoints(&s, m, &ret->n_endpoints);
     sw_vec_done(&s.listeners);
     sw_vec_done(&s.tables);

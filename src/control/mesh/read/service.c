@@ -74,7 +74,10 @@ static bool add_address(struct sw_slice text, struct sw_cidr *out, size_t *n)
 
 /* ---- Services ---- */
 
-static void read_ports(struct mesh_svc *s, const struct sw_json *list)
+/* Fills in the number, which a list has as 'key', and where it leads; the rest is the kind's. */
+static void read_ports(struct mesh_svc *s, const struct sw_json *list, const char *key,
+                       void (*read)(struct mesh_svc *s, const struct sw_json *v,
+                                    struct mesh_port *p))
 {
     size_t n = bounded(list, MESH_PORTS_MAX);
 
@@ -82,19 +85,25 @@ static void read_ports(struct mesh_svc *s, const struct sw_json *list)
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *v = sw_json_at(list, i);
         struct mesh_port *p = &s->ports[s->n_ports];
-        int64_t port = js_int(v, "port", UINT16_MAX, 0);
 
-        if (!port)
+        p->port = (uint16_t)js_int(v, key, UINT16_MAX, 0);
+        if (!p->port)
             continue;
         s->n_ports++;
-        p->port = (uint16_t)port;
         p->name = keep(s, v, "name");
-        p->target_name = keep(s, v, "targetPort");
-        p->target = p->target_name.n ? 0 : (uint16_t)js_int(v, "targetPort", UINT16_MAX, 0);
+        p->target = (uint16_t)js_int(v, "targetPort", UINT16_MAX, 0);
+        read(s, v, p);
         if (!p->target && !p->target_name.n)
             p->target = p->port;
-        p->app = mesh_port_app(v);
     }
+}
+
+static void read_service_port(struct mesh_svc *s, const struct sw_json *v, struct mesh_port *p)
+{
+    p->target_name = keep(s, v, "targetPort");
+    if (p->target_name.n)
+        p->target = 0;
+    p->app = mesh_port_app(v);
 }
 
 static void read_cluster_ips(struct mesh_svc *s, const struct sw_json *spec)
@@ -141,7 +150,7 @@ struct mesh_svc *mesh_read_service(struct sw_mesh_index *ix, const struct sw_jso
         sw_arena_printf(&s->arena, "%.*s/%.*s.%.*s.svc.%.*s", SW_SLICE_ARG(m->ns),
                         SW_SLICE_ARG(m->name), SW_SLICE_ARG(m->ns), SW_SLICE_ARG(ix->conf.domain)));
     read_cluster_ips(s, spec);
-    read_ports(s, sw_json_find(spec, "ports"));
+    read_ports(s, sw_json_find(spec, "ports"), "port", read_service_port);
     s->selector = mesh_labels(&ix->pool, sw_json_find(spec, "selector"), NULL);
     s->families = families_of(sw_json_find(spec, "ipFamilies"));
     s->local_only = sw_slice_eq_str(js(spec, "internalTrafficPolicy"), "Local");
@@ -161,25 +170,9 @@ static enum mesh_resolution resolution_of(struct sw_slice s)
     return sw_slice_eq_str(s, "DYNAMIC_DNS") ? MESH_RESOLUTION_DYNAMIC : MESH_RESOLUTION_NONE;
 }
 
-static void read_entry_ports(struct mesh_svc *s, const struct sw_json *list)
+static void read_entry_port(struct mesh_svc *s, const struct sw_json *v, struct mesh_port *p)
 {
-    size_t n = bounded(list, MESH_PORTS_MAX);
-
-    s->ports = sw_arena_array(&s->arena, n + 1, sizeof(*s->ports));
-    for (size_t i = 0; i < n; i++) {
-        const struct sw_json *v = sw_json_at(list, i);
-        struct mesh_port *p = &s->ports[s->n_ports];
-        int64_t port = js_int(v, "number", UINT16_MAX, 0);
-
-        if (!port)
-            continue;
-        s->n_ports++;
-        p->port = (uint16_t)port;
-        p->target = (uint16_t)js_int(v, "targetPort", UINT16_MAX, 0);
-        p->target = p->target ? p->target : p->port;
-        p->name = keep(s, v, "name");
-        p->app = mesh_protocol_app(js_or(v, "protocol", ""));
-    }
+    p->app = mesh_protocol_app(js_or(v, "protocol", ""));
 }
 
 /* False when one of them is neither an address nor a block. */
@@ -324,7 +317,7 @@ struct mesh_svc *mesh_read_service_entry(struct sw_mesh_index *ix, const struct 
     s->hbone = s->native || sw_slice_eq_str(js(m->annotations, MESH_REDIRECTION), "enabled");
     s->racing =
         sw_slice_eq_str(js(m->annotations, MESH_CONNECT_STRATEGY), "RACE_FIRST_TCP_CONNECT");
-    read_entry_ports(s, sw_json_find(spec, "ports"));
+    read_ports(s, sw_json_find(spec, "ports"), "number", read_entry_port);
     read_endpoints(ix, s, sw_json_find(spec, "endpoints"));
     read_sans(s, sw_json_find(spec, "subjectAltNames"));
     s->selector =
