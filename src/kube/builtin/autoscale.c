@@ -21,40 +21,29 @@ enum { CPU_DEFAULT = 80, NOTE_DEPTH = 32 };
 static struct sw_json *cpu_metric(struct sw_arena *a, int64_t percent)
 {
     struct sw_json *m = sw_json_new_object(a);
-    struct sw_json *target;
 
-    sw_json_put_str(a, m, "type", SW_SLICE_LIT("Resource"));
-    sw_b_defaults(a, sw_b_object_in(a, m, "resource"), "name=cpu");
-    target = sw_b_object_in(a, sw_json_find(m, "resource"), "target");
-    sw_json_put_str(a, target, "type", SW_SLICE_LIT("Utilization"));
-    sw_json_put(a, target, "averageUtilization", sw_json_new_i64(a, percent));
+    sw_b_defaults(a, m, "type=Resource resource!.name=cpu resource.target!.type=Utilization");
+    sw_json_put(a, sw_json_walk(m, "resource", "target", NULL), "averageUtilization",
+                sw_json_new_i64(a, percent));
     return m;
-}
-
-static void add_policy(struct sw_arena *a, struct sw_json *list, const char *type, int64_t value)
-{
-    struct sw_json *p = sw_json_new_object(a);
-
-    sw_json_put_str(a, p, "type", sw_slice_str(type));
-    sw_json_put(a, p, "value", sw_json_new_i64(a, value));
-    sw_json_put(a, p, "periodSeconds", sw_json_new_i64(a, 15));
-    sw_json_push(a, list, p);
 }
 
 static void default_rules(struct sw_arena *a, struct sw_json *rules, bool up)
 {
     struct sw_json *list;
 
-    if (up)
-        sw_b_defaults(a, rules, "stabilizationWindowSeconds=0");
-    sw_b_defaults(a, rules, "selectPolicy=Max");
+    sw_b_defaults(a, rules,
+                  up ? "stabilizationWindowSeconds=0 selectPolicy=Max" : "selectPolicy=Max");
     if (sw_json_find(rules, "policies"))
         return;
-    list = sw_json_new_array(a);
-    if (up)
-        add_policy(a, list, "Pods", 4);
-    add_policy(a, list, "Percent", 100);
-    sw_json_put(a, rules, "policies", list);
+    list = sw_json_need(a, rules, "policies", SW_JSON_ARRAY);
+    for (int percent = up ? 0 : 1; percent < 2; percent++) {
+        struct sw_json *p = sw_json_new_object(a);
+
+        sw_b_defaults(a, p, percent ? "type=Percent value=100" : "type=Pods value=4");
+        sw_b_defaults(a, p, "periodSeconds=15");
+        sw_json_push(a, list, p);
+    }
 }
 
 void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj)
@@ -64,23 +53,13 @@ void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *status = sw_b_object_in(a, obj, "status");
 
     sw_b_defaults(a, spec, "minReplicas=1");
-    if (!sw_json_len(sw_json_find(spec, "metrics"))) {
-        struct sw_json *list = sw_json_new_array(a);
-
-        sw_json_push(a, list, cpu_metric(a, CPU_DEFAULT));
-        sw_json_put(a, spec, "metrics", list);
-    }
+    if (!sw_json_len(sw_json_find(spec, "metrics")))
+        sw_json_put(a, spec, "metrics", sw_json_new_list(a, cpu_metric(a, CPU_DEFAULT)));
     if (sw_json_is(behavior, SW_JSON_OBJECT)) {
         default_rules(a, sw_b_object_in(a, behavior, "scaleUp"), true);
         default_rules(a, sw_b_object_in(a, behavior, "scaleDown"), false);
     }
-    if (!sw_json_len(sw_json_find(status, "currentMetrics")))
-        sw_json_put(a, status, "currentMetrics", sw_json_new_null(a));
-}
-
-void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj)
-{
-    sw_b_defaults(a, sw_b_object_in(a, obj, "spec"), "minReplicas=1");
+    sw_b_defaults(a, status, "currentMetrics=null[]");
 }
 
 /* ---- validation ---- */

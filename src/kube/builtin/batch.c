@@ -47,15 +47,8 @@ void sw_b_default_job(struct sw_arena *a, struct sw_json *obj)
 
 void sw_b_default_cron_job(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
-    struct sw_json *template = sw_b_object_in(a, spec, "jobTemplate");
-
-    (void)sw_b_object_in(a, template, "metadata");
-    default_pods(a, sw_b_object_in(a, template, "spec"));
-    sw_b_defaults(a, spec,
-                  "concurrencyPolicy=Allow suspend=false successfulJobsHistoryLimit=3 "
-                  "failedJobsHistoryLimit=1");
-    (void)sw_b_object_in(a, obj, "status");
+    sw_b_defaults(a, obj, "spec!.jobTemplate!.metadata={} spec.jobTemplate.spec={}");
+    default_pods(a, sw_json_walk(obj, "spec", "jobTemplate", "spec", NULL));
 }
 
 void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj)
@@ -76,7 +69,6 @@ void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj)
     /* Labels that came from the template stay equal to it. */
     bool same = sw_json_len(own) && sw_json_equal(own, labels, SW_JSON_EQ_VALUE);
 
-    sw_json_put(a, obj, "status", sw_json_new_object(a));
     if (sw_json_true(sw_json_find(spec, "manualSelector")))
         return;
     for (size_t i = 0; i < SW_ARRAY_LEN(marks); i++) {

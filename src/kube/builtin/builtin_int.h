@@ -45,8 +45,8 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec);
 void sw_b_check_pod_spec(const struct sw_at *spec);
 
 /* Workloads, which make pods from a template. */
+void sw_b_default_workload(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj);
@@ -54,7 +54,9 @@ void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key);
 /*
  * Fills members of v, which may be no object, that are missing, or are texts and empty: "key=value"
- * with spaces between them, where a value is a number, true, false or a text.
+ * with spaces between them, where a value is a number, true, false, null, {} or a text; null[] also
+ * takes the place of an empty list. A key may be a path: "spec.ports[].protocol=TCP" is for every
+ * item, "spec!.replicas=1" makes the object on the way where it is missing.
  */
 void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list);
 /* Numbers that must not be negative, by their keys; NULL-terminated. */
@@ -71,15 +73,13 @@ void sw_b_check_selector(const struct sw_at *spec, const char *what);
 void sw_b_default_job(struct sw_arena *a, struct sw_json *obj);
 void sw_b_default_cron_job(struct sw_arena *a, struct sw_json *obj);
 void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj);
-/* Volumes and claims. */
-void sw_b_default_claim(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj);
-/* HorizontalPodAutoscalers of autoscaling/v2 and v1. */
+/* What a PersistentVolumeClaim at a path ("", or one that ends with a dot) gets. */
+#define SW_B_CLAIM_DEFAULTS(at)                                                                    \
+    at "spec!.resources={} " at "spec.volumeMode=Filesystem " at "status!.phase=Pending"
+/* HorizontalPodAutoscalers of autoscaling/v2. */
 void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_autoscaler_v1(struct sw_arena *a, struct sw_json *obj);
 
-/* What a new Ingress does not have yet; defaults of an IngressClass. */
-void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj);
+/* Defaults of an IngressClass. */
 void sw_b_default_ingress_class(struct sw_arena *a, struct sw_json *obj);
 
 /* Checks of an object by its kind; old is NULL when it is new. */

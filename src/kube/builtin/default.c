@@ -22,26 +22,62 @@ struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char
     return sw_json_need(a, v, key, SW_JSON_OBJECT);
 }
 
+/* The member gets the value unless it has one; see sw_b_defaults. */
+static void fill_member(struct sw_arena *a, struct sw_json *v, struct sw_slice key,
+                        struct sw_slice value)
+{
+    const struct sw_json *x = sw_json_get(v, key);
+    bool truth = sw_slice_eq_str(value, "true");
+    bool empty = sw_slice_eq_str(value, "null[]") && !sw_json_len(x);
+    uint64_t n = 0;
+
+    if (sw_slice_eq_str(value, "{}")) {
+        if (!sw_json_is(x, SW_JSON_OBJECT))
+            sw_json_set(a, v, key, sw_json_new_object(a));
+    } else if (sw_slice_has_prefix(value, SW_SLICE_LIT("null"))) {
+        if (!x || empty)
+            sw_json_set(a, v, key, sw_json_new_null(a));
+    } else if (sw_slice_to_u64(value, INT64_MAX, &n)) {
+        if (!x)
+            sw_json_set(a, v, key, sw_json_new_i64(a, (int64_t)n));
+    } else if (truth || sw_slice_eq_str(value, "false")) {
+        if (!x)
+            sw_json_set(a, v, key, sw_json_new_bool(a, truth));
+    } else if (!x || x->type == SW_JSON_NULL || (x->type == SW_JSON_STRING && !x->text.n)) {
+        sw_json_set(a, v, key, sw_json_new_string(a, value));
+    }
+}
+
+static void fill_path(struct sw_arena *a, struct sw_json *v, struct sw_slice path,
+                      struct sw_slice value)
+{
+    struct sw_slice key = sw_slice_cut(&path, '.');
+
+    if (!sw_json_is(v, SW_JSON_OBJECT))
+        return;
+    if (!path.p) {
+        fill_member(a, v, key, value);
+    } else if (sw_slice_has_suffix(key, SW_SLICE_LIT("[]"))) {
+        SW_JSON_ITEMS (item, sw_json_get(v, sw_slice_head(key, key.n - 2)))
+            fill_path(a, item, path, value);
+    } else {
+        if (sw_slice_has_suffix(key, SW_SLICE_LIT("!"))) {
+            key.n--;
+            fill_member(a, v, key, SW_SLICE_LIT("{}"));
+        }
+        fill_path(a, sw_json_get(v, key), path, value);
+    }
+}
+
 void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list)
 {
     struct sw_slice rest = sw_slice_str(list);
 
-    while (rest.n && sw_json_is(v, SW_JSON_OBJECT)) {
+    while (rest.n) {
         struct sw_slice value = sw_slice_cut(&rest, ' ');
-        struct sw_slice key = sw_slice_cut(&value, '=');
-        const struct sw_json *x = sw_json_get(v, key);
-        bool truth = sw_slice_eq_str(value, "true");
-        uint64_t n = 0;
+        struct sw_slice path = sw_slice_cut(&value, '=');
 
-        if (sw_slice_to_u64(value, INT64_MAX, &n)) {
-            if (!x)
-                sw_json_set(a, v, key, sw_json_new_i64(a, (int64_t)n));
-        } else if (truth || sw_slice_eq_str(value, "false")) {
-            if (!x)
-                sw_json_set(a, v, key, sw_json_new_bool(a, truth));
-        } else if (!x || x->type == SW_JSON_NULL || (x->type == SW_JSON_STRING && !x->text.n)) {
-            sw_json_set(a, v, key, sw_json_new_string(a, value));
-        }
+        fill_path(a, v, path, value);
     }
 }
 
@@ -58,7 +94,6 @@ static void default_secret(struct sw_arena *a, struct sw_json *obj)
             sw_json_set(a, sw_b_object_in(a, obj, "data"), m->key,
                         sw_json_new_string(a, sw_buf_slice(&b)));
     }
-    sw_b_defaults(a, obj, "type=Opaque");
 }
 
 static void default_ports(struct sw_arena *a, const struct sw_json *ports)
@@ -78,16 +113,11 @@ static void default_ports(struct sw_arena *a, const struct sw_json *ports)
 /* How long a client stays with its endpoint. */
 static void default_affinity(struct sw_arena *a, struct sw_json *spec)
 {
-    struct sw_json *config;
-
     sw_b_defaults(a, spec, "sessionAffinity=None");
     if (sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "None"))
         (void)sw_json_remove(spec, SW_SLICE_LIT("sessionAffinityConfig"));
-    if (!sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "ClientIP") ||
-        sw_json_walk(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds", NULL))
-        return;
-    config = sw_b_object_in(a, sw_b_object_in(a, spec, "sessionAffinityConfig"), "clientIP");
-    sw_json_put(a, config, "timeoutSeconds", sw_json_new_i64(a, 10800));
+    if (sw_json_str_eq(sw_json_find(spec, "sessionAffinity"), "ClientIP"))
+        sw_b_defaults(a, spec, "sessionAffinityConfig!.clientIP!.timeoutSeconds=10800");
 }
 
 static void default_ingress(struct sw_arena *a, const struct sw_json *obj)
@@ -131,7 +161,6 @@ static void default_namespace(struct sw_arena *a, struct sw_json *obj)
     if (sw_json_str(name).n)
         sw_json_put(a, sw_b_object_in(a, meta, "labels"), "kubernetes.io/metadata.name",
                     sw_json_copy(a, name));
-    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Active");
 }
 
 static int by_ip(const void *x, const void *y)
@@ -149,10 +178,6 @@ static void default_endpoints(struct sw_arena *a, struct sw_json *obj)
     const struct sw_json *subsets = sw_json_find(obj, "subsets");
 
     SW_JSON_ITEMS (set, subsets) {
-        const struct sw_json *ports = sw_json_find(set, "ports");
-
-        for (size_t k = 0; k < sw_json_len(ports); k++)
-            sw_b_defaults(a, sw_json_at(ports, k), "protocol=TCP");
         for (size_t l = 0; l < 2; l++) {
             struct sw_json *list = sw_json_find(set, lists[l]);
 
@@ -171,26 +196,6 @@ static void default_lease(struct sw_arena *a, struct sw_json *obj)
     (void)sw_json_remove(spec, SW_SLICE_LIT("preferredHolder"));
 }
 
-/* A list that is always written: stored as nothing when it is empty, and read back as null. */
-static void null_if_empty(struct sw_arena *a, struct sw_json *obj, const char *key)
-{
-    if (!sw_json_len(sw_json_find(obj, key)))
-        sw_json_put(a, obj, key, sw_json_new_null(a));
-}
-
-static void default_endpoint_slice(struct sw_arena *a, struct sw_json *obj)
-{
-    const struct sw_json *ports = sw_json_find(obj, "ports");
-
-    SW_JSON_ITEMS (p, ports) {
-        if (!sw_json_find(p, "name"))
-            sw_json_put(a, p, "name", sw_json_new_str(a, ""));
-        sw_b_defaults(a, p, "protocol=TCP");
-    }
-    null_if_empty(a, obj, "endpoints");
-    null_if_empty(a, obj, "ports");
-}
-
 static void default_binding(struct sw_arena *a, struct sw_json *obj)
 {
     const struct sw_json *subjects = sw_json_find(obj, "subjects");
@@ -200,55 +205,6 @@ static void default_binding(struct sw_arena *a, struct sw_json *obj)
 
         if (sw_json_str_eq(kind, "User") || sw_json_str_eq(kind, "Group"))
             sw_b_defaults(a, s, "apiGroup=rbac.authorization.k8s.io");
-    }
-    sw_b_defaults(a, sw_b_object_in(a, obj, "roleRef"), "apiGroup=rbac.authorization.k8s.io");
-}
-
-static void default_role(struct sw_arena *a, struct sw_json *obj)
-{
-    null_if_empty(a, obj, "rules");
-}
-
-static void default_match(struct sw_arena *a, struct sw_json *m)
-{
-    static const char *const lists[] = {"resourceRules", "excludeResourceRules"};
-
-    if (!sw_json_is(m, SW_JSON_OBJECT))
-        return;
-    sw_b_defaults(a, m, "matchPolicy=Equivalent");
-    (void)sw_b_object_in(a, m, "namespaceSelector");
-    (void)sw_b_object_in(a, m, "objectSelector");
-    for (size_t k = 0; k < SW_ARRAY_LEN(lists); k++) {
-        const struct sw_json *rules = sw_json_find(m, lists[k]);
-
-        for (size_t i = 0; i < sw_json_len(rules); i++)
-            sw_b_defaults(a, sw_json_at(rules, i), "scope=*");
-    }
-}
-
-static void default_admission(struct sw_arena *a, struct sw_json *obj)
-{
-    struct sw_json *spec = sw_json_find(obj, "spec");
-    const struct sw_json *hooks = sw_json_find(obj, "webhooks");
-    bool mutating = sw_field_is(obj, "kind", "MutatingWebhookConfiguration");
-
-    if (sw_json_is(spec, SW_JSON_OBJECT) && !sw_json_find(spec, "policyName"))
-        sw_b_defaults(a, spec, "failurePolicy=Fail");
-    default_match(a, sw_json_find(spec, "matchConstraints"));
-    default_match(a, sw_json_find(spec, "matchResources"));
-    SW_JSON_ITEMS (h, hooks) {
-        const struct sw_json *rules = sw_json_find(h, "rules");
-        struct sw_json *service = sw_json_walk(h, "clientConfig", "service", NULL);
-
-        sw_b_defaults(a, h, "failurePolicy=Fail matchPolicy=Equivalent");
-        (void)sw_b_object_in(a, h, "namespaceSelector");
-        (void)sw_b_object_in(a, h, "objectSelector");
-        sw_b_defaults(a, h, "timeoutSeconds=10");
-        sw_b_defaults(a, service, "port=443");
-        if (mutating)
-            sw_b_defaults(a, h, "reinvocationPolicy=Never");
-        for (size_t j = 0; j < sw_json_len(rules); j++)
-            sw_b_defaults(a, sw_json_at(rules, j), "scope=*");
     }
 }
 
@@ -269,70 +225,67 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
     sw_b_defaults(a, sw_b_object_in(a, spec, "conversion"), "strategy=None");
 }
 
-/* Written even when nothing is known, as the types of events have it. */
-static void put_missing(struct sw_arena *a, struct sw_json *obj, const char *key, bool text)
-{
-    if (!sw_json_find(obj, key))
-        sw_json_put(a, obj, key, text ? sw_json_new_str(a, "") : sw_json_new_null(a));
-}
+/* Of the resources that an admission policy or a webhook looks at. */
+#define MATCH(at)        at "matchPolicy=Equivalent " at "namespaceSelector={} " at "objectSelector={} "
+#define POLICY_MATCH(at) MATCH(at) at "resourceRules[].scope=* " at "excludeResourceRules[].scope=*"
+#define WEBHOOK                                                                                    \
+    "webhooks[].failurePolicy=Fail " MATCH(                                                        \
+        "webhooks[].") "webhooks[].timeoutSeconds=10 "                                             \
+                       "webhooks[].clientConfig.service.port=443 webhooks[].rules[].scope=* "
 
-static void default_event(struct sw_arena *a, struct sw_json *obj)
-{
-    put_missing(a, obj, "eventTime", false);
-    put_missing(a, obj, "firstTimestamp", false);
-    put_missing(a, obj, "lastTimestamp", false);
-    put_missing(a, obj, "reportingComponent", true);
-    put_missing(a, obj, "reportingInstance", true);
-}
-
-static void default_event_v1(struct sw_arena *a, struct sw_json *obj)
-{
-    put_missing(a, obj, "eventTime", false);
-    put_missing(a, obj, "deprecatedFirstTimestamp", false);
-    put_missing(a, obj, "deprecatedLastTimestamp", false);
-}
+/* What a kind gets from code, and then by sw_b_defaults. */
+static const struct {
+    const char *type;
+    void (*fill)(struct sw_arena *, struct sw_json *);
+    const char *list;
+} defaults[] = {
+    {"Secret", default_secret, "type=Opaque"},
+    {"Service", default_service, ""},
+    {"Namespace", default_namespace, "status!.phase=Active"},
+    {"Pod", sw_b_default_pod, ""},
+    {"Deployment", sw_b_default_deployment, ""},
+    {"ReplicaSet", sw_b_default_workload, "spec.replicas=1"},
+    {"DaemonSet", sw_b_default_daemon_set, ""},
+    {"StatefulSet", sw_b_default_stateful_set, ""},
+    {"ReplicationController", sw_b_default_replication_controller, ""},
+    {"Job", sw_b_default_job, ""},
+    {"CronJob", sw_b_default_cron_job,
+     "spec.concurrencyPolicy=Allow spec.suspend=false spec.successfulJobsHistoryLimit=3 "
+     "spec.failedJobsHistoryLimit=1 status={}"},
+    {"PersistentVolume", NULL,
+     "spec!.persistentVolumeReclaimPolicy=Retain spec.volumeMode=Filesystem spec.hostPath.type= "
+     "status!.phase=Pending"},
+    {"PersistentVolumeClaim", NULL, SW_B_CLAIM_DEFAULTS("")},
+    {"HorizontalPodAutoscaler", sw_b_default_autoscaler, ""},
+    {"HorizontalPodAutoscalerV1", NULL, "spec!.minReplicas=1"},
+    {"Endpoints", default_endpoints, "subsets[].ports[].protocol=TCP"},
+    {"EndpointSlice", NULL, "ports[].name= ports[].protocol=TCP endpoints=null[] ports=null[]"},
+    {"IngressClass", sw_b_default_ingress_class, ""},
+    {"Lease", default_lease, ""},
+    {"Event", NULL,
+     "eventTime=null firstTimestamp=null lastTimestamp=null reportingComponent= "
+     "reportingInstance="},
+    {"EventV1", NULL, "eventTime=null deprecatedFirstTimestamp=null deprecatedLastTimestamp=null"},
+    {"Role", NULL, "rules=null[]"},
+    {"ClusterRole", NULL, "rules=null[]"},
+    {"RoleBinding", default_binding, "roleRef!.apiGroup=rbac.authorization.k8s.io"},
+    {"ClusterRoleBinding", default_binding, "roleRef!.apiGroup=rbac.authorization.k8s.io"},
+    {"CustomResourceDefinition", default_crd, ""},
+    {"ValidatingAdmissionPolicy", NULL,
+     "spec.failurePolicy=Fail " POLICY_MATCH("spec.matchConstraints.")},
+    {"ValidatingAdmissionPolicyBinding", NULL, POLICY_MATCH("spec.matchResources.")},
+    {"ValidatingWebhookConfiguration", NULL, WEBHOOK},
+    {"MutatingWebhookConfiguration", NULL, WEBHOOK "webhooks[].reinvocationPolicy=Never"},
+};
 
 void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj)
 {
-    static const struct {
-        const char *type;
-        void (*fill)(struct sw_arena *, struct sw_json *);
-    } table[] = {
-        {"Secret", default_secret},
-        {"Service", default_service},
-        {"Namespace", default_namespace},
-        {"Pod", sw_b_default_pod},
-        {"Deployment", sw_b_default_deployment},
-        {"ReplicaSet", sw_b_default_replica_set},
-        {"DaemonSet", sw_b_default_daemon_set},
-        {"StatefulSet", sw_b_default_stateful_set},
-        {"ReplicationController", sw_b_default_replication_controller},
-        {"Job", sw_b_default_job},
-        {"CronJob", sw_b_default_cron_job},
-        {"PersistentVolume", sw_b_default_volume},
-        {"PersistentVolumeClaim", sw_b_default_claim},
-        {"HorizontalPodAutoscaler", sw_b_default_autoscaler},
-        {"HorizontalPodAutoscalerV1", sw_b_default_autoscaler_v1},
-        {"Endpoints", default_endpoints},
-        {"EndpointSlice", default_endpoint_slice},
-        {"IngressClass", sw_b_default_ingress_class},
-        {"Lease", default_lease},
-        {"Event", default_event},
-        {"EventV1", default_event_v1},
-        {"Role", default_role},
-        {"ClusterRole", default_role},
-        {"RoleBinding", default_binding},
-        {"ClusterRoleBinding", default_binding},
-        {"CustomResourceDefinition", default_crd},
-        {"ValidatingAdmissionPolicy", default_admission},
-        {"ValidatingAdmissionPolicyBinding", default_admission},
-        {"ValidatingWebhookConfiguration", default_admission},
-        {"MutatingWebhookConfiguration", default_admission},
-    };
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(table); i++) {
-        if (strcmp(b->type, table[i].type) == 0)
-            table[i].fill(a, obj);
+    for (size_t i = 0; i < SW_ARRAY_LEN(defaults); i++) {
+        if (strcmp(b->type, defaults[i].type) != 0)
+            continue;
+        if (defaults[i].fill)
+            defaults[i].fill(a, obj);
+        sw_b_defaults(a, obj, defaults[i].list);
     }
 }
 
@@ -340,73 +293,49 @@ void sw_builtin_default(struct sw_arena *a, const struct sw_builtin *b, struct s
 static void admit_namespace(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_b_object_in(a, obj, "spec");
-    struct sw_json *status = sw_json_new_object(a);
-    struct sw_json *list = sw_json_find(spec, "finalizers");
+    struct sw_json *list = sw_json_need(a, spec, "finalizers", SW_JSON_ARRAY);
 
-    if (!sw_json_is(list, SW_JSON_ARRAY)) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, spec, "finalizers", list);
-    }
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_str_eq(sw_json_at(list, i), "kubernetes"))
-            list = NULL;
-    }
-    if (list)
+    if (!sw_field_list_has(list, SW_SLICE_LIT("kubernetes")))
         sw_json_push(a, list, sw_json_new_str(a, "kubernetes"));
-    sw_json_put(a, status, "phase", sw_json_new_str(a, "Active"));
-    sw_json_put(a, obj, "status", status);
 }
 
-/* The status of a new workload: no controller has observed it yet. */
-static void admit_workload(struct sw_arena *a, const char *type, struct sw_json *obj)
-{
-    static const struct {
-        const char *type;
-        const char *zero[4];
-    } counts[] = {
-        {"ReplicaSet", {"replicas"}},
-        {"ReplicationController", {"replicas"}},
-        {"StatefulSet", {"availableReplicas", "replicas"}},
-        {"DaemonSet",
-         {"currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"}},
-        {"HorizontalPodAutoscalerV1", {"currentReplicas", "desiredReplicas"}},
-    };
-    struct sw_json *status = sw_json_new_object(a);
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(counts); i++) {
-        for (size_t k = 0; strcmp(type, counts[i].type) == 0 && k < 4 && counts[i].zero[k]; k++)
-            sw_json_put(a, status, counts[i].zero[k], sw_json_new_i64(a, 0));
-    }
-    if (strcmp(type, "HorizontalPodAutoscaler") == 0) {
-        sw_json_put(a, status, "currentMetrics", sw_json_new_null(a));
-        sw_json_put(a, status, "desiredReplicas", sw_json_new_i64(a, 0));
-    }
-    sw_json_put(a, obj, "status", status);
-}
-
-/* Volumes and claims wait for a controller to bind them. */
-static void admit_volume(struct sw_arena *a, struct sw_json *obj)
-{
-    struct sw_json *status = sw_json_new_object(a);
-
-    sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Pending"));
-    sw_json_put(a, obj, "status", status);
-}
+/* The status of a new object: no controller has observed it yet. */
+static const struct {
+    const char *group;
+    const char *type; /* NULL: all others of the group */
+    const char *status;
+} begins[] = {
+    {"", "Namespace", "phase=Active"},
+    {"", "PersistentVolume", "phase=Pending"},
+    {"", "PersistentVolumeClaim", "phase=Pending"},
+    {"", "ReplicationController", "replicas=0"},
+    {"networking.k8s.io", "Ingress", "loadBalancer={}"},
+    {"apps", "ReplicaSet", "replicas=0"},
+    {"apps", "StatefulSet", "availableReplicas=0 replicas=0"},
+    {"apps", "DaemonSet",
+     "currentNumberScheduled=0 desiredNumberScheduled=0 numberMisscheduled=0 numberReady=0"},
+    {"apps", NULL, ""},
+    {"batch", NULL, ""},
+    {"autoscaling", "HorizontalPodAutoscalerV1", "currentReplicas=0 desiredReplicas=0"},
+    {"autoscaling", "HorizontalPodAutoscaler", "currentMetrics=null desiredReplicas=0"},
+};
 
 void sw_builtin_admit_new(struct sw_arena *a, const struct sw_builtin *b, struct sw_json *obj)
 {
+    struct sw_json *status = sw_json_new_object(a);
+
     if (strcmp(b->type, "Pod") == 0)
         sw_b_admit_pod(a, obj);
     else if (strcmp(b->type, "Namespace") == 0)
         admit_namespace(a, obj);
-    else if (strcmp(b->type, "Ingress") == 0)
-        sw_b_admit_ingress(a, obj);
     else if (strcmp(b->type, "Job") == 0)
         sw_b_admit_job(a, obj);
-    else if (strcmp(b->type, "PersistentVolume") == 0 ||
-             strcmp(b->type, "PersistentVolumeClaim") == 0)
-        admit_volume(a, obj);
-    else if (strcmp(b->group, "apps") == 0 || strcmp(b->group, "batch") == 0 ||
-             strcmp(b->group, "autoscaling") == 0 || strcmp(b->type, "ReplicationController") == 0)
-        admit_workload(a, b->type, obj);
+    for (size_t i = 0; i < SW_ARRAY_LEN(begins); i++) {
+        if (strcmp(b->group, begins[i].group) != 0 ||
+            (begins[i].type && strcmp(b->type, begins[i].type) != 0))
+            continue;
+        sw_b_defaults(a, status, begins[i].status);
+        sw_json_put(a, obj, "status", status);
+        return;
+    }
 }

@@ -183,15 +183,6 @@ void sw_b_check_ingress(const struct sw_at *obj, const struct sw_json *old)
     }
 }
 
-/* A new one has no address, whatever the request contains. */
-void sw_b_admit_ingress(struct sw_arena *a, struct sw_json *obj)
-{
-    struct sw_json *status = sw_json_new_object(a);
-
-    sw_json_put(a, status, "loadBalancer", sw_json_new_object(a));
-    sw_json_put(a, obj, "status", status);
-}
-
 /* ---- IngressClass ---- */
 
 void sw_b_default_ingress_class(struct sw_arena *a, struct sw_json *obj)

@@ -33,19 +33,6 @@ static bool pinned(struct sw_slice image)
     return tag.p && !sw_slice_eq_str(tag, "latest");
 }
 
-static void default_probe(struct sw_arena *a, struct sw_json *probe)
-{
-    struct sw_json *http = sw_json_find(probe, "httpGet");
-
-    if (!sw_json_is(probe, SW_JSON_OBJECT))
-        return;
-    def_int(a, probe, "timeoutSeconds", 1);
-    def_int(a, probe, "periodSeconds", 10);
-    def_int(a, probe, "successThreshold", 1);
-    def_int(a, probe, "failureThreshold", 3);
-    sw_b_defaults(a, http, "path=/ scheme=HTTP");
-}
-
 /* What is limited and not requested is requested up to its limit. */
 static void default_resources(struct sw_arena *a, struct sw_json *c)
 {
@@ -60,11 +47,13 @@ static void default_resources(struct sw_arena *a, struct sw_json *c)
     }
 }
 
+#define PROBE(name)                                                                                \
+    name ".timeoutSeconds=1 " name ".periodSeconds=10 " name ".successThreshold=1 " name           \
+         ".failureThreshold=3 " name ".httpGet.path=/ " name ".httpGet.scheme=HTTP "
+
 static void default_container(struct sw_arena *a, struct sw_json *c, bool host_network)
 {
-    static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
     const struct sw_json *ports = sw_json_find(c, "ports");
-    const struct sw_json *env = sw_json_find(c, "env");
 
     if (!sw_json_is(c, SW_JSON_OBJECT))
         return;
@@ -74,16 +63,14 @@ static void default_container(struct sw_arena *a, struct sw_json *c, bool host_n
     sw_b_defaults(a, c,
                   "terminationMessagePath=/dev/termination-log terminationMessagePolicy=File");
     default_resources(a, c);
-    for (size_t i = 0; i < SW_ARRAY_LEN(probes); i++)
-        default_probe(a, sw_json_find(c, probes[i]));
+    sw_b_defaults(
+        a, c,
+        PROBE("livenessProbe") PROBE("readinessProbe")
+            PROBE("startupProbe") "ports[].protocol=TCP env[].valueFrom.fieldRef.apiVersion=v1");
     SW_JSON_ITEMS (p, ports) {
-        sw_b_defaults(a, p, "protocol=TCP");
         if (host_network)
             def_int(a, p, "hostPort", sw_field_int(p, "containerPort"));
     }
-    for (size_t i = 0; i < sw_json_len(env); i++)
-        sw_b_defaults(a, sw_json_walk(sw_json_at(env, i), "valueFrom", "fieldRef", NULL),
-                      "apiVersion=v1");
 }
 
 static void default_volume(struct sw_arena *a, struct sw_json *v)
@@ -142,19 +129,15 @@ void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
 
 static void tolerate(struct sw_arena *a, struct sw_json *list, const char *key)
 {
-    struct sw_json *t;
-
     SW_JSON_ITEMS (x, list) {
         if ((sw_field_is(x, "key", key) || !sw_field_text(x, "key").n) &&
             (sw_field_is(x, "effect", "NoExecute") || !sw_field_text(x, "effect").n))
             return;
     }
-    t = sw_json_new_object(a);
-    sw_json_put_str(a, t, "effect", SW_SLICE_LIT("NoExecute"));
-    sw_json_put_str(a, t, "key", sw_slice_str(key));
-    sw_json_put_str(a, t, "operator", SW_SLICE_LIT("Exists"));
-    sw_json_put(a, t, "tolerationSeconds", sw_json_new_i64(a, 300));
-    sw_json_push(a, list, t);
+    sw_json_push(a, list,
+                 SW_JSON_OF(a, {"effect", .str = "NoExecute"}, {"key", .str = key},
+                            {"operator", .str = "Exists"},
+                            {"tolerationSeconds", .json = sw_json_new_i64(a, 300)}));
 }
 
 /* How much the containers were promised. */
@@ -185,7 +168,6 @@ static const char *qos_class(const struct sw_json *spec)
 void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = sw_json_find(obj, "spec");
-    struct sw_json *status;
     struct sw_json *list;
 
     if (!sw_json_is(spec, SW_JSON_OBJECT))
@@ -193,17 +175,11 @@ void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj)
     sw_b_defaults(a, spec,
                   "serviceAccountName=default serviceAccount=default "
                   "preemptionPolicy=PreemptLowerPriority priority=0");
-    list = sw_json_find(spec, "tolerations");
-    if (!sw_json_is(list, SW_JSON_ARRAY)) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, spec, "tolerations", list);
-    }
+    list = sw_json_need(a, spec, "tolerations", SW_JSON_ARRAY);
     tolerate(a, list, "node.kubernetes.io/not-ready");
     tolerate(a, list, "node.kubernetes.io/unreachable");
-    status = sw_json_new_object(a);
-    sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Pending"));
-    sw_json_put_str(a, status, "qosClass", sw_slice_str(qos_class(spec)));
-    sw_json_put(a, obj, "status", status);
+    sw_json_put(a, obj, "status",
+                SW_JSON_OF(a, {"phase", .str = "Pending"}, {"qosClass", .str = qos_class(spec)}));
 }
 
 /* ---- validation ---- */

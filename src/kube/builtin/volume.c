@@ -8,29 +8,6 @@ static const char *const modes[] = {"ReadOnlyMany", "ReadWriteMany", "ReadWriteO
                                     "ReadWriteOncePod", NULL};
 static const char *const volume_modes[] = {"Block", "Filesystem", NULL};
 
-/* ---- defaults ---- */
-
-void sw_b_default_claim(struct sw_arena *a, struct sw_json *obj)
-{
-    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
-
-    (void)sw_b_object_in(a, spec, "resources");
-    sw_b_defaults(a, spec, "volumeMode=Filesystem");
-    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Pending");
-}
-
-void sw_b_default_volume(struct sw_arena *a, struct sw_json *obj)
-{
-    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
-    struct sw_json *host = sw_json_find(spec, "hostPath");
-
-    sw_b_defaults(a, spec, "persistentVolumeReclaimPolicy=Retain volumeMode=Filesystem");
-    sw_b_defaults(a, host, "type=");
-    sw_b_defaults(a, sw_b_object_in(a, obj, "status"), "phase=Pending");
-}
-
-/* ---- validation ---- */
-
 static void check_modes(const struct sw_at *spec, const char *missing)
 {
     const struct sw_at *list = SW_IN(spec, "accessModes");

@@ -13,44 +13,38 @@
 /* ---- defaults ---- */
 
 /* What a template and its owner have in common. */
+void sw_b_default_workload(struct sw_arena *a, struct sw_json *obj)
+{
+    sw_b_defaults(a, obj, "spec!.template!.spec={}");
+    sw_b_default_pod_spec(a, sw_json_walk(obj, "spec", "template", "spec", NULL));
+    sw_b_defaults(a, obj, "status={}");
+}
+
+/* The spec of a workload. */
 static struct sw_json *default_workload(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *spec = sw_b_object_in(a, obj, "spec");
-
-    sw_b_default_pod_spec(a, sw_b_object_in(a, sw_b_object_in(a, spec, "template"), "spec"));
-    (void)sw_b_object_in(a, obj, "status");
-    return spec;
+    sw_b_default_workload(a, obj);
+    return sw_json_find(obj, "spec");
 }
 
 /* "RollingUpdate" with how far it may go, unless another strategy is named. */
-static void default_strategy(struct sw_arena *a, struct sw_json *strategy,
-                             const struct sw_json *surge, const struct sw_json *unavailable)
+static void default_strategy(struct sw_arena *a, struct sw_json *spec, const char *key,
+                             const char *bounds)
 {
-    struct sw_json *roll;
+    struct sw_json *strategy = sw_b_object_in(a, spec, key);
 
-    if (!sw_field_text(strategy, "type").n)
-        sw_json_put_str(a, strategy, "type", SW_SLICE_LIT("RollingUpdate"));
-    if (!sw_field_is(strategy, "type", "RollingUpdate"))
-        return;
-    roll = sw_b_object_in(a, strategy, "rollingUpdate");
-    if (!sw_json_find(roll, "maxSurge"))
-        sw_json_put(a, roll, "maxSurge", sw_json_copy(a, surge));
-    if (!sw_json_find(roll, "maxUnavailable"))
-        sw_json_put(a, roll, "maxUnavailable", sw_json_copy(a, unavailable));
+    sw_b_defaults(a, strategy, "type=RollingUpdate");
+    if (sw_field_is(strategy, "type", "RollingUpdate"))
+        sw_b_defaults(a, strategy, bounds);
 }
 
 void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = default_workload(a, obj);
-    const struct sw_json *quarter = sw_json_new_str(a, "25%");
 
     sw_b_defaults(a, spec, "replicas=1 revisionHistoryLimit=10 progressDeadlineSeconds=600");
-    default_strategy(a, sw_b_object_in(a, spec, "strategy"), quarter, quarter);
-}
-
-void sw_b_default_replica_set(struct sw_arena *a, struct sw_json *obj)
-{
-    sw_b_defaults(a, default_workload(a, obj), "replicas=1");
+    default_strategy(a, spec, "strategy",
+                     "rollingUpdate!.maxSurge=25% rollingUpdate.maxUnavailable=25%");
 }
 
 void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj)
@@ -58,31 +52,27 @@ void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *spec = default_workload(a, obj);
 
     sw_b_defaults(a, spec, "revisionHistoryLimit=10");
-    default_strategy(a, sw_b_object_in(a, spec, "updateStrategy"), sw_json_new_i64(a, 0),
-                     sw_json_new_i64(a, 1));
+    default_strategy(a, spec, "updateStrategy",
+                     "rollingUpdate!.maxSurge=0 rollingUpdate.maxUnavailable=1");
 }
 
 void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj)
 {
     struct sw_json *spec = default_workload(a, obj);
     struct sw_json *strategy = sw_b_object_in(a, spec, "updateStrategy");
-    const struct sw_json *claims = sw_json_find(spec, "volumeClaimTemplates");
-    struct sw_json *keep = sw_b_object_in(a, spec, "persistentVolumeClaimRetentionPolicy");
 
+    (void)sw_b_object_in(a, spec, "persistentVolumeClaimRetentionPolicy");
     sw_b_defaults(a, spec, "podManagementPolicy=OrderedReady");
-    if (!sw_field_text(strategy, "type").n) {
-        sw_b_defaults(a, strategy, "type=RollingUpdate");
-        (void)sw_b_object_in(a, strategy, "rollingUpdate");
-    }
-    if (sw_field_is(strategy, "type", "RollingUpdate") && sw_json_find(strategy, "rollingUpdate"))
-        sw_b_defaults(a, sw_json_find(strategy, "rollingUpdate"), "partition=0");
-    sw_b_defaults(a, keep, "whenDeleted=Retain whenScaled=Retain");
-    for (size_t i = 0; i < sw_json_len(claims); i++) {
-        sw_b_defaults(a, sw_json_at(claims, i), "apiVersion=v1");
-        sw_b_defaults(a, sw_json_at(claims, i), "kind=PersistentVolumeClaim");
-        sw_b_default_claim(a, sw_json_at(claims, i));
-    }
-    sw_b_defaults(a, spec, "replicas=1 revisionHistoryLimit=10");
+    if (!sw_field_text(strategy, "type").n)
+        sw_b_defaults(a, strategy, "type=RollingUpdate rollingUpdate={}");
+    if (sw_field_is(strategy, "type", "RollingUpdate"))
+        sw_b_defaults(a, strategy, "rollingUpdate.partition=0");
+    sw_b_defaults(a, spec,
+                  "persistentVolumeClaimRetentionPolicy.whenDeleted=Retain "
+                  "persistentVolumeClaimRetentionPolicy.whenScaled=Retain "
+                  "volumeClaimTemplates[].apiVersion=v1 "
+                  "volumeClaimTemplates[].kind=PersistentVolumeClaim " SW_B_CLAIM_DEFAULTS(
+                      "volumeClaimTemplates[].") " replicas=1 revisionHistoryLimit=10");
 }
 
 /* The labels of the template are those of the object and its selector, unless it has its own. */
