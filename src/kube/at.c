@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/at.h"
 
+enum { ONE_OF_MAX = 16 };
+
 struct sw_at sw_at_field(const struct sw_at *up, const char *keys)
 {
     struct sw_slice rest = sw_slice_str(keys);
@@ -17,13 +19,15 @@ struct sw_at sw_at_key(const struct sw_at *up, struct sw_slice key)
                           false};
 }
 
-bool sw_at_is_any(const struct sw_at *at, const char *const *list)
+bool sw_at_is_any(const struct sw_at *at, const char *words)
 {
-    for (; *list; list++) {
-        if (sw_at_is(at, *list))
-            return true;
-    }
-    return false;
+    struct sw_slice rest = sw_slice_str(words);
+    bool found = false;
+
+    while (rest.p && !found)
+        found =
+            sw_json_is(at->v, SW_JSON_STRING) && sw_slice_eq(at->v->text, sw_slice_cut(&rest, ' '));
+    return found;
 }
 
 int64_t sw_at_int(const struct sw_at *at)
@@ -82,17 +86,22 @@ void sw_at_need_name(const struct sw_at *at, sw_name_fn check)
         sw_at_required(at, NULL);
 }
 
-void sw_at_one_of(const struct sw_at *at, const char *const *allowed)
+void sw_at_one_of(const struct sw_at *at, const char *words)
 {
-    if (!sw_at_is_any(at, allowed))
-        sw_ferr_unsupported(at->e, &at->path, at->v ? at->v : sw_json_new_str(at->e->arena, ""),
-                            allowed);
+    struct sw_slice rest = sw_slice_str(words);
+    const char *list[ONE_OF_MAX + 1] = {0};
+
+    if (sw_at_is_any(at, words))
+        return;
+    for (size_t i = 0; rest.p && i < ONE_OF_MAX; i++)
+        list[i] = sw_arena_dup(at->e->arena, sw_slice_cut(&rest, ' '));
+    sw_ferr_unsupported(at->e, &at->path, at->v ? at->v : sw_json_new_str(at->e->arena, ""), list);
 }
 
-void sw_at_set_one_of(const struct sw_at *at, const char *const *allowed)
+void sw_at_set_one_of(const struct sw_at *at, const char *words)
 {
     if (at->v)
-        sw_at_one_of(at, allowed);
+        sw_at_one_of(at, words);
 }
 
 bool sw_at_max(const struct sw_at *at, size_t max)

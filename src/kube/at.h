@@ -63,8 +63,8 @@ static inline size_t sw_at_len(const struct sw_at *at)
 {
     return sw_json_len(at->v);
 }
-/* Whether the text there is in a NULL-terminated list. */
-bool sw_at_is_any(const struct sw_at *at, const char *const *list);
+/* Whether the text there is one of some words with spaces between them. */
+bool sw_at_is_any(const struct sw_at *at, const char *words);
 /* 0 when there is none. */
 int64_t sw_at_int(const struct sw_at *at);
 /* Nothing, null, "", 0, or a list or an object without items. */
@@ -109,10 +109,10 @@ void sw_at_name(const struct sw_at *at, sw_name_fn check);
 void sw_at_need_name(const struct sw_at *at, sw_name_fn check);
 /* The same if it is there, even when it is empty. */
 void sw_at_set_name(const struct sw_at *at, sw_name_fn check);
-/* One of a NULL-terminated list; missing counts as "". */
-void sw_at_one_of(const struct sw_at *at, const char *const *allowed);
+/* One of some words with spaces between them; missing counts as "". */
+void sw_at_one_of(const struct sw_at *at, const char *words);
 /* The same if it is there. */
-void sw_at_set_one_of(const struct sw_at *at, const char *const *allowed);
+void sw_at_set_one_of(const struct sw_at *at, const char *words);
 /* At most so many items. */
 bool sw_at_max(const struct sw_at *at, size_t max);
 /* A text that seen, to which it is added, does not have; an empty one is left out. */

@@ -35,8 +35,6 @@ static void check_resources(const struct sw_at *list)
 
 void sw_admission_rule_check(const struct sw_at *rule)
 {
-    static const char *const operations[] = {"*", "CONNECT", "CREATE", "DELETE", "UPDATE", NULL};
-    static const char *const scopes[] = {"*", "Cluster", "Namespaced", NULL};
     /* Rules of policies have names of objects, too; those of webhooks do not. */
     const struct sw_at *names = SW_IN(rule, "resourceNames");
     const struct sw_at *ops = SW_IN(rule, "operations");
@@ -46,11 +44,11 @@ void sw_admission_rule_check(const struct sw_at *rule)
         sw_at_set_name(&name, sw_name_path_segment);
     check_star(ops, "operations");
     SW_AT_FOREACH (op, ops)
-        sw_at_one_of(&op, operations);
+        sw_at_one_of(&op, "* CONNECT CREATE DELETE UPDATE");
     check_star(SW_IN(rule, "apiGroups"), "API groups");
     check_star(versions, "API versions");
     SW_AT_FOREACH (version, versions)
         (void)sw_at_need(&version, NULL);
     check_resources(SW_IN(rule, "resources"));
-    sw_at_set_one_of(SW_IN(rule, "scope"), scopes);
+    sw_at_set_one_of(SW_IN(rule, "scope"), "* Cluster Namespaced");
 }

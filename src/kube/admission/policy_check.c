@@ -17,7 +17,6 @@ enum {
 
 static void check_match(const struct sw_at *m)
 {
-    static const char *const policies[] = {"Equivalent", "Exact", NULL};
     static const char *const lists[] = {"resourceRules", "excludeResourceRules"};
     const struct sw_at *policy = SW_IN(m, "matchPolicy");
 
@@ -25,7 +24,7 @@ static void check_match(const struct sw_at *m)
         return;
     if (!policy->v)
         sw_at_required(policy, NULL);
-    sw_at_set_one_of(policy, policies);
+    sw_at_set_one_of(policy, "Equivalent Exact");
     sw_selector_check(SW_IN(m, "namespaceSelector"));
     sw_selector_check(SW_IN(m, "objectSelector"));
     for (size_t i = 0; i < SW_ARRAY_LEN(lists); i++) {
@@ -97,8 +96,6 @@ static bool has_newline(struct sw_slice s)
 
 static void check_texts(const struct sw_at *item)
 {
-    static const char *const reasons[] = {"Forbidden", "Invalid", "RequestEntityTooLarge",
-                                          "Unauthorized", NULL};
     const struct sw_at *at = SW_IN(item, "message");
     struct sw_slice message = sw_at_text(at);
 
@@ -106,7 +103,7 @@ static void check_texts(const struct sw_at *item)
         sw_at_invalid(at, "message must be non-empty if specified");
     else if (has_newline(sw_slice_trim(message)))
         sw_at_invalid(at, "message must not contain line breaks");
-    sw_at_set_one_of(SW_IN(item, "reason"), reasons);
+    sw_at_set_one_of(SW_IN(item, "reason"), "Forbidden Invalid RequestEntityTooLarge Unauthorized");
 }
 
 static void compile_validations(struct sw_admission_policy *p, const struct sw_at *list)
@@ -191,13 +188,12 @@ static void check_param_kind(const struct sw_at *kind)
 
 static void check_spec(const struct sw_at *spec)
 {
-    static const char *const policies[] = {"Fail", "Ignore", NULL};
     const struct sw_at *policy = SW_IN(spec, "failurePolicy");
     const struct sw_at *match = SW_IN(spec, "matchConstraints");
 
     if (!policy->v)
         sw_at_required(policy, NULL);
-    sw_at_set_one_of(policy, policies);
+    sw_at_set_one_of(policy, "Fail Ignore");
     check_param_kind(SW_IN(spec, "paramKind"));
     if (!match->v) {
         sw_at_required(match, NULL);
@@ -248,7 +244,6 @@ struct sw_admission_policy *sw_policy_compile(const struct sw_json *obj, struct 
 
 static void check_param_ref(const struct sw_at *ref)
 {
-    static const char *const actions[] = {"Allow", "Deny", NULL};
     static const char both[] = "name and selector are mutually exclusive";
     const struct sw_at *name = SW_IN(ref, "name");
     const struct sw_at *sel = SW_IN(ref, "selector");
@@ -266,15 +261,14 @@ static void check_param_ref(const struct sw_at *ref)
     if (!named && !sel->v)
         sw_at_required(ref, "one of name or selector must be specified");
     if (sw_at_need(action, NULL))
-        sw_at_one_of(action, actions);
+        sw_at_one_of(action, "Allow Deny");
 }
 
 static void check_actions(const struct sw_at *list)
 {
-    static const char *const known[] = {"Audit", "Deny", "Warn", NULL};
 
     SW_AT_FOREACH (at, list) {
-        sw_at_one_of(&at, known);
+        sw_at_one_of(&at, "Audit Deny Warn");
         for (size_t k = 0; k < at.path.index; k++) {
             if (sw_slice_eq(sw_json_str(sw_json_at(list->v, k)), sw_json_str(at.v)))
                 sw_at_duplicate(&at);

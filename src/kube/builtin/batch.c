@@ -86,28 +86,19 @@ void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj)
 
 static void check_job_spec(const struct sw_at *spec)
 {
-    static const char *const counts[] = {"parallelism",
-                                         "completions",
-                                         "activeDeadlineSeconds",
-                                         "backoffLimit",
-                                         "ttlSecondsAfterFinished",
-                                         "backoffLimitPerIndex",
-                                         "maxFailedIndexes",
-                                         NULL};
-    static const char *const modes[] = {"NonIndexed", "Indexed", NULL};
-    static const char *const restarts[] = {"OnFailure", "Never", NULL};
     const struct sw_at *mode = SW_IN(spec, "completionMode");
     const struct sw_at *restart = SW_IN(spec, "template.spec.restartPolicy");
 
-    sw_b_check_counts(spec, counts);
-    sw_at_set_one_of(mode, modes);
+    sw_b_check_counts(spec, "parallelism completions activeDeadlineSeconds backoffLimit "
+                            "ttlSecondsAfterFinished backoffLimitPerIndex maxFailedIndexes");
+    sw_at_set_one_of(mode, "NonIndexed Indexed");
     if (sw_at_is(mode, "Indexed") && !sw_json_find(spec->v, "completions"))
         sw_at_required(SW_IN(spec, "completions"), "when completion mode is Indexed");
     sw_b_check_template(SW_IN(spec, "template"));
     if (!restart->v || sw_at_is(restart, "Always"))
         sw_at_required(restart, "valid values: \"OnFailure\", \"Never\"");
     else
-        sw_at_one_of(restart, restarts);
+        sw_at_one_of(restart, "OnFailure Never");
 }
 
 static void check_frozen_fields(const struct sw_at *spec, const struct sw_json *was)
@@ -171,9 +162,6 @@ static void check_schedule(const struct sw_at *at)
 
 void sw_b_check_cron_job(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const policies[] = {"Allow", "Forbid", "Replace", NULL};
-    static const char *const counts[] = {"startingDeadlineSeconds", "successfulJobsHistoryLimit",
-                                         "failedJobsHistoryLimit", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_at *name = SW_IN(obj, "metadata.name");
 
@@ -182,7 +170,8 @@ void sw_b_check_cron_job(const struct sw_at *obj, const struct sw_json *old)
     if (sw_b_kept(spec, old))
         return;
     check_schedule(SW_IN(spec, "schedule"));
-    sw_at_one_of(SW_IN(spec, "concurrencyPolicy"), policies);
-    sw_b_check_counts(spec, counts);
+    sw_at_one_of(SW_IN(spec, "concurrencyPolicy"), "Allow Forbid Replace");
+    sw_b_check_counts(spec,
+                      "startingDeadlineSeconds successfulJobsHistoryLimit failedJobsHistoryLimit");
     check_job_spec(SW_IN(spec, "jobTemplate.spec"));
 }

@@ -10,8 +10,7 @@
 extern const char sw_builtin_pod_types[];
 extern const char sw_builtin_work_types[];
 
-/* Protocols of ports, NULL-terminated. */
-extern const char *const sw_b_protocols[];
+#define SW_B_PROTOCOLS "SCTP TCP UDP"
 
 /* 1 to 65535; a missing one counts as 0. */
 void sw_b_port_number(const struct sw_at *at);
@@ -31,6 +30,9 @@ const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const c
 /* 'Invalid value' with a value already in Go's notation, and with the list at a place. */
 void sw_b_invalid_go(const struct sw_at *at, const char *value, const char *detail);
 void sw_b_invalid_list(const struct sw_at *at, const char *type, const char *detail);
+/* Equal but for the members named, with spaces between them. */
+bool sw_b_equal_but(struct sw_arena *a, const struct sw_json *x, const struct sw_json *y,
+                    const char *keys);
 /* A stored spec that stays is not judged again; old is the stored object or NULL. */
 bool sw_b_kept(const struct sw_at *spec, const struct sw_json *old);
 
@@ -59,8 +61,8 @@ struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char
  * item, "spec!.replicas=1" makes the object on the way where it is missing.
  */
 void sw_b_defaults(struct sw_arena *a, struct sw_json *v, const char *list);
-/* Numbers that must not be negative, by their keys; NULL-terminated. */
-void sw_b_check_counts(const struct sw_at *at, const char *const *keys);
+/* Numbers that must not be negative: their keys with spaces between them. */
+void sw_b_check_counts(const struct sw_at *at, const char *keys);
 /* Labels and pod spec of a template. */
 void sw_b_check_template(const struct sw_at *template);
 /*

@@ -162,7 +162,7 @@ static void check_subset(const struct sw_at *set, const struct sw_json *old)
             (void)sw_at_need(SW_IN(&p, "name"), NULL);
         sw_at_name(SW_IN(&p, "name"), sw_name_dns1123_label);
         sw_b_port_number(SW_IN(&p, "port"));
-        sw_at_one_of(SW_IN(&p, "protocol"), sw_b_protocols);
+        sw_at_one_of(SW_IN(&p, "protocol"), SW_B_PROTOCOLS);
         sw_at_set_name(SW_IN(&p, "appProtocol"), sw_name_label_key);
     }
 }
@@ -241,7 +241,7 @@ static void check_slice_ports(const struct sw_at *ports)
         sw_at_name(name, sw_name_dns1123_label);
         if (sw_map_put(&seen, sw_at_text(name), &seen))
             sw_at_duplicate(name);
-        sw_at_one_of(SW_IN(&p, "protocol"), sw_b_protocols);
+        sw_at_one_of(SW_IN(&p, "protocol"), SW_B_PROTOCOLS);
         sw_at_set_name(SW_IN(&p, "appProtocol"), sw_name_label_key);
     }
     sw_map_done(&seen);
@@ -249,12 +249,11 @@ static void check_slice_ports(const struct sw_at *ports)
 
 void sw_b_check_endpoint_slice(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const types[] = {"FQDN", "IPv4", "IPv6", NULL};
     const struct sw_at *type = SW_IN(obj, "addressType");
     const struct sw_at *endpoints = SW_IN(obj, "endpoints");
 
     if (sw_at_need(type, NULL))
-        sw_at_one_of(type, types);
+        sw_at_one_of(type, "FQDN IPv4 IPv6");
     /* What did not change was judged under the address type it was written for. */
     if ((!old || !sw_json_equal(endpoints->v, sw_json_find(old, "endpoints"), SW_JSON_EQ_VALUE)) &&
         sw_at_max(endpoints, MAX_ENDPOINTS)) {

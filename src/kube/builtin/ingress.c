@@ -81,7 +81,6 @@ static void check_path_text(const struct sw_at *at)
 
 static void check_path(const struct sw_at *p)
 {
-    static const char *const types[] = {"Exact", "ImplementationSpecific", "Prefix", NULL};
     const struct sw_at *type = SW_IN(p, "pathType");
     const struct sw_at *path = SW_IN(p, "path");
     bool strict = sw_at_is(type, "Exact") || sw_at_is(type, "Prefix");
@@ -90,7 +89,7 @@ static void check_path(const struct sw_at *p)
         sw_at_required(type, "pathType must be specified");
         return;
     }
-    sw_at_one_of(type, types);
+    sw_at_one_of(type, "Exact ImplementationSpecific Prefix");
     if ((strict || (sw_at_text(path).n && sw_at_is(type, "ImplementationSpecific"))) &&
         !sw_slice_has_prefix(sw_at_text(path), SW_SLICE_LIT("/")))
         sw_at_invalid_text(path, "must be an absolute path");
@@ -231,7 +230,6 @@ static void check_controller(const struct sw_at *at)
 
 static void check_parameters(const struct sw_at *ref)
 {
-    static const char *const scopes[] = {"Cluster", "Namespace", NULL};
     const struct sw_at *scope = SW_IN(ref, "scope");
     const struct sw_at *ns = SW_IN(ref, "namespace");
 
@@ -240,7 +238,7 @@ static void check_parameters(const struct sw_at *ref)
         sw_at_required(scope, NULL);
         return;
     }
-    sw_at_one_of(scope, scopes);
+    sw_at_one_of(scope, "Cluster Namespace");
     if (sw_at_is(scope, "Namespace") && !ns->v)
         sw_at_required(ns, "`parameters.scope` is set to 'Namespace'");
     else if (sw_at_is(scope, "Namespace"))

@@ -90,7 +90,6 @@ static void default_volume(struct sw_arena *a, struct sw_json *v)
 
 void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
 {
-    const struct sw_json *volumes = sw_json_find(spec, "volumes");
     bool host = sw_json_true(sw_json_find(spec, "hostNetwork"));
 
     if (!sw_json_is(spec, SW_JSON_OBJECT))
@@ -105,13 +104,11 @@ void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)
     else if (sw_field_text(spec, "serviceAccount").n)
         sw_json_put_str(a, spec, "serviceAccountName", sw_field_text(spec, "serviceAccount"));
     for (size_t l = 0; l < SW_ARRAY_LEN(container_lists); l++) {
-        const struct sw_json *list = sw_json_find(spec, container_lists[l]);
-
-        for (size_t i = 0; i < sw_json_len(list); i++)
-            default_container(a, sw_json_at(list, i), host);
+        SW_JSON_ITEMS (c, sw_json_find(spec, container_lists[l]))
+            default_container(a, c, host);
     }
-    for (size_t i = 0; i < sw_json_len(volumes); i++)
-        default_volume(a, sw_json_at(volumes, i));
+    SW_JSON_ITEMS (v, sw_json_find(spec, "volumes"))
+        default_volume(a, v);
 }
 
 void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj)
@@ -148,10 +145,8 @@ static const char *qos_class(const struct sw_json *spec)
     bool all = true;
 
     for (size_t l = 0; l < SW_ARRAY_LEN(container_lists); l++) {
-        const struct sw_json *list = sw_json_find(spec, container_lists[l]);
-
-        for (size_t i = 0; i < sw_json_len(list); i++) {
-            const struct sw_json *res = sw_json_find(sw_json_at(list, i), "resources");
+        SW_JSON_ITEMS (c, sw_json_find(spec, container_lists[l])) {
+            const struct sw_json *res = sw_json_find(c, "resources");
 
             for (size_t k = 0; k < SW_ARRAY_LEN(counted); k++) {
                 const struct sw_json *limit = sw_json_walk(res, "limits", counted[k], NULL);
@@ -195,12 +190,11 @@ static void check_container_port(const struct sw_at *p, struct sw_map *names)
         sw_b_port_number(SW_IN(p, "containerPort"));
     if (sw_at_int(SW_IN(p, "hostPort")))
         sw_b_port_number(SW_IN(p, "hostPort"));
-    sw_at_one_of(SW_IN(p, "protocol"), sw_b_protocols);
+    sw_at_one_of(SW_IN(p, "protocol"), SW_B_PROTOCOLS);
 }
 
 static void check_container(const struct sw_at *c, struct sw_map *names)
 {
-    static const char *const pulls[] = {"Always", "IfNotPresent", "Never", NULL};
     const struct sw_at *image = SW_IN(c, "image");
     const struct sw_at *ports = SW_IN(c, "ports");
     struct sw_map port_names = {0};
@@ -214,7 +208,7 @@ static void check_container(const struct sw_at *c, struct sw_map *names)
     SW_AT_FOREACH (p, ports)
         check_container_port(&p, &port_names);
     sw_map_done(&port_names);
-    sw_at_one_of(SW_IN(c, "imagePullPolicy"), pulls);
+    sw_at_one_of(SW_IN(c, "imagePullPolicy"), "Always IfNotPresent Never");
 }
 
 static void check_containers(const struct sw_at *spec)
@@ -243,34 +237,25 @@ static void check_volumes(const struct sw_at *list)
     sw_map_done(&names);
 }
 
-/* The spec with what may change taken from the other one. */
-static struct sw_json *frozen_part(struct sw_arena *a, const struct sw_json *spec)
+/* The spec without the images, which may change. */
+static struct sw_json *without_images(struct sw_arena *a, const struct sw_json *spec)
 {
-    static const char *const free_fields[] = {"activeDeadlineSeconds", "tolerations",
-                                              "terminationGracePeriodSeconds"};
     struct sw_json *v = sw_json_copy(a, spec);
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(free_fields); i++)
-        (void)sw_json_remove(v, sw_slice_str(free_fields[i]));
     for (size_t l = 0; l < SW_ARRAY_LEN(container_lists); l++) {
-        const struct sw_json *list = sw_json_find(v, container_lists[l]);
-
-        for (size_t i = 0; i < sw_json_len(list); i++)
-            (void)sw_json_remove(sw_json_at(list, i), SW_SLICE_LIT("image"));
+        SW_JSON_ITEMS (c, sw_json_find(v, container_lists[l]))
+            (void)sw_json_remove(c, SW_SLICE_LIT("image"));
     }
     return v;
 }
 
 void sw_b_check_pod_spec(const struct sw_at *spec)
 {
-    static const char *const restarts[] = {"Always", "OnFailure", "Never", NULL};
-    static const char *const dns[] = {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None",
-                                      NULL};
 
     check_volumes(SW_IN(spec, "volumes"));
     check_containers(spec);
-    sw_at_one_of(SW_IN(spec, "restartPolicy"), restarts);
-    sw_at_one_of(SW_IN(spec, "dnsPolicy"), dns);
+    sw_at_one_of(SW_IN(spec, "restartPolicy"), "Always OnFailure Never");
+    sw_at_one_of(SW_IN(spec, "dnsPolicy"), "ClusterFirstWithHostNet ClusterFirst Default None");
     sw_labels_validate(SW_IN(spec, "nodeSelector"));
     sw_at_name(SW_IN(spec, "serviceAccountName"), sw_name_dns1123_subdomain);
     sw_at_name(SW_IN(spec, "nodeName"), sw_name_dns1123_subdomain);
@@ -285,7 +270,8 @@ void sw_b_check_pod(const struct sw_at *obj, const struct sw_json *old)
     if (sw_b_kept(spec, old))
         return;
     sw_b_check_pod_spec(spec);
-    if (was && !sw_json_equal(frozen_part(a, spec->v), frozen_part(a, was), SW_JSON_EQ_VALUE))
+    if (was && !sw_b_equal_but(a, without_images(a, spec->v), without_images(a, was),
+                               "activeDeadlineSeconds tolerations terminationGracePeriodSeconds"))
         sw_at_forbidden(spec,
                         "pod updates may not change fields other than "
                         "`spec.containers[*].image`,`spec.initContainers[*].image`,"

@@ -74,12 +74,10 @@ void sw_b_check_role(const struct sw_at *obj, const struct sw_json *old)
     check_aggregation(SW_IN(obj, "aggregationRule"));
 }
 
-static const char *const rbac_group[] = {"rbac.authorization.k8s.io", NULL};
+static const char rbac_group[] = "rbac.authorization.k8s.io";
 
 static void check_subject(const struct sw_at *s, bool namespaced)
 {
-    static const char *const known[] = {"ServiceAccount", "User", "Group", NULL};
-    static const char *const core[] = {"", NULL};
     const struct sw_at *kind = SW_IN(s, "kind");
     const struct sw_at *name = SW_IN(s, "name");
     const struct sw_at *group = SW_IN(s, "apiGroup");
@@ -94,11 +92,11 @@ static void check_subject(const struct sw_at *s, bool namespaced)
         return;
     }
     if (!sw_at_is(kind, "ServiceAccount")) {
-        sw_at_one_of(kind, known);
+        sw_at_one_of(kind, "ServiceAccount User Group");
         return;
     }
     sw_at_name(name, sw_name_dns1123_subdomain);
-    sw_at_set_one_of(group, core);
+    sw_at_set_one_of(group, "");
     if (!namespaced)
         (void)sw_at_need(SW_IN(s, "namespace"), NULL);
 }
@@ -113,13 +111,12 @@ static const char *go_role_ref(struct sw_arena *a, const struct sw_json *ref)
 
 void sw_b_check_binding(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const role_kinds[] = {"Role", "ClusterRole", NULL};
     const struct sw_at *ref = SW_IN(obj, "roleRef");
     const struct sw_at *subjects = SW_IN(obj, "subjects");
     bool namespaced = sw_at_text(SW_IN(obj, "metadata.namespace")).n;
 
     sw_at_one_of(SW_IN(ref, "apiGroup"), rbac_group);
-    sw_at_one_of(SW_IN(ref, "kind"), namespaced ? role_kinds : role_kinds + 1);
+    sw_at_one_of(SW_IN(ref, "kind"), namespaced ? "Role ClusterRole" : "ClusterRole");
     sw_at_need_name(SW_IN(ref, "name"), sw_name_path_segment);
     if (sw_at_len(subjects) > sw_json_len(sw_json_find(old, "subjects")) &&
         !sw_at_max(subjects, SUBJECTS_MAX))

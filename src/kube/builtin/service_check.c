@@ -68,7 +68,7 @@ static void check_ports(const struct sw_at *ports)
         sw_at_name(SW_IN(&p, "name"), sw_name_dns1123_label);
         sw_at_unique(SW_IN(&p, "name"), &names);
         sw_b_port_number(SW_IN(&p, "port"));
-        sw_at_one_of(SW_IN(&p, "protocol"), sw_b_protocols);
+        sw_at_one_of(SW_IN(&p, "protocol"), SW_B_PROTOCOLS);
         if (sw_json_is(target->v, SW_JSON_STRING))
             sw_at_set_name(target, sw_name_port);
         else
@@ -132,12 +132,11 @@ static void no_node_ports(const struct sw_at *spec)
 
 static void check_affinity(const struct sw_at *spec)
 {
-    static const char *const known[] = {"ClientIP", "None", NULL};
     const struct sw_at *affinity = SW_IN(spec, "sessionAffinity");
     const struct sw_at *config = SW_IN(spec, "sessionAffinityConfig");
     const struct sw_at *limit = SW_IN(config, "clientIP.timeoutSeconds");
 
-    sw_at_one_of(affinity, known);
+    sw_at_one_of(affinity, "ClientIP None");
     if (sw_at_is(affinity, "None") && config->v)
         sw_at_forbidden(config, "must not be set when session affinity is None");
     if (!sw_at_is(affinity, "ClientIP"))
@@ -150,7 +149,7 @@ static void check_affinity(const struct sw_at *spec)
 
 /* ---- policies ---- */
 
-static const char *const traffic[] = {"Cluster", "Local", NULL};
+static const char traffic[] = "Cluster Local";
 
 static void check_class(const struct sw_at *spec)
 {
@@ -233,7 +232,6 @@ static void check_change(const struct sw_at *spec, const struct sw_json *was)
 
 static void check_ingress(const struct sw_at *in)
 {
-    static const char *const modes[] = {"Proxy", "VIP", NULL};
     const struct sw_at *ip = SW_IN(in, "ip");
     const struct sw_at *mode = SW_IN(in, "ipMode");
 
@@ -244,7 +242,7 @@ static void check_ingress(const struct sw_at *in)
     else if (mode->v && !sw_at_text(ip).n)
         sw_at_forbidden(mode, "may not be specified when `ip` is not set");
     else
-        sw_at_set_one_of(mode, modes);
+        sw_at_set_one_of(mode, "Proxy VIP");
     sw_at_name(SW_IN(in, "hostname"), sw_name_dns1123_subdomain);
     sw_b_no_ip(SW_IN(in, "hostname"));
 }
@@ -280,9 +278,6 @@ static void check_topology(const struct sw_at *notes)
 
 void sw_b_check_service(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const types[] = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort",
-                                        NULL};
-    static const char *const spread[] = {"PreferClose", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_at *ports = SW_IN(spec, "ports");
     const struct sw_at *allocate = SW_IN(spec, "allocateLoadBalancerNodePorts");
@@ -302,7 +297,7 @@ void sw_b_check_service(const struct sw_at *obj, const struct sw_json *old)
         if (sw_b_ip(&ip))
             sw_b_special_ip(&ip);
     }
-    sw_at_one_of(SW_IN(spec, "type"), types);
+    sw_at_one_of(SW_IN(spec, "type"), "ClusterIP ExternalName LoadBalancer NodePort");
     no_node_ports(spec);
     check_port_pairs(ports);
     svc_check_source_ranges(obj, spec);
@@ -311,6 +306,6 @@ void sw_b_check_service(const struct sw_at *obj, const struct sw_json *old)
     check_class(spec);
     check_external_policy(spec);
     sw_at_set_one_of(SW_IN(spec, "internalTrafficPolicy"), traffic);
-    sw_at_set_one_of(SW_IN(spec, "trafficDistribution"), spread);
+    sw_at_set_one_of(SW_IN(spec, "trafficDistribution"), "PreferClose");
     check_status(obj, old);
 }

@@ -16,21 +16,18 @@ static void check_singular(const struct sw_at *ips, struct sw_slice ip)
 
 static void check_families(const struct sw_at *spec)
 {
-    static const char *const known[] = {"IPv4", "IPv6", NULL};
-    static const char *const policies[] = {"PreferDualStack", "RequireDualStack", "SingleStack",
-                                           NULL};
     const struct sw_at *list = SW_IN(spec, "ipFamilies");
 
     SW_AT_FOREACH (family, list) {
         bool seen = false;
 
-        sw_at_one_of(&family, known);
+        sw_at_one_of(&family, "IPv4 IPv6");
         for (size_t k = 0; k < family.path.index; k++)
             seen = seen || sw_json_equal(sw_json_at(list->v, k), family.v, 0);
         if (seen)
             sw_at_duplicate(&family);
     }
-    sw_at_set_one_of(SW_IN(spec, "ipFamilyPolicy"), policies);
+    sw_at_set_one_of(SW_IN(spec, "ipFamilyPolicy"), "PreferDualStack RequireDualStack SingleStack");
 }
 
 static void match_families(const struct sw_at *ips, const struct sw_json *list)

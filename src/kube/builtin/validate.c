@@ -9,8 +9,6 @@
 
 enum { DATA_MAX = 1 << 20 };
 
-const char *const sw_b_protocols[] = {"SCTP", "TCP", "UDP", NULL};
-
 void sw_b_port_number(const struct sw_at *at)
 {
     int64_t n = 0;
@@ -50,6 +48,22 @@ bool sw_b_kept(const struct sw_at *spec, const struct sw_json *old)
     return old && sw_json_equal(spec->v, sw_json_find(old, "spec"), SW_JSON_EQ_VALUE);
 }
 
+bool sw_b_equal_but(struct sw_arena *a, const struct sw_json *x, const struct sw_json *y,
+                    const char *keys)
+{
+    struct sw_json *p = sw_json_copy(a, x);
+    struct sw_json *q = sw_json_copy(a, y);
+    struct sw_slice rest = sw_slice_str(keys);
+
+    while (rest.p) {
+        struct sw_slice key = sw_slice_cut(&rest, ' ');
+
+        (void)sw_json_remove(p, key);
+        (void)sw_json_remove(q, key);
+    }
+    return sw_json_equal(p, q, SW_JSON_EQ_VALUE);
+}
+
 /* ---- ConfigMap, Secret ---- */
 
 static size_t check_keys(const struct sw_at *data)
@@ -78,17 +92,17 @@ static size_t base64_bytes(const struct sw_json *data)
     return total;
 }
 
-static void check_frozen(const struct sw_at *obj, const struct sw_json *old,
-                         const char *const *fields)
+static void check_frozen(const struct sw_at *obj, const struct sw_json *old, const char *fields)
 {
     static const char text[] = "field is immutable when `immutable` is set";
+    struct sw_slice rest = sw_slice_str(fields);
 
     if (!old || !sw_json_true(sw_json_find(old, "immutable")))
         return;
     if (!sw_json_true(sw_json_find(obj->v, "immutable")))
         sw_at_forbidden(SW_IN(obj, "immutable"), text);
-    for (; *fields; fields++) {
-        const struct sw_at *at = SW_IN(obj, *fields);
+    while (rest.p) {
+        const struct sw_at *at = SW_IN(obj, sw_arena_dup(obj->e->arena, sw_slice_cut(&rest, ' ')));
 
         if (!sw_json_equal(at->v, sw_json_find(old, *fields), SW_JSON_EQ_VALUE))
             sw_at_forbidden(at, text);
@@ -97,7 +111,6 @@ static void check_frozen(const struct sw_at *obj, const struct sw_json *old,
 
 static void check_config_map(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const fields[] = {"data", "binaryData", NULL};
     const struct sw_at *data = SW_IN(obj, "data");
     const struct sw_at *bin = SW_IN(obj, "binaryData");
     size_t total = check_keys(data) + base64_bytes(bin->v);
@@ -110,7 +123,7 @@ static void check_config_map(const struct sw_at *obj, const struct sw_json *old)
     }
     if (total > DATA_MAX)
         sw_ferr_too_long(obj->e, &SW_IN(obj, "[]")->path, DATA_MAX);
-    check_frozen(obj, old, fields);
+    check_frozen(obj, old, "data binaryData");
 }
 
 static void need_key(const struct sw_at *data, const char *key)
@@ -172,12 +185,11 @@ static void check_secret_type(const struct sw_at *obj, const struct sw_at *data)
 
 static void check_secret(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const fields[] = {"data", NULL};
     const struct sw_at *data = SW_IN(obj, "data");
 
     if (old)
         sw_at_same(SW_IN(obj, "type"), sw_json_find(old, "type"));
-    check_frozen(obj, old, fields);
+    check_frozen(obj, old, "data");
     (void)check_keys(data);
     if (base64_bytes(data->v) > DATA_MAX)
         sw_ferr_too_long(data->e, &data->path, DATA_MAX);

@@ -4,9 +4,8 @@
 
 #include "kube/builtin/builtin_int.h"
 
-static const char *const modes[] = {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce",
-                                    "ReadWriteOncePod", NULL};
-static const char *const volume_modes[] = {"Block", "Filesystem", NULL};
+static const char modes[] = "ReadOnlyMany ReadWriteMany ReadWriteOnce ReadWriteOncePod";
+static const char volume_modes[] = "Block Filesystem";
 
 static void check_modes(const struct sw_at *spec, const char *missing)
 {
@@ -27,25 +26,9 @@ static void check_modes(const struct sw_at *spec, const char *missing)
         sw_at_forbidden(list, "may not use ReadWriteOncePod with other access modes");
 }
 
-/* Equal but for the members named; those may change. */
-static bool equal_but(struct sw_arena *a, const struct sw_json *x, const struct sw_json *y,
-                      const char *const *but)
-{
-    struct sw_json *p = sw_json_copy(a, x);
-    struct sw_json *q = sw_json_copy(a, y);
-
-    for (; *but; but++) {
-        (void)sw_json_remove(p, sw_slice_str(*but));
-        (void)sw_json_remove(q, sw_slice_str(*but));
-    }
-    return sw_json_equal(p, q, SW_JSON_EQ_VALUE);
-}
-
 void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old)
 {
     /* The controller that binds a claim sets volumeName. */
-    static const char *const bind[] = {"volumeName", NULL};
-    static const char *const grow[] = {"resources", "volumeAttributesClassName", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_json *was = sw_json_find(old, "spec");
     struct sw_arena *a = obj->e->arena;
@@ -57,8 +40,10 @@ void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old)
     if (!SW_IN(spec, "resources.requests.storage")->v)
         sw_at_required(SW_KEY(SW_IN(spec, "resources"), SW_SLICE_LIT("storage")), NULL);
     sw_at_one_of(SW_IN(spec, "volumeMode"), volume_modes);
-    if (old && !(sw_field_text(was, "volumeName").n == 0 && equal_but(a, spec->v, was, bind)) &&
-        !(bound && equal_but(a, spec->v, was, grow)))
+    if (old &&
+        !(sw_field_text(was, "volumeName").n == 0 &&
+          sw_b_equal_but(a, spec->v, was, "volumeName")) &&
+        !(bound && sw_b_equal_but(a, spec->v, was, "resources volumeAttributesClassName")))
         sw_at_forbidden(spec, "spec is immutable after creation except resources.requests and "
                               "volumeAttributesClassName for bound claims");
 }
@@ -85,7 +70,6 @@ static bool is_source(struct sw_slice key)
 
 void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const policies[] = {"Delete", "Recycle", "Retain", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
     const struct sw_json *was = sw_json_find(old, "spec");
     size_t sources = 0;
@@ -94,7 +78,7 @@ void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old)
     check_modes(spec, NULL);
     if (!SW_IN(spec, "capacity.storage")->v)
         sw_at_required(SW_IN(spec, "capacity"), NULL);
-    sw_at_one_of(SW_IN(spec, "persistentVolumeReclaimPolicy"), policies);
+    sw_at_one_of(SW_IN(spec, "persistentVolumeReclaimPolicy"), "Delete Recycle Retain");
     SW_JSON_MEMBERS (m, spec->v) {
         if (!is_source(m->key))
             continue;

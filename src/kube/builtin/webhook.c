@@ -107,11 +107,11 @@ static void check_policies(const struct sw_at *hook)
 {
     static const struct {
         const char *key;
-        const char *allowed[3];
-    } fields[] = {{"failurePolicy", {"Fail", "Ignore", NULL}},
-                  {"matchPolicy", {"Equivalent", "Exact", NULL}},
-                  {"sideEffects", {"None", "NoneOnDryRun", NULL}},
-                  {"reinvocationPolicy", {"IfNeeded", "Never", NULL}}};
+        const char *allowed;
+    } fields[] = {{"failurePolicy", "Fail Ignore"},
+                  {"matchPolicy", "Equivalent Exact"},
+                  {"sideEffects", "None NoneOnDryRun"},
+                  {"reinvocationPolicy", "IfNeeded Never"}};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(fields); i++) {
         if (sw_at_text(SW_IN(hook, fields[i].key)).n)

@@ -96,10 +96,12 @@ void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj
 
 /* ---- validation ---- */
 
-void sw_b_check_counts(const struct sw_at *at, const char *const *keys)
+void sw_b_check_counts(const struct sw_at *at, const char *keys)
 {
-    for (; *keys; keys++)
-        sw_at_count(SW_IN(at, *keys));
+    struct sw_slice rest = sw_slice_str(keys);
+
+    while (rest.p)
+        sw_at_count(SW_IN(at, sw_arena_dup(at->e->arena, sw_slice_cut(&rest, ' '))));
 }
 
 /* The labels of a template, shown as an empty object when there are none. */
@@ -138,33 +140,29 @@ void sw_b_check_template(const struct sw_at *template)
 /* A template whose pods are started again for ever. */
 static void check_template(const struct sw_at *template)
 {
-    static const char *const restarts[] = {"Always", NULL};
 
     sw_b_check_template(template);
-    sw_at_one_of(SW_IN(template, "spec.restartPolicy"), restarts);
+    sw_at_one_of(SW_IN(template, "spec.restartPolicy"), "Always");
 }
 
 static void check_workload(const struct sw_at *spec, const struct sw_json *old, const char *what)
 {
-    static const char *const counts[] = {"replicas", "minReadySeconds", "revisionHistoryLimit",
-                                         NULL};
 
     if (sw_b_kept(spec, old))
         return;
-    sw_b_check_counts(spec, counts);
+    sw_b_check_counts(spec, "replicas minReadySeconds revisionHistoryLimit");
     sw_b_check_selector(spec, what);
     check_template(SW_IN(spec, "template"));
     if (old)
         sw_at_same(SW_IN(spec, "selector"), sw_json_walk(old, "spec", "selector", NULL));
 }
 
-static const char *const strategies[] = {"Recreate", "RollingUpdate", NULL};
-static const char *const update_strategies[] = {"OnDelete", "RollingUpdate", NULL};
+static const char update_strategies[] = "OnDelete RollingUpdate";
 
 void sw_b_check_deployment(const struct sw_at *obj, const struct sw_json *old)
 {
     check_workload(SW_IN(obj, "spec"), old, "deployment");
-    sw_at_one_of(SW_IN(obj, "spec.strategy.type"), strategies);
+    sw_at_one_of(SW_IN(obj, "spec.strategy.type"), "Recreate RollingUpdate");
 }
 
 void sw_b_check_replica_set(const struct sw_at *obj, const struct sw_json *old)
@@ -178,40 +176,17 @@ void sw_b_check_daemon_set(const struct sw_at *obj, const struct sw_json *old)
     sw_at_one_of(SW_IN(obj, "spec.updateStrategy.type"), update_strategies);
 }
 
-/* All of a StatefulSet's spec but these stays as it was made. */
-static bool only_allowed_changes(const struct sw_json *spec, const struct sw_json *was)
-{
-    static const char *const free_fields[] = {"replicas",
-                                              "ordinals",
-                                              "template",
-                                              "updateStrategy",
-                                              "revisionHistoryLimit",
-                                              "persistentVolumeClaimRetentionPolicy",
-                                              "minReadySeconds"};
-    const struct sw_json *pair[2] = {spec, was};
-
-    for (int side = 0; side < 2; side++) {
-        SW_JSON_MEMBERS (m, pair[side]) {
-            bool may = false;
-
-            for (size_t k = 0; k < SW_ARRAY_LEN(free_fields); k++)
-                may = may || sw_slice_eq_str(m->key, free_fields[k]);
-            if (!may &&
-                !sw_json_equal(m->value, sw_json_get(pair[1 - side], m->key), SW_JSON_EQ_VALUE))
-                return false;
-        }
-    }
-    return true;
-}
+/* What may change of a StatefulSet's spec; the rest stays as it was made. */
+static const char set_changes[] = "replicas ordinals template updateStrategy revisionHistoryLimit "
+                                  "persistentVolumeClaimRetentionPolicy minReadySeconds";
 
 void sw_b_check_stateful_set(const struct sw_at *obj, const struct sw_json *old)
 {
-    static const char *const policies[] = {"OrderedReady", "Parallel", NULL};
     const struct sw_at *spec = SW_IN(obj, "spec");
 
-    sw_at_one_of(SW_IN(spec, "podManagementPolicy"), policies);
+    sw_at_one_of(SW_IN(spec, "podManagementPolicy"), "OrderedReady Parallel");
     sw_at_one_of(SW_IN(spec, "updateStrategy.type"), update_strategies);
-    if (old && !only_allowed_changes(spec->v, sw_json_find(old, "spec"))) {
+    if (old && !sw_b_equal_but(obj->e->arena, spec->v, sw_json_find(old, "spec"), set_changes)) {
         sw_at_forbidden(spec, "updates to statefulset spec for fields other than 'replicas', "
                               "'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
                               "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "

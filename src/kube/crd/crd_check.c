@@ -67,7 +67,6 @@ static void check_names(const struct sw_at *names, bool required)
 
 static void check_group_and_scope(const struct sw_at *spec)
 {
-    static const char *const scopes[] = {"Cluster", "Namespaced", NULL};
     const struct sw_at *group = SW_IN(spec, "group");
     const struct sw_at *scope = SW_IN(spec, "scope");
 
@@ -78,7 +77,7 @@ static void check_group_and_scope(const struct sw_at *spec)
             sw_at_invalid(group, "should be a domain with at least one dot");
     }
     if (sw_at_need(scope, NULL))
-        sw_at_one_of(scope, scopes);
+        sw_at_one_of(scope, "Cluster Namespaced");
 }
 
 static void check_object_name(const struct sw_at *obj)
@@ -243,7 +242,6 @@ static void check_webhook(const struct sw_at *obj, const struct sw_at *conversio
 
 static void check_conversion(const struct sw_at *obj)
 {
-    static const char *const strategies[] = {"None", "Webhook", NULL};
     static const char unset[] = "should not be set when strategy is not set to Webhook";
     const struct sw_at *c = SW_IN(obj, "spec.conversion");
     const struct sw_json *hook = sw_json_find(c->v, "webhook");
@@ -257,7 +255,7 @@ static void check_conversion(const struct sw_at *obj)
     if (!c->v)
         return;
     if (sw_at_need(strategy, NULL))
-        sw_at_one_of(strategy, strategies);
+        sw_at_one_of(strategy, "None Webhook");
     if (sw_at_is(strategy, "Webhook")) {
         check_webhook(obj, c, &client, &versions);
         return;

@@ -41,9 +41,6 @@ void sw_crd_check_subresources(const struct sw_at *subs)
 
 void sw_crd_check_columns(const struct sw_at *list)
 {
-    static const char *const types[] = {"boolean", "date", "integer", "number", "string", NULL};
-    static const char *const formats[] = {"byte",  "date",  "date-time", "double", "float",
-                                          "int32", "int64", "password",  NULL};
     static const char want_type[] = "must be one of boolean,date,integer,number,string";
 
     SW_AT_FOREACH (c, list) {
@@ -52,9 +49,11 @@ void sw_crd_check_columns(const struct sw_at *list)
         struct sw_at path = sw_at_field(&c, "jsonPath");
 
         (void)sw_at_need(SW_IN(&c, "name"), NULL);
-        if (sw_at_need(type, want_type) && !sw_at_is_any(type, types))
+        if (sw_at_need(type, want_type) &&
+            !sw_at_is_any(type, "boolean date integer number string"))
             sw_at_invalid(type, want_type);
-        if (sw_at_text(format).n && !sw_at_is_any(format, formats))
+        if (sw_at_text(format).n &&
+            !sw_at_is_any(format, "byte date date-time double float int32 int64 password"))
             sw_at_invalid(format, "must be one of "
                                   "byte,date,date-time,double,float,int32,int64,password");
         path.path.name = SW_SLICE_LIT("JSONPath"); /* as the reference spells it */

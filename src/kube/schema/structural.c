@@ -125,7 +125,6 @@ static void check_set(const struct sw_schema *items, const struct sw_at *at)
 static void check_list_type(const struct sw_schema *s, const struct sw_at *node)
 {
     static const char *const list_types[] = {"atomic", "set", "map", NULL};
-    static const char *const map_types[] = {"atomic", "granular", NULL};
     const struct sw_at *list = SW_IN(node, "x-kubernetes-list-type");
     const struct sw_at *map = SW_IN(node, "x-kubernetes-map-type");
     const struct sw_at *items = SW_IN(node, "items");
@@ -134,7 +133,7 @@ static void check_list_type(const struct sw_schema *s, const struct sw_at *node)
         sw_ferr_unsupported(list->e, &list->path, list->v, list_types);
     if (list->v)
         need_type(s, SW_T_ARRAY, node, "must be array if x-kubernetes-list-type is specified");
-    sw_at_set_one_of(map, map_types);
+    sw_at_set_one_of(map, "atomic granular");
     if (map->v)
         need_type(s, SW_T_OBJECT, node, "must be object if x-kubernetes-map-type is specified");
     check_list_map(s, node);
