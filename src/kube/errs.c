@@ -25,11 +25,10 @@ static void put_path(struct sw_buf *b, const struct sw_fpath *p)
 
 const char *sw_fpath_text(struct sw_arena *a, const struct sw_fpath *path)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
 
     if (!path)
         return "<nil>";
-    sw_buf_init(&b, TEXT_MAX);
     put_path(&b, path);
     return sw_arena_dup(a, sw_buf_slice(&b));
 }
@@ -99,9 +98,8 @@ void sw_ferr_duplicate(struct sw_field_errs *e, const struct sw_fpath *path,
 void sw_ferr_unsupported(struct sw_field_errs *e, const struct sw_fpath *path,
                          const struct sw_json *value, const char *const *supported)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
 
-    sw_buf_init(&b, TEXT_MAX);
     sw_tx_printf(&b, "Unsupported value: %s", sw_go_value(e->arena, value));
     for (size_t i = 0; supported && supported[i]; i++) {
         sw_tx_str(&b, i ? ", " : ": supported values: ");
@@ -164,10 +162,9 @@ static bool seen_before(const struct sw_field_errs *e, size_t i)
 const char *sw_invalid_message(struct sw_arena *a, const char *kind, const char *group,
                                struct sw_slice name, const struct sw_field_errs *e)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
     size_t distinct = 0;
 
-    sw_buf_init(&b, TEXT_MAX);
     sw_tx_printf(&b, "%s%s%s %s is invalid: ", kind, *group ? "." : "", group,
                  sw_go_quote(a, name));
     for (size_t i = 0; i < e->n; i++)
@@ -251,9 +248,8 @@ static void quote_rune(struct sw_buf *b, uint32_t r, const char *s, size_t len)
 
 const char *sw_go_quote(struct sw_arena *a, struct sw_slice s)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
 
-    sw_buf_init(&b, TEXT_MAX);
     sw_tx_c(&b, '"');
     for (size_t i = 0; i < s.n;) {
         uint32_t r = 0;
@@ -343,11 +339,10 @@ static void put_go(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v
 
 const char *sw_go_value(struct sw_arena *a, const struct sw_json *v)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
 
     if (!v || v->type == SW_JSON_NULL)
         return "\"null\"";
-    sw_buf_init(&b, TEXT_MAX);
     put_go(a, &b, v);
     return sw_arena_dup(a, sw_buf_slice(&b));
 }
@@ -394,9 +389,8 @@ static void put_plain(struct sw_arena *a, struct sw_buf *b, const struct sw_json
 
 const char *sw_go_plain(struct sw_arena *a, const struct sw_json *v)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = TEXT_MAX};
 
-    sw_buf_init(&b, TEXT_MAX);
     put_plain(a, &b, v);
     return sw_arena_dup(a, sw_buf_slice(&b));
 }

@@ -26,11 +26,10 @@ void sw_b_invalid_go(const struct sw_at *at, const char *value, const char *deta
 
 const char *sw_b_go_list(struct sw_arena *a, const struct sw_json *list, const char *type)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 65536};
 
     if (!list)
         return sw_arena_printf(a, "[]%s(nil)", type);
-    sw_buf_init(&b, 65536);
     sw_tx_printf(&b, "[]%s{", type);
     for (size_t i = 0; i < sw_json_len(list); i++)
         sw_tx_printf(&b, "%s%s", i ? ", " : "", sw_go_value(a, sw_json_at(list, i)));

@@ -14,7 +14,7 @@ const char *cel_explain(struct sw_arena *a, const struct sw_cel *c)
     size_t end = at;
     size_t line = 1;
     size_t col;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 65536};
 
     while (start > 0 && c->src.p[start - 1] != '\n')
         start--;
@@ -23,7 +23,6 @@ const char *cel_explain(struct sw_arena *a, const struct sw_cel *c)
     for (size_t i = 0; i < start; i++)
         line += c->src.p[i] == '\n';
     col = sw_rune_count(sw_slice(c->src.p + start, at - start));
-    sw_buf_init(&b, 65536);
     sw_tx_printf(&b, "ERROR: <input>:%zu:%zu: %s\n | %.*s\n | ", line, col + 1, c->why,
                  (int)(end - start), c->src.p + start);
     for (size_t i = 0; i < col; i++)

@@ -70,10 +70,9 @@ static const struct cel_type *no_overload(struct checker *k, const struct cel_no
                                           const char *fn, const struct cel_type *const *args,
                                           size_t nargs)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 400};
     bool dot = n->kind == N_CALL && n->has_target && nargs;
 
-    sw_buf_init(&b, 400);
     for (size_t i = 0; i < nargs; i++) {
         if (i)
             sw_tx_str(&b, dot && i == 1 ? ".(" : ", ");

@@ -278,13 +278,12 @@ FN(split)
 
 FN(replace)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4 << 20};
     int64_t max = na > 3 && a[3].k == CEL_INT ? a[3].i : -1;
     struct sw_slice rest;
 
     NEED_STRINGS(3);
     rest = a[0].s;
-    sw_buf_init(&b, 4 << 20);
     while (rest.n && max != 0) {
         size_t cut = next_sep(rest, a[1].s);
 
@@ -302,12 +301,11 @@ FN(replace)
 
 FN(join)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4 << 20};
     struct sw_slice sep = na > 1 && a[1].k == CEL_STRING ? a[1].s : sw_slice("", 0);
 
     if (a[0].k != CEL_LIST)
         return cel_error(env, "no such overload");
-    sw_buf_init(&b, 4 << 20);
     for (size_t i = 0; i < cel_len(&a[0]) && env->cost <= env->limit; i++) {
         struct cel_val x = cel_at(env, &a[0], i);
 
@@ -514,13 +512,12 @@ static int take_precision(struct sw_slice s, size_t *i)
 
 FN(format_string)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4 << 20};
     size_t next = 0;
 
     NEED_STRINGS(1);
     if (a[1].k != CEL_LIST)
         return cel_error(env, "no such overload");
-    sw_buf_init(&b, 4 << 20);
     for (size_t i = 0; i < a[0].s.n && env->cost <= env->limit; i++) {
         struct cel_val v;
         const char *why;

@@ -163,10 +163,9 @@ static int refuse(struct reading *r, const struct found *f, const char *key, con
 /* Long base64 is often folded over lines. */
 static int decode_folded(struct sw_buf *out, struct sw_slice s)
 {
-    SW_BUF_SECRET flat;
+    SW_BUF_SECRET flat = {.max = (size_t)2 * SW_KUBE_FILE_MAX};
     int rc = SW_OK;
 
-    sw_buf_init(&flat, (size_t)2 * SW_KUBE_FILE_MAX);
     for (size_t i = 0; i < s.n && rc == SW_OK; i++) {
         if (s.p[i] != '\n' && s.p[i] != '\r' && s.p[i] != ' ')
             rc = sw_buf_putc(&flat, s.p[i]);
@@ -182,11 +181,10 @@ static int blob_of(struct reading *r, const struct found *f, const char *key,
 {
     char data_key[64];
     struct sw_slice s;
-    SW_BUF_AUTO raw;
+    SW_BUF_AUTO raw = {.max = SW_KUBE_FILE_MAX};
     int rc;
 
     (void)snprintf(data_key, sizeof(data_key), "%s-data", key);
-    sw_buf_init(&raw, SW_KUBE_FILE_MAX);
     rc = text_of(r, f, data_key, &s);
     if (rc == SW_OK && s.n) {
         rc = decode_folded(&raw, s);

@@ -99,11 +99,9 @@ static int load_cred(struct sw_kube_transport *t, struct sw_tls_cred **ret_cred,
 
 static char *basic_auth(const struct sw_kube_config *c)
 {
-    SW_BUF_AUTO plain;
-    SW_BUF_AUTO out;
+    SW_BUF_AUTO plain = {.max = 1 << 16};
+    SW_BUF_AUTO out = {.max = 1 << 17};
 
-    sw_buf_init(&plain, 1 << 16);
-    sw_buf_init(&out, 1 << 17);
     if (sw_buf_printf(&plain, "%.*s:%.*s", SW_SLICE_ARG(c->username), SW_SLICE_ARG(c->password)) !=
             SW_OK ||
         sw_buf_append_str(&out, "Basic ") != SW_OK ||

@@ -65,10 +65,9 @@ SW_PRINTF(4, 5)
 static void invalid(const struct ctx *c, const struct sw_fpath *path, const struct sw_json *v,
                     const char *fmt, ...)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 1 << 20};
     va_list ap;
 
-    sw_buf_init(&b, 1 << 20);
     va_start(ap, fmt);
     if (sw_buf_vprintf(&b, fmt, ap) < 0)
         b.n = 0;

@@ -175,9 +175,8 @@ bool sw_field_selector_exact(const struct sw_field_selector *s, const char *path
 
 const char *sw_field_selector_text(struct sw_arena *a, const struct sw_field_selector *s)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 1 << 20};
 
-    sw_buf_init(&b, 1 << 20);
     for (size_t i = 0; i < s->n; i++) {
         sw_tx_printf(&b, "%s%.*s%s", i ? "," : "", SW_SLICE_ARG(s->p[i].path),
                      s->p[i].negate ? "!=" : "=");

@@ -489,9 +489,8 @@ bool sw_label_selector_match(const struct sw_label_selector *s, const struct sw_
 const char *sw_label_selector_text(struct sw_arena *a, const struct sw_label_selector *s)
 {
     static const char *const ops[] = {"=", "==", "!=", " in (", " notin (", "", "", ">", "<"};
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 1 << 20};
 
-    sw_buf_init(&b, 1 << 20);
     for (size_t i = 0; i < s->n; i++) {
         const struct sw_requirement *r = &s->p[i];
 

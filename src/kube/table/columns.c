@@ -15,9 +15,8 @@ static struct sw_json *data_items(const struct table_row *r, const char *none)
 static struct sw_json *subjects(const struct table_row *r, const char *kind)
 {
     const struct sw_json *list = sw_json_find(r->obj, "subjects");
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 65536};
 
-    sw_buf_init(&b, 65536);
     SW_JSON_ITEMS (s, list) {
         struct sw_slice ns = sw_json_str(sw_json_find(s, "namespace"));
 

@@ -9,9 +9,8 @@ struct sw_json *table_ingress_hosts(const struct table_row *r, const char *none)
     const struct sw_json *rules = sw_json_walk(r->obj, "spec", "rules", NULL);
     size_t n = 0;
     bool more = false;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < sw_json_len(rules); i++) {
         struct sw_slice host = sw_json_str(sw_json_find(sw_json_at(rules, i), "host"));
 
@@ -28,9 +27,8 @@ struct sw_json *table_ingress_hosts(const struct table_row *r, const char *none)
 
 struct sw_json *table_ingress_address(const struct table_row *r, const char *none)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     table_put_balancers(r, &b, sw_json_walk(r->obj, "status", "loadBalancer", "ingress", NULL));
     return sw_json_new_string(r->a, sw_buf_slice(&b));
 }

@@ -23,7 +23,7 @@ struct sw_json *table_node_roles(const struct table_row *r, const char *none)
     const struct sw_slice prefix = SW_SLICE_LIT("node-role.kubernetes.io/");
     struct sw_slice *p = sw_arena_array(r->a, sw_json_len(labels) + 1, sizeof(*p));
     size_t n = 0;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 65536};
 
     SW_JSON_MEMBERS (m, labels) {
         if (sw_slice_has_prefix(m->key, prefix))
@@ -34,7 +34,6 @@ struct sw_json *table_node_roles(const struct table_row *r, const char *none)
             continue;
         n += p[n].n > 0;
     }
-    sw_buf_init(&b, 65536);
     table_put_sorted(&b, p, n);
     return table_or(r, sw_buf_slice(&b), "<none>");
 }

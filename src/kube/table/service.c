@@ -19,14 +19,13 @@ void table_put_balancers(const struct table_row *r, struct sw_buf *b, const stru
 
 struct sw_json *table_service_external(const struct table_row *r, const char *none)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
     const struct sw_json *ips = sw_json_walk(r->obj, "spec", "externalIPs", NULL);
     const struct sw_json *in = sw_json_walk(r->obj, "status", "loadBalancer", "ingress", NULL);
     bool balanced = sw_slice_eq_str(table_text(r->obj, "spec.type"), "LoadBalancer");
 
     if (sw_slice_eq_str(table_text(r->obj, "spec.type"), "ExternalName"))
         return table_cell(r, "spec.externalName");
-    sw_buf_init(&b, 4096);
     if (balanced)
         table_put_balancers(r, &b, in);
     for (size_t i = 0; i < sw_json_len(ips); i++)
@@ -40,9 +39,8 @@ struct sw_json *table_service_external(const struct table_row *r, const char *no
 struct sw_json *table_service_ports(const struct table_row *r, const char *none)
 {
     const struct sw_json *ports = sw_json_walk(r->obj, "spec", "ports", NULL);
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < sw_json_len(ports); i++) {
         const struct sw_json *p = sw_json_at(ports, i);
         const struct sw_json *port = sw_json_find(p, "port");
@@ -61,9 +59,8 @@ struct sw_json *table_service_selector(const struct table_row *r, const char *no
 {
     const struct sw_json *sel = sw_json_walk(r->obj, "spec", "selector", NULL);
     struct sw_json *sorted = sel ? sw_json_copy(r->a, sel) : NULL;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     if (sw_json_is(sorted, SW_JSON_OBJECT))
         sw_json_sort_members(sorted);
     for (size_t i = 0; i < sw_json_len(sorted); i++) {
@@ -79,9 +76,8 @@ struct sw_json *table_service_selector(const struct table_row *r, const char *no
 static struct sw_json *first_three(const struct table_row *r, const struct sw_json *const *p,
                                    size_t n)
 {
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < n && i < 3; i++)
         sw_tx_printf(&b, "%s%.*s", i ? "," : "", SW_SLICE_ARG(p[i]->text));
     if (n > 3)
@@ -145,11 +141,10 @@ struct sw_json *table_endpoints(const struct table_row *r, const char *none)
 {
     const struct sw_json *subsets = sw_json_find(r->obj, "subsets");
     size_t n = 0;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
     if (!sw_json_len(subsets))
         return sw_json_new_str(r->a, "<none>");
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < sw_json_len(subsets); i++) {
         const struct sw_json *addrs = sw_json_find(sw_json_at(subsets, i), "addresses");
         const struct sw_json *ports = sw_json_find(sw_json_at(subsets, i), "ports");

@@ -15,9 +15,8 @@ static struct sw_json *access_modes(const struct table_row *r, const char *part)
                                            {"ReadWriteMany", "RWX"},
                                            {"ReadWriteOncePod", "RWOP"}};
     const struct sw_json *list = sw_json_walk(r->obj, part, "accessModes", NULL);
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 64};
 
-    sw_buf_init(&b, 64);
     for (size_t k = 0; k < SW_ARRAY_LEN(names); k++) {
         bool found = false;
 
@@ -114,7 +113,7 @@ struct sw_json *table_scaler_targets(const struct table_row *r, const char *none
     const struct sw_json *metrics;
     const struct sw_json *seen;
     size_t n;
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
     if (!sw_json_walk(full, "spec", "metrics", NULL))
         sw_hpa_from_v1(r->a, full); /* autoscaling/v1 has them elsewhere */
@@ -124,7 +123,6 @@ struct sw_json *table_scaler_targets(const struct table_row *r, const char *none
 
     if (!n)
         return sw_json_new_str(r->a, "<none>");
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < n && i < SHOWN; i++)
         sw_tx_printf(&b, "%s%s", i ? ", " : "",
                      one_target(r, sw_json_at(metrics, i),
@@ -149,9 +147,8 @@ struct sw_json *table_quota(const struct table_row *r, const char *arg)
     const struct sw_json *hard = sw_json_walk(r->obj, "status", "hard", NULL);
     const struct sw_json *used = sw_json_walk(r->obj, "status", "used", NULL);
     struct sw_slice last = sw_slice("", 0);
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 1 << 16};
 
-    sw_buf_init(&b, 1 << 16);
     for (size_t n = 0; n < sw_json_len(hard); n++) {
         const struct sw_json_member *next = NULL;
         const struct sw_json *u;

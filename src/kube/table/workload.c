@@ -16,9 +16,8 @@ static struct sw_json *of_containers(const struct table_row *r, const char *path
 {
     const struct sw_json *list =
         sw_json_walk(table_at(r->obj, path), "template", "spec", "containers", NULL);
-    SW_BUF_AUTO b = {0};
+    SW_BUF_AUTO b = {.max = 4096};
 
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i < sw_json_len(list); i++)
         sw_tx_printf(&b, "%s%.*s", i ? "," : "",
                      SW_SLICE_ARG(sw_json_str(sw_json_find(sw_json_at(list, i), key))));
