@@ -12,8 +12,8 @@
 
 static bool any_or(const struct sw_json *list, struct sw_slice text)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(list, i));
+    SW_JSON_ITEMS (item, list) {
+        struct sw_slice s = sw_json_str(item);
 
         if (sw_slice_eq_str(s, "*") || sw_slice_eq(s, text))
             return true;
@@ -24,8 +24,8 @@ static bool any_or(const struct sw_json *list, struct sw_slice text)
 /* "pods", "pods/status", "*", "pods/" followed by a star, and a star for both. */
 static bool resource_matches(const struct sw_json *list, const struct sw_admit_target *t)
 {
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        struct sw_slice sub = sw_json_str(sw_json_at(list, i));
+    SW_JSON_ITEMS (item, list) {
+        struct sw_slice sub = sw_json_str(item);
         struct sw_slice name = sw_slice_cut(&sub, '/');
 
         if (!sub.p)

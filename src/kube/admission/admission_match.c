@@ -23,8 +23,8 @@ static bool name_fits(const struct sw_json *rule, struct sw_slice name)
 {
     const struct sw_json *names = sw_json_find(rule, "resourceNames");
 
-    for (size_t i = 0; i < sw_json_len(names); i++) {
-        if (sw_slice_eq(sw_json_str(sw_json_at(names, i)), name))
+    SW_JSON_ITEMS (item, names) {
+        if (sw_slice_eq(sw_json_str(item), name))
             return true;
     }
     return !sw_json_len(names);

@@ -150,9 +150,9 @@ static struct sw_json *without_times(struct sw_arena *a, const struct sw_json *v
     struct sw_json *copy = sw_json_copy(a, v);
     struct sw_json *list = sw_json_walk(copy, "metadata", "managedFields", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sw_json_is(sw_json_at(list, i), SW_JSON_OBJECT))
-            (void)sw_json_remove(sw_json_at(list, i), SW_SLICE_LIT("time"));
+    SW_JSON_ITEMS (item, list) {
+        if (sw_json_is(item, SW_JSON_OBJECT))
+            (void)sw_json_remove(item, SW_SLICE_LIT("time"));
     }
     return copy;
 }

@@ -172,8 +172,8 @@ static bool order_fits(struct merger *m, const struct sw_json *patch, const stru
 
 static bool replaces(const struct sw_json *patch)
 {
-    for (size_t i = 0; i < sw_json_len(patch); i++) {
-        if (sw_json_str_eq(sw_json_find(sw_json_at(patch, i), "$patch"), "replace"))
+    SW_JSON_ITEMS (item, patch) {
+        if (sw_json_str_eq(sw_json_find(item, "$patch"), "replace"))
             return true;
     }
     return false;
@@ -221,8 +221,8 @@ static bool same_types(struct merger *m, const struct sw_json *live, const struc
     const struct sw_json *both[] = {live, patch};
 
     for (size_t k = 0; k < SW_ARRAY_LEN(both); k++) {
-        for (size_t i = 0; i < sw_json_len(both[k]); i++) {
-            if (sw_json_is(sw_json_at(both[k], i), SW_JSON_OBJECT) == maps)
+        SW_JSON_ITEMS (item, both[k]) {
+            if (sw_json_is(item, SW_JSON_OBJECT) == maps)
                 continue;
             m->why = sw_arena_printf(m->a, "list element types are not identical: [%s %s]",
                                      sw_go_plain(m->a, live), sw_go_plain(m->a, patch));

@@ -188,8 +188,8 @@ static struct sw_json *recase(struct sw_arena *a, const struct sw_json *v, bool 
 
     if (v->type == SW_JSON_ARRAY) {
         out = sw_json_new_array(a);
-        for (size_t i = 0; i < sw_json_len(v); i++)
-            sw_json_push(a, out, recase(a, sw_json_at(v, i), upper));
+        SW_JSON_ITEMS (item, v)
+            sw_json_push(a, out, recase(a, item, upper));
         return out;
     }
     if (v->type != SW_JSON_OBJECT)
@@ -267,12 +267,11 @@ void sw_hpa_to_v1(struct sw_arena *a, struct sw_json *obj)
         put_note(a, obj, NOTE_CURRENT, current);
     if (sw_json_len(conditions))
         put_note(a, obj, NOTE_CONDS, conditions);
-    for (size_t i = 0; i < sw_json_len(current); i++) {
+    SW_JSON_ITEMS (item, current) {
         const struct sw_json *used =
-            sw_json_walk(sw_json_at(current, i), "resource", "current", "averageUtilization", NULL);
+            sw_json_walk(item, "resource", "current", "averageUtilization", NULL);
 
-        if (used &&
-            sw_json_str_eq(sw_json_walk(sw_json_at(current, i), "resource", "name", NULL), "cpu"))
+        if (used && sw_json_str_eq(sw_json_walk(item, "resource", "name", NULL), "cpu"))
             sw_json_put(a, status, "currentCPUUtilizationPercentage", sw_json_copy(a, used));
     }
     sw_b_defaults(a, status, "currentReplicas=0 desiredReplicas=0");
@@ -293,8 +292,8 @@ void sw_hpa_from_v1(struct sw_arena *a, struct sw_json *obj)
     (void)sw_json_remove(status, SW_SLICE_LIT("currentCPUUtilizationPercentage"));
     if (!sw_field_int(status, "currentReplicas"))
         (void)sw_json_remove(status, SW_SLICE_LIT("currentReplicas"));
-    for (size_t i = 0; i < sw_json_len(others); i++)
-        sw_json_push(a, metrics, metric_from_v1(a, sw_json_at(others, i)));
+    SW_JSON_ITEMS (item, others)
+        sw_json_push(a, metrics, metric_from_v1(a, item));
     if (cpu && sw_json_exact_i64(cpu, &n))
         sw_json_push(a, metrics, cpu_metric(a, n));
     if (sw_json_len(metrics))

@@ -114,9 +114,9 @@ static const struct sw_json *old_node(const struct sw_json *old, struct sw_slice
     const struct sw_json *subsets = sw_json_find(old, "subsets");
     const struct sw_json *found = NULL;
 
-    for (size_t i = 0; i < sw_json_len(subsets); i++) {
+    SW_JSON_ITEMS (item, subsets) {
         for (size_t l = 0; l < 2; l++) {
-            const struct sw_json *list = sw_json_find(sw_json_at(subsets, i), lists[l]);
+            const struct sw_json *list = sw_json_find(item, lists[l]);
 
             SW_JSON_ITEMS (a, list) {
                 if (sw_slice_eq(sw_field_text(a, "ip"), ip) && sw_json_find(a, "nodeName"))

@@ -83,9 +83,8 @@ static void default_volume(struct sw_arena *a, struct sw_json *v)
     for (size_t i = 0; i < SW_ARRAY_LEN(moded); i++)
         def_int(a, sw_json_find(v, moded[i]), "defaultMode", 0644);
     sw_b_defaults(a, sw_json_find(v, "hostPath"), "type=");
-    for (size_t i = 0; i < sw_json_len(sources); i++)
-        def_int(a, sw_json_find(sw_json_at(sources, i), "serviceAccountToken"), "expirationSeconds",
-                3600);
+    SW_JSON_ITEMS (item, sources)
+        def_int(a, sw_json_find(item, "serviceAccountToken"), "expirationSeconds", 3600);
 }
 
 void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec)

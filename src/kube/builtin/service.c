@@ -165,8 +165,8 @@ static void drop_unused(struct svc_settle *s)
             drop(spec, "ipFamilyPolicy");
     }
     if (svc_needs_node_ports(s->was) && !svc_needs_node_ports(spec) && svc_no_new_node_port(s)) {
-        for (size_t i = 0; i < sw_json_len(ports); i++)
-            drop(sw_json_at(ports, i), "nodePort");
+        SW_JSON_ITEMS (item, ports)
+            drop(item, "nodePort");
     }
     if (svc_needs_health_check(s->was) && !svc_needs_health_check(spec) &&
         svc_same(spec, s->was, "healthCheckNodePort"))

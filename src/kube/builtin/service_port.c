@@ -4,8 +4,8 @@
 
 static bool port_in(const struct sw_json *ports, int64_t node_port)
 {
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        if (sw_field_int(sw_json_at(ports, i), "nodePort") == node_port)
+    SW_JSON_ITEMS (item, ports) {
+        if (sw_field_int(item, "nodePort") == node_port)
             return true;
     }
     return false;
@@ -21,9 +21,9 @@ void svc_carry_node_ports(struct svc_settle *s)
 
         if (sw_field_int(p, "nodePort"))
             continue;
-        for (size_t k = 0; k < sw_json_len(old); k++) {
-            if (sw_slice_eq(sw_field_text(sw_json_at(old, k), "name"), sw_field_text(p, "name")))
-                known = sw_field_int(sw_json_at(old, k), "nodePort");
+        SW_JSON_ITEMS (item, old) {
+            if (sw_slice_eq(sw_field_text(item, "name"), sw_field_text(p, "name")))
+                known = sw_field_int(item, "nodePort");
         }
         if (known && !port_in(ports, known))
             sw_json_put(s->a, p, "nodePort", sw_json_new_i64(s->a, known));
@@ -209,8 +209,8 @@ bool svc_no_new_node_port(const struct svc_settle *s)
 {
     const struct sw_json *ports = sw_json_find(s->spec, "ports");
 
-    for (size_t i = 0; i < sw_json_len(ports); i++) {
-        int64_t n = sw_field_int(sw_json_at(ports, i), "nodePort");
+    SW_JSON_ITEMS (item, ports) {
+        int64_t n = sw_field_int(item, "nodePort");
 
         if (n && !port_in(sw_json_find(s->was, "ports"), n))
             return false;

@@ -121,8 +121,8 @@ static uint64_t longest_enum(const struct sw_schema *s)
 {
     uint64_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(s->enums); i++)
-        n = sw_max(n, (uint64_t)sw_json_str(sw_json_at(s->enums, i)).n);
+    SW_JSON_ITEMS (item, s->enums)
+        n = sw_max(n, (uint64_t)sw_json_str(item).n);
     return n;
 }
 

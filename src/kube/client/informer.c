@@ -120,8 +120,8 @@ static void on_page(void *arg, const struct sw_json *items, struct sw_arena *are
 {
     struct sw_informer *i = arg;
 
-    for (size_t k = 0; k < sw_json_len(items); k++) {
-        struct sw_kube_obj *o = make_obj(i, sw_json_at(items, k), NULL);
+    SW_JSON_ITEMS (item, items) {
+        struct sw_kube_obj *o = make_obj(i, item, NULL);
 
         if (o)
             inf_fresh_put(i, o);

@@ -185,12 +185,12 @@ static struct sw_slice other_stored(const struct sw_json *obj)
     const struct sw_json *stored = sw_json_walk(obj, "status", "storedVersions", NULL);
     struct sw_slice storage = sw_slice("", 0);
 
-    for (size_t i = 0; i < sw_json_len(versions); i++) {
-        if (sw_json_true(sw_json_find(sw_json_at(versions, i), "storage")))
-            storage = sw_field_text(sw_json_at(versions, i), "name");
+    SW_JSON_ITEMS (item, versions) {
+        if (sw_json_true(sw_json_find(item, "storage")))
+            storage = sw_field_text(item, "name");
     }
-    for (size_t i = 0; i < sw_json_len(stored); i++) {
-        struct sw_slice s = sw_json_str(sw_json_at(stored, i));
+    SW_JSON_ITEMS (item, stored) {
+        struct sw_slice s = sw_json_str(item);
 
         if (!sw_slice_eq(s, storage))
             return s;
@@ -297,8 +297,8 @@ static void check_stored(const struct sw_at *obj)
         struct sw_slice name = sw_at_text(&at);
         bool there = false;
 
-        for (size_t k = 0; k < sw_json_len(versions); k++)
-            there = there || sw_slice_eq(sw_field_text(sw_json_at(versions, k), "name"), name);
+        SW_JSON_ITEMS (item, versions)
+            there = there || sw_slice_eq(sw_field_text(item, "name"), name);
         if (!there)
             sw_at_invalid_text(
                 &at,

@@ -5,8 +5,8 @@
 
 static bool has(const struct sw_json *rules, const struct sw_json *rule)
 {
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        if (sw_json_equal(sw_json_at(rules, i), rule, SW_JSON_EQ_VALUE))
+    SW_JSON_ITEMS (item, rules) {
+        if (sw_json_equal(item, rule, SW_JSON_EQ_VALUE))
             return true;
     }
     return false;
@@ -42,9 +42,9 @@ struct sw_json *sw_bundled_rules(struct sw_arena *a, const struct sw_json *role,
         if (has(bundled, rule) || !has(before, rule))
             sw_json_push(a, out, rule);
     }
-    for (size_t i = 0; i < sw_json_len(bundled); i++) {
-        if (!has(out, sw_json_at(bundled, i)))
-            sw_json_push(a, out, sw_json_at(bundled, i));
+    SW_JSON_ITEMS (item, bundled) {
+        if (!has(out, item))
+            sw_json_push(a, out, item);
     }
     return out;
 }
@@ -57,8 +57,8 @@ bool sw_bundled_current(struct sw_arena *a, const struct sw_json *role, const st
     if (!sw_slice_eq(note_of(role, SW_BUNDLED_RULES), sw_bundled_note(a, bundled)) ||
         sw_json_len(have) != sw_json_len(rules))
         return false;
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        if (!has(have, sw_json_at(rules, i)))
+    SW_JSON_ITEMS (item, rules) {
+        if (!has(have, item))
             return false;
     }
     return true;

@@ -143,8 +143,8 @@ static const char *new_finalizers(const struct sw_at *list, const struct sw_json
     SW_AT_FOREACH (at, list) {
         bool known = !sw_json_is(at.v, SW_JSON_STRING);
 
-        for (size_t i = 0; i < sw_json_len(was); i++)
-            known = known || sw_slice_eq(sw_json_str(sw_json_at(was, i)), sw_at_text(&at));
+        SW_JSON_ITEMS (item, was)
+            known = known || sw_slice_eq(sw_json_str(item), sw_at_text(&at));
         if (!known)
             fresh = sw_arena_printf(at.e->arena, "%s%s%s", fresh ? fresh : "", fresh ? ", " : "",
                                     sw_go_quote(at.e->arena, sw_at_text(&at)));

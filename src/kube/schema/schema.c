@@ -90,9 +90,9 @@ static struct sw_slice *read_strings(struct reader *r, const struct sw_json *v, 
     struct sw_slice *p = sw_arena_array(&r->set->arena, sw_json_len(v) + 1, sizeof(*p));
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(v); i++) {
-        if (sw_json_is(sw_json_at(v, i), SW_JSON_STRING))
-            p[n++] = sw_json_str(sw_json_at(v, i));
+    SW_JSON_ITEMS (item, v) {
+        if (sw_json_is(item, SW_JSON_STRING))
+            p[n++] = sw_json_str(item);
     }
     *ret_n = n;
     return p;

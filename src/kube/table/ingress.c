@@ -11,8 +11,8 @@ struct sw_json *table_ingress_hosts(const struct table_row *r, const char *none)
     bool more = false;
     SW_BUF_AUTO b = {.max = 4096};
 
-    for (size_t i = 0; i < sw_json_len(rules); i++) {
-        struct sw_slice host = sw_json_str(sw_json_find(sw_json_at(rules, i), "host"));
+    SW_JSON_ITEMS (item, rules) {
+        struct sw_slice host = sw_json_str(sw_json_find(item, "host"));
 
         more = more || n == 3;
         if (!more && host.n)

@@ -102,9 +102,9 @@ static void recount_sidecars(struct summary *s)
 
     s->restarts = 0;
     s->last_s = 0;
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        if (sidecar(s->pod, table_text(sw_json_at(list, i), "name")))
-            count_restarts(s, sw_json_at(list, i));
+    SW_JSON_ITEMS (item, list) {
+        if (sidecar(s->pod, table_text(item, "name")))
+            count_restarts(s, item);
     }
 }
 
@@ -155,8 +155,8 @@ static void summarize(const struct table_row *r, struct summary *s)
     *s = (struct summary){.a = r->a, .pod = r->obj};
     s->reason = gated(r->obj) ? "SchedulingGated" : sw_arena_dup(r->a, reason.n ? reason : phase);
     s->total = sw_json_len(sw_json_walk(r->obj, "spec", "containers", NULL));
-    for (size_t i = 0; i < sw_json_len(inits); i++)
-        s->total += sw_json_str_eq(sw_json_find(sw_json_at(inits, i), "restartPolicy"), "Always");
+    SW_JSON_ITEMS (item, inits)
+        s->total += sw_json_str_eq(sw_json_find(item, "restartPolicy"), "Always");
     waits = look_at_inits(s);
     if (!waits || table_condition_true(r->obj, SW_SLICE_LIT("Initialized")))
         look_at_containers(s);
@@ -214,7 +214,7 @@ struct sw_json *table_pod_gates(const struct table_row *r, const char *none)
 
     if (sw_json_len(gates) == 0)
         return sw_json_new_str(r->a, "<none>");
-    for (size_t i = 0; i < sw_json_len(gates); i++)
-        n += table_condition_true(r->obj, table_text(sw_json_at(gates, i), "conditionType"));
+    SW_JSON_ITEMS (item, gates)
+        n += table_condition_true(r->obj, table_text(item, "conditionType"));
     return sw_json_new_str(r->a, sw_arena_printf(r->a, "%zu/%zu", n, sw_json_len(gates)));
 }

@@ -8,10 +8,10 @@ void table_put_balancers(const struct table_row *r, struct sw_buf *b, const stru
     struct sw_slice *p = sw_arena_array(r->a, sw_json_len(in) + 1, sizeof(*p));
     size_t n = 0;
 
-    for (size_t i = 0; i < sw_json_len(in); i++) {
-        p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "ip"));
+    SW_JSON_ITEMS (item, in) {
+        p[n] = sw_json_str(sw_json_find(item, "ip"));
         if (!p[n].n)
-            p[n] = sw_json_str(sw_json_find(sw_json_at(in, i), "hostname"));
+            p[n] = sw_json_str(sw_json_find(item, "hostname"));
         n += p[n].n > 0;
     }
     table_put_sorted(b, p, n);
@@ -28,9 +28,8 @@ struct sw_json *table_service_external(const struct table_row *r, const char *no
         return table_cell(r, "spec.externalName");
     if (balanced)
         table_put_balancers(r, &b, in);
-    for (size_t i = 0; i < sw_json_len(ips); i++)
-        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "",
-                     SW_SLICE_ARG(sw_json_str(sw_json_at(ips, i))));
+    SW_JSON_ITEMS (item, ips)
+        sw_tx_printf(&b, "%s%.*s", sw_buf_len(&b) ? "," : "", SW_SLICE_ARG(sw_json_str(item)));
     if (!sw_buf_len(&b) && balanced)
         return sw_json_new_str(r->a, "<pending>");
     return table_or(r, sw_buf_slice(&b), "<none>");
@@ -109,15 +108,15 @@ struct sw_json *table_slice_addresses(const struct table_row *r, const char *non
     const struct sw_json **p;
     size_t total = 0, n = 0;
 
-    for (size_t i = 0; i < sw_json_len(eps); i++)
-        total += sw_json_len(sw_json_find(sw_json_at(eps, i), "addresses"));
+    SW_JSON_ITEMS (item, eps)
+        total += sw_json_len(sw_json_find(item, "addresses"));
     p = sw_arena_array(r->a, total + 1, sizeof(const void *));
-    for (size_t i = 0; i < sw_json_len(eps); i++) {
-        const struct sw_json *l = sw_json_find(sw_json_at(eps, i), "addresses");
+    SW_JSON_ITEMS (item, eps) {
+        const struct sw_json *l = sw_json_find(item, "addresses");
 
-        for (size_t k = 0; k < sw_json_len(l); k++) {
-            if (sw_json_is(sw_json_at(l, k), SW_JSON_STRING))
-                p[n++] = sw_json_at(l, k);
+        SW_JSON_ITEMS (item, l) {
+            if (sw_json_is(item, SW_JSON_STRING))
+                p[n++] = item;
         }
     }
     return first_three(r, p, n);
@@ -145,18 +144,18 @@ struct sw_json *table_endpoints(const struct table_row *r, const char *none)
 
     if (!sw_json_len(subsets))
         return sw_json_new_str(r->a, "<none>");
-    for (size_t i = 0; i < sw_json_len(subsets); i++) {
-        const struct sw_json *addrs = sw_json_find(sw_json_at(subsets, i), "addresses");
-        const struct sw_json *ports = sw_json_find(sw_json_at(subsets, i), "ports");
+    SW_JSON_ITEMS (item, subsets) {
+        const struct sw_json *addrs = sw_json_find(item, "addresses");
+        const struct sw_json *ports = sw_json_find(item, "ports");
 
         for (size_t p = 0; p < sw_json_len(ports) || p == 0; p++) {
             int64_t port = 0;
 
             if (!sw_json_exact_i64(sw_json_find(sw_json_at(ports, p), "port"), &port))
                 port = 0;
-            for (size_t k = 0; k < sw_json_len(addrs); k++) {
+            SW_JSON_ITEMS (item, addrs) {
                 if (n++ < 3)
-                    put_address(&b, sw_json_str(sw_json_find(sw_json_at(addrs, k), "ip")), port);
+                    put_address(&b, sw_json_str(sw_json_find(item, "ip")), port);
             }
         }
     }

@@ -238,7 +238,7 @@ struct sw_json *sw_table_cells(struct sw_arena *a, const struct sw_builtin *b,
         return list;
     }
     sw_json_push(a, list, table_cell(&r, "metadata.name"));
-    for (size_t i = 0; i < sw_json_len(columns); i++)
-        sw_json_push(a, list, custom_cell(&r, sw_json_at(columns, i)));
+    SW_JSON_ITEMS (item, columns)
+        sw_json_push(a, list, custom_cell(&r, item));
     return list;
 }

@@ -20,8 +20,8 @@ static struct sw_json *access_modes(const struct table_row *r, const char *part)
     for (size_t k = 0; k < SW_ARRAY_LEN(names); k++) {
         bool found = false;
 
-        for (size_t i = 0; i < sw_json_len(list); i++)
-            found = found || sw_json_str_eq(sw_json_at(list, i), names[k][0]);
+        SW_JSON_ITEMS (item, list)
+            found = found || sw_json_str_eq(item, names[k][0]);
         if (found)
             sw_tx_printf(&b, "%s%s", sw_buf_len(&b) ? "," : "", names[k][1]);
     }
