@@ -39,19 +39,15 @@ bool sw_b_kept(const struct sw_at *spec, const struct sw_json *old);
 /* clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy of a Service by themselves. */
 void sw_b_check_cluster_ips(const struct sw_at *spec);
 
-/* Defaults of a Pod, and what a new one gets besides. */
-void sw_b_default_pod(struct sw_arena *a, struct sw_json *obj);
-void sw_b_admit_pod(struct sw_arena *a, struct sw_json *obj);
-/* The same for a spec wherever it stands: in a Pod or in a template. */
+/* Defaults of an object by its kind; what the server adds to a new one. */
+typedef void sw_b_fill_fn(struct sw_arena *a, struct sw_json *obj);
+sw_b_fill_fn sw_b_default_pod, sw_b_default_workload, sw_b_default_deployment,
+    sw_b_default_daemon_set, sw_b_default_stateful_set, sw_b_default_replication_controller,
+    sw_b_default_job, sw_b_default_cron_job, sw_b_default_autoscaler, sw_b_default_ingress_class;
+sw_b_fill_fn sw_b_admit_pod, sw_b_admit_job;
+/* A pod's spec wherever it stands: in a Pod or in a template. */
 void sw_b_default_pod_spec(struct sw_arena *a, struct sw_json *spec);
 void sw_b_check_pod_spec(const struct sw_at *spec);
-
-/* Workloads, which make pods from a template. */
-void sw_b_default_workload(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_deployment(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_daemon_set(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_stateful_set(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_replication_controller(struct sw_arena *a, struct sw_json *obj);
 /* An object below v, made when it is missing. */
 struct sw_json *sw_b_object_in(struct sw_arena *a, struct sw_json *v, const char *key);
 /*
@@ -71,39 +67,15 @@ void sw_b_check_template(const struct sw_at *template);
  */
 void sw_b_check_selector(const struct sw_at *spec, const char *what);
 
-/* Jobs and CronJobs; a new Job selects its pods by its uid. */
-void sw_b_default_job(struct sw_arena *a, struct sw_json *obj);
-void sw_b_default_cron_job(struct sw_arena *a, struct sw_json *obj);
-void sw_b_admit_job(struct sw_arena *a, struct sw_json *obj);
 /* What a PersistentVolumeClaim at a path ("", or one that ends with a dot) gets. */
 #define SW_B_CLAIM_DEFAULTS(at)                                                                    \
     at "spec!.resources={} " at "spec.volumeMode=Filesystem " at "status!.phase=Pending"
-/* HorizontalPodAutoscalers of autoscaling/v2. */
-void sw_b_default_autoscaler(struct sw_arena *a, struct sw_json *obj);
-
-/* Defaults of an IngressClass. */
-void sw_b_default_ingress_class(struct sw_arena *a, struct sw_json *obj);
 
 /* Checks of an object by its kind; old is NULL when it is new. */
-void sw_b_check_service(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_endpoints(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_endpoint_slice(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_ingress(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_ingress_class(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_pod(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_deployment(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_replica_set(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_daemon_set(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_stateful_set(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_replication_controller(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_job(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_cron_job(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_claim(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_quota(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_autoscaler(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_event(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_event_v1(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_role(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_binding(const struct sw_at *obj, const struct sw_json *old);
-void sw_b_check_webhooks(const struct sw_at *obj, const struct sw_json *old);
+typedef void sw_b_check_fn(const struct sw_at *obj, const struct sw_json *old);
+sw_b_check_fn sw_b_check_service, sw_b_check_endpoints, sw_b_check_endpoint_slice,
+    sw_b_check_ingress, sw_b_check_ingress_class, sw_b_check_pod, sw_b_check_deployment,
+    sw_b_check_replica_set, sw_b_check_daemon_set, sw_b_check_stateful_set,
+    sw_b_check_replication_controller, sw_b_check_job, sw_b_check_cron_job, sw_b_check_claim,
+    sw_b_check_volume, sw_b_check_quota, sw_b_check_autoscaler, sw_b_check_event,
+    sw_b_check_event_v1, sw_b_check_role, sw_b_check_binding, sw_b_check_webhooks;

@@ -236,7 +236,7 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
 /* What a kind gets from code, and then by sw_b_defaults. */
 static const struct {
     const char *type;
-    void (*fill)(struct sw_arena *, struct sw_json *);
+    sw_b_fill_fn *fill; /* NULL: none */
     const char *list;
 } defaults[] = {
     {"Secret", default_secret, "type=Opaque"},

@@ -254,7 +254,7 @@ void sw_builtin_validate(const struct sw_builtin *b, const struct sw_json *obj,
 {
     static const struct {
         const char *type;
-        void (*check)(const struct sw_at *obj, const struct sw_json *old);
+        sw_b_check_fn *check;
     } table[] = {
         {"Namespace", check_namespace},
         {"Pod", sw_b_check_pod},

@@ -15,7 +15,8 @@ struct table_row {
     int64_t now_s;
 };
 
-typedef struct sw_json *(*table_cell_fn)(const struct table_row *r, const char *arg);
+/* Makes a cell of a row; arg is the column's. */
+typedef struct sw_json *table_cell_fn(const struct table_row *r, const char *arg);
 
 /* --- what the makers of cells use --- */
 
@@ -39,77 +40,36 @@ void table_put_balancers(const struct table_row *r, struct sw_buf *b, const stru
 /* --- cells for any kind --- */
 
 /* The string at a path; "path|other" has another text for one that is missing or empty. */
-struct sw_json *table_cell(const struct table_row *r, const char *arg);
-/* The integer at a path. */
-struct sw_json *table_count(const struct table_row *r, const char *path);
-/* How many items or members the value at a path has. */
-struct sw_json *table_length(const struct table_row *r, const char *path);
+table_cell_fn table_cell;
+/* The integer at a path; how many items or members the value there has. */
+table_cell_fn table_count, table_length;
 /* Time since the creation. */
-struct sw_json *table_age(const struct table_row *r, const char *none);
+table_cell_fn table_age;
 /* "path first second other": two texts of the object at a path with a slash between them. */
-struct sw_json *table_pair(const struct table_row *r, const char *arg);
+table_cell_fn table_pair;
 /* A LabelSelector at a path, and labels that work as one. */
-struct sw_json *table_selector(const struct table_row *r, const char *path);
-struct sw_json *table_labels(const struct table_row *r, const char *path);
+table_cell_fn table_selector, table_labels;
 
-/* --- event.c --- */
-struct sw_json *table_event_last(const struct table_row *r, const char *none);
-struct sw_json *table_event_first(const struct table_row *r, const char *none);
-struct sw_json *table_event_object(const struct table_row *r, const char *none);
-struct sw_json *table_event_sub(const struct table_row *r, const char *none);
-struct sw_json *table_event_source(const struct table_row *r, const char *none);
-struct sw_json *table_event_message(const struct table_row *r, const char *none);
-struct sw_json *table_event_count(const struct table_row *r, const char *none);
+/* --- cells of certain kinds, by their files --- */
 
-/* --- service.c --- */
-struct sw_json *table_service_external(const struct table_row *r, const char *none);
-struct sw_json *table_service_ports(const struct table_row *r, const char *none);
-struct sw_json *table_service_selector(const struct table_row *r, const char *none);
-struct sw_json *table_slice_ports(const struct table_row *r, const char *none);
-struct sw_json *table_slice_addresses(const struct table_row *r, const char *none);
-struct sw_json *table_endpoints(const struct table_row *r, const char *none);
-
-/* --- ingress.c --- */
-struct sw_json *table_ingress_hosts(const struct table_row *r, const char *none);
-struct sw_json *table_ingress_address(const struct table_row *r, const char *none);
-struct sw_json *table_ingress_ports(const struct table_row *r, const char *none);
-struct sw_json *table_class_parameters(const struct table_row *r, const char *none);
-
-/* --- node.c --- */
-struct sw_json *table_node_status(const struct table_row *r, const char *none);
-struct sw_json *table_node_roles(const struct table_row *r, const char *none);
+table_cell_fn table_event_last, table_event_first, table_event_object, table_event_sub,
+    table_event_source, table_event_message, table_event_count;
+table_cell_fn table_service_external, table_service_ports, table_service_selector,
+    table_slice_ports, table_slice_addresses, table_endpoints;
+table_cell_fn table_ingress_hosts, table_ingress_address, table_ingress_ports,
+    table_class_parameters;
+table_cell_fn table_node_status, table_node_roles;
 /* The first address of a type. */
-struct sw_json *table_node_address(const struct table_row *r, const char *type);
-
-/* --- workload.c --- */
-struct sw_json *table_workload_ready(const struct table_row *r, const char *none);
+table_cell_fn table_node_address;
+table_cell_fn table_workload_ready, table_job_status, table_job_completions, table_job_duration,
+    table_cron_suspend, table_cron_last;
 /* Names or images of the containers of the template in the object at a path. */
-struct sw_json *table_container_names(const struct table_row *r, const char *path);
-struct sw_json *table_container_images(const struct table_row *r, const char *path);
-struct sw_json *table_job_status(const struct table_row *r, const char *none);
-struct sw_json *table_job_completions(const struct table_row *r, const char *none);
-struct sw_json *table_job_duration(const struct table_row *r, const char *none);
-struct sw_json *table_cron_suspend(const struct table_row *r, const char *none);
-struct sw_json *table_cron_last(const struct table_row *r, const char *none);
-
-/* --- volume.c --- */
-struct sw_json *table_volume_phase(const struct table_row *r, const char *none);
-struct sw_json *table_volume_class(const struct table_row *r, const char *none);
-struct sw_json *table_volume_size(const struct table_row *r, const char *none);
-struct sw_json *table_volume_access(const struct table_row *r, const char *none);
-struct sw_json *table_claim_size(const struct table_row *r, const char *none);
-struct sw_json *table_claim_access(const struct table_row *r, const char *none);
-struct sw_json *table_scaler_targets(const struct table_row *r, const char *none);
-struct sw_json *table_scaler_min(const struct table_row *r, const char *none);
+table_cell_fn table_container_names, table_container_images;
+table_cell_fn table_volume_phase, table_volume_class, table_volume_size, table_volume_access,
+    table_claim_size, table_claim_access, table_scaler_targets, table_scaler_min;
 /* Counts of a quota: names that begin with "limits." (arg is "limits."), or the others. */
-struct sw_json *table_quota(const struct table_row *r, const char *arg);
-
-/* --- pod.c --- */
-struct sw_json *table_pod_ready(const struct table_row *r, const char *none);
-struct sw_json *table_pod_status(const struct table_row *r, const char *none);
-struct sw_json *table_pod_restarts(const struct table_row *r, const char *none);
-struct sw_json *table_pod_ip(const struct table_row *r, const char *none);
-struct sw_json *table_pod_gates(const struct table_row *r, const char *none);
+table_cell_fn table_quota;
+table_cell_fn table_pod_ready, table_pod_status, table_pod_restarts, table_pod_ip, table_pod_gates;
 
 /* --- columns.c --- */
 
@@ -122,7 +82,7 @@ enum table_flags {
 
 struct table_column {
     const char *name; /* NULL behind the last one */
-    table_cell_fn cell;
+    table_cell_fn *cell;
     const char *arg;
     unsigned flags;
 };
