@@ -101,9 +101,10 @@ static void check_frozen(const struct sw_at *obj, const struct sw_json *old, con
     if (!sw_json_true(sw_json_find(obj->v, "immutable")))
         sw_at_forbidden(SW_IN(obj, "immutable"), text);
     while (rest.p) {
-        const struct sw_at *at = SW_IN(obj, sw_arena_dup(obj->e->arena, sw_slice_cut(&rest, ' ')));
+        struct sw_slice key = sw_slice_cut(&rest, ' ');
+        const struct sw_at *at = SW_IN(obj, sw_arena_dup(obj->e->arena, key));
 
-        if (!sw_json_equal(at->v, sw_json_find(old, *fields), SW_JSON_EQ_VALUE))
+        if (!sw_json_equal(at->v, sw_json_get(old, key), SW_JSON_EQ_VALUE))
             sw_at_forbidden(at, text);
     }
 }

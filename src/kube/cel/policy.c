@@ -13,58 +13,33 @@ static const struct cel_type t_resource_check = {.k = CEL_RESOURCE_CHECK};
 
 /* ---- types of what is not dynamic ---- */
 
-#define STR         "{\"type\":\"string\"}"
-#define STRS        "{\"type\":\"array\",\"items\":" STR "}"
-#define MAP         "{\"type\":\"object\",\"additionalProperties\":" STR "}"
-#define OBJ(fields) "{\"type\":\"object\",\"properties\":{" fields "}}"
-#define GVK         OBJ("\"group\":" STR ",\"version\":" STR ",\"kind\":" STR)
-#define GVR         OBJ("\"group\":" STR ",\"version\":" STR ",\"resource\":" STR)
-#define INT         "{\"type\":\"integer\"}"
-#define TIME        "{\"type\":\"string\",\"format\":\"date-time\"}"
+#define STR          "{\"type\":\"string\"}"
+#define STRS         "{\"type\":\"array\",\"items\":" STR "}"
+#define MAP(of)      "{\"type\":\"object\",\"additionalProperties\":" of "}"
+#define OBJ(fields)  "{\"type\":\"object\",\"properties\":{" fields "}}"
+#define F(name, of)  "\"" #name "\":" of
+#define G(name, of)  "," F(name, of)
+#define GV_AND(last) OBJ(F(group, STR) G(version, STR) G(last, STR))
+#define INT          "{\"type\":\"integer\"}"
+#define TIME         "{\"type\":\"string\",\"format\":\"date-time\"}"
+
+#define USER OBJ(F(username, STR) G(uid, STR) G(groups, STRS) G(extra, MAP(STRS)))
+#define META                                                                                       \
+    OBJ(F(name, STR) G(generateName, STR) G(namespace, STR) G(labels, MAP(STR))                    \
+            G(annotations, MAP(STR)) G(UID, STR) G(creationTimestamp, TIME)                        \
+                G(deletionGracePeriodSeconds, INT) G(deletionTimestamp, TIME) G(generation, INT)   \
+                    G(resourceVersion, STR) G(finalizers, STRS))
+#define CONDITION                                                                                  \
+    OBJ(F(status, STR) G(type, STR) G(lastTransitionTime, TIME) G(message, STR) G(reason, STR))
 
 static const char request_text[] =
-    OBJ("\"kind\":" GVK ",\"resource\":" GVR ",\"subResource\":" STR ",\"requestKind\":" GVK
-        ",\"requestResource\":" GVR ",\"requestSubResource\":" STR ",\"name\":" STR
-        ",\"namespace\":" STR ",\"operation\":" STR ",\"userInfo\":" OBJ(
-            "\"username\":" STR ",\"uid\":" STR ",\"groups\":" STRS
-            ",\"extra\":{\"type\":\"object\",\"additionalProperties\":" STRS
-            "}") ",\"dryRun\":{"
-                 "\"type\":\"boolean\"},\"options\":{\"x-kubernetes-int-or-string\":true}");
-
-static const char namespace_text[] = OBJ("\"metadata\":" OBJ(
-    "\"name\":" STR ",\"generateName\":" STR ",\"namespace\":" STR ",\"labels\":" MAP
-    ",\"annotations\":" MAP ",\"UID\":" STR ",\"creationTimestamp\":" TIME
-    ",\"deletionGracePeriodSeconds\":" INT ",\"deletionTimestamp\":" TIME ",\"generation\":" INT
-    ",\"resourceVersion\":" STR
-    ",\"finalizers\":" STRS) ",\"spec\":" OBJ("\"finalizers\":" STRS) ",\"status\":" OBJ("\"phase\""
-                                                                                         ":" STR
-                                                                                         ",\"condit"
-                                                                                         "ions\":{"
-                                                                                         "\"type\":"
-                                                                                         "\"array\""
-                                                                                         ","
-                                                                                         "\"items\""
-                                                                                         ":" OBJ(
-                                                                                             "\"sta"
-                                                                                             "tus\""
-                                                                                             ":" STR
-                                                                                             ",\"ty"
-                                                                                             "pe\""
-                                                                                             ":" STR
-                                                                                             ",\"la"
-                                                                                             "stTra"
-                                                                                             "nsiti"
-                                                                                             "onTim"
-                                                                                             "e\""
-                                                                                             ":" TIME
-                                                                                             ",\"me"
-                                                                                             "ssage"
-                                                                                             "\""
-                                                                                             ":" STR
-                                                                                             ",\"re"
-                                                                                             "ason"
-                                                                                             "\""
-                                                                                             ":" STR) "}"));
+    OBJ(F(kind, GV_AND(kind)) G(resource, GV_AND(resource)) G(subResource, STR)
+            G(requestKind, GV_AND(kind)) G(requestResource, GV_AND(resource))
+                G(requestSubResource, STR) G(name, STR) G(namespace, STR) G(operation, STR)
+                    G(userInfo, USER) G(dryRun, "{\"type\":\"boolean\"}")
+                        G(options, "{\"x-kubernetes-int-or-string\":true}"));
+static const char namespace_text[] = OBJ(F(metadata, META) G(spec, OBJ(F(finalizers, STRS))) G(
+    status, OBJ(F(phase, STR) G(conditions, "{\"type\":\"array\",\"items\":" CONDITION "}"))));
 
 static struct sw_schema_set request_set, namespace_set; /* for ever */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -74,7 +49,7 @@ static void compile_type(struct sw_schema_set *set, const char *text)
     struct sw_json *v = NULL;
     struct sw_field_errs e;
     /* As a field: the root of a schema would be an object of the API. */
-    const char *wrapped = sw_arena_printf(&set->arena, OBJ("\"v\":%s"), text);
+    const char *wrapped = sw_arena_printf(&set->arena, OBJ(F(v, "%s")), text);
     int rc = sw_json_parse(&set->arena, sw_slice_str(wrapped), NULL, &v, NULL);
 
     assert(rc == SW_OK);

@@ -108,15 +108,13 @@ struct sw_json *table_slice_addresses(const struct table_row *r, const char *non
     const struct sw_json **p;
     size_t total = 0, n = 0;
 
-    SW_JSON_ITEMS (item, eps)
-        total += sw_json_len(sw_json_find(item, "addresses"));
+    SW_JSON_ITEMS (ep, eps)
+        total += sw_json_len(sw_json_find(ep, "addresses"));
     p = sw_arena_array(r->a, total + 1, sizeof(const void *));
-    SW_JSON_ITEMS (item, eps) {
-        const struct sw_json *l = sw_json_find(item, "addresses");
-
-        SW_JSON_ITEMS (item, l) {
-            if (sw_json_is(item, SW_JSON_STRING))
-                p[n++] = item;
+    SW_JSON_ITEMS (ep, eps) {
+        SW_JSON_ITEMS (address, sw_json_find(ep, "addresses")) {
+            if (sw_json_is(address, SW_JSON_STRING))
+                p[n++] = address;
         }
     }
     return first_three(r, p, n);
@@ -144,18 +142,18 @@ struct sw_json *table_endpoints(const struct table_row *r, const char *none)
 
     if (!sw_json_len(subsets))
         return sw_json_new_str(r->a, "<none>");
-    SW_JSON_ITEMS (item, subsets) {
-        const struct sw_json *addrs = sw_json_find(item, "addresses");
-        const struct sw_json *ports = sw_json_find(item, "ports");
+    SW_JSON_ITEMS (set, subsets) {
+        const struct sw_json *addrs = sw_json_find(set, "addresses");
+        const struct sw_json *ports = sw_json_find(set, "ports");
 
         for (size_t p = 0; p < sw_json_len(ports) || p == 0; p++) {
             int64_t port = 0;
 
             if (!sw_json_exact_i64(sw_json_find(sw_json_at(ports, p), "port"), &port))
                 port = 0;
-            SW_JSON_ITEMS (item, addrs) {
+            SW_JSON_ITEMS (address, addrs) {
                 if (n++ < 3)
-                    put_address(&b, sw_json_str(sw_json_find(item, "ip")), port);
+                    put_address(&b, sw_json_str(sw_json_find(address, "ip")), port);
             }
         }
     }
