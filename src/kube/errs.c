@@ -125,29 +125,20 @@ void sw_ferr_too_many(struct sw_field_errs *e, const struct sw_fpath *path, uint
 
 const char *sw_cause_reason(enum sw_cause cause)
 {
-    switch (cause) {
-    case SW_CAUSE_REQUIRED:
-        return "FieldValueRequired";
-    case SW_CAUSE_INVALID:
-        return "FieldValueInvalid";
-    case SW_CAUSE_TYPE_INVALID:
-        return "FieldValueTypeInvalid";
-    case SW_CAUSE_NOT_SUPPORTED:
-        return "FieldValueNotSupported";
-    case SW_CAUSE_DUPLICATE:
-        return "FieldValueDuplicate";
-    case SW_CAUSE_TOO_LONG:
-        return "FieldValueTooLong";
-    case SW_CAUSE_TOO_MANY:
-        return "FieldValueTooMany";
-    case SW_CAUSE_FORBIDDEN:
-        return "FieldValueForbidden";
-    case SW_CAUSE_NOT_FOUND:
-        return "FieldValueNotFound";
-    case SW_CAUSE_INTERNAL:
-        break;
-    }
-    return "InternalError";
+    static const char *const reasons[] = {
+        [SW_CAUSE_REQUIRED] = "FieldValueRequired",
+        [SW_CAUSE_INVALID] = "FieldValueInvalid",
+        [SW_CAUSE_TYPE_INVALID] = "FieldValueTypeInvalid",
+        [SW_CAUSE_NOT_SUPPORTED] = "FieldValueNotSupported",
+        [SW_CAUSE_DUPLICATE] = "FieldValueDuplicate",
+        [SW_CAUSE_TOO_LONG] = "FieldValueTooLong",
+        [SW_CAUSE_TOO_MANY] = "FieldValueTooMany",
+        [SW_CAUSE_FORBIDDEN] = "FieldValueForbidden",
+        [SW_CAUSE_NOT_FOUND] = "FieldValueNotFound",
+        [SW_CAUSE_INTERNAL] = "InternalError",
+    };
+
+    return reasons[cause];
 }
 
 static bool seen_before(const struct sw_field_errs *e, size_t i)
@@ -287,16 +278,24 @@ const char *sw_go_float(struct sw_arena *a, double d)
 
 static void put_go(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v);
 
-static void put_go_map(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
+/* The members of an object by their keys, as Go prints maps. */
+static const struct sw_json_member **sorted(struct sw_arena *a, const struct sw_json *v)
 {
     const struct sw_json_member **m = sw_arena_array(a, sw_json_len(v) + 1, sizeof(const void *));
-    size_t n = sw_json_len(v);
+    size_t n = 0;
 
-    for (size_t i = 0; i < n; i++)
-        m[i] = sw_json_member_at(v, i);
+    SW_JSON_MEMBERS (x, v)
+        m[n++] = x;
     SW_SORT_POINTERS_BY(m, n, key);
+    return m;
+}
+
+static void put_go_map(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
+{
+    const struct sw_json_member **m = sorted(a, v);
+
     sw_tx_str(b, "map[string]interface {}{");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < sw_json_len(v); i++) {
         sw_tx_printf(b, "%s%s:", i ? ", " : "", sw_go_quote(a, m[i]->key));
         put_go(a, b, m[i]->value);
     }
@@ -351,14 +350,10 @@ static void put_plain(struct sw_arena *a, struct sw_buf *b, const struct sw_json
 
 static void put_plain_map(struct sw_arena *a, struct sw_buf *b, const struct sw_json *v)
 {
-    const struct sw_json_member **m = sw_arena_array(a, sw_json_len(v) + 1, sizeof(const void *));
-    size_t n = sw_json_len(v);
+    const struct sw_json_member **m = sorted(a, v);
 
-    for (size_t i = 0; i < n; i++)
-        m[i] = sw_json_member_at(v, i);
-    SW_SORT_POINTERS_BY(m, n, key);
     sw_tx_str(b, "map[");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < sw_json_len(v); i++) {
         sw_tx_str(b, i ? " " : "");
         sw_tx_slice(b, m[i]->key);
         sw_tx_c(b, ':');

@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 
 static inline void sw_tx_slice(struct sw_buf *b, struct sw_slice s)
@@ -41,4 +42,14 @@ static inline char sw_tx_lower(char c)
     if (c >= 'A' && c <= 'Z')
         c = (char)(c | 0x20);
     return c;
+}
+
+/* A copy in lower case, NUL-terminated. */
+static inline struct sw_slice sw_tx_lower_dup(struct sw_arena *a, struct sw_slice s)
+{
+    char *p = sw_arena_dup(a, s);
+
+    for (size_t i = 0; i < s.n; i++)
+        p[i] = sw_tx_lower(p[i]);
+    return sw_slice(p, s.n);
 }

@@ -213,14 +213,10 @@ static void default_crd(struct sw_arena *a, struct sw_json *obj)
     struct sw_json *spec = sw_json_find(obj, "spec");
     struct sw_json *names = sw_json_find(spec, "names");
     struct sw_slice kind = sw_json_str(sw_json_find(names, "kind"));
-    char *lower;
 
     if (!sw_json_is(names, SW_JSON_OBJECT) || !kind.n)
         return;
-    lower = sw_arena_dup(a, kind);
-    for (size_t i = 0; i < kind.n; i++)
-        lower[i] = sw_tx_lower(lower[i]);
-    default_str(a, names, "singular", lower);
+    default_str(a, names, "singular", sw_tx_lower_dup(a, kind).p);
     default_str(a, names, "listKind", sw_arena_printf(a, "%.*sList", SW_SLICE_ARG(kind)));
     sw_b_defaults(a, sw_b_object_in(a, spec, "conversion"), "strategy=None");
 }

@@ -212,13 +212,10 @@ static void check_lease(const struct sw_at *obj, const struct sw_json *old)
 
 static void check_kube_finalizer(const struct sw_at *at, const struct sw_at *report)
 {
-    static const char *const standard[] = {"kubernetes", "orphan", "foregroundDeletion"};
     struct sw_slice f = sw_json_str(at->v);
-    bool known = !f.p || sw_slice_find(f, '/') >= 0;
 
-    for (size_t k = 0; k < SW_ARRAY_LEN(standard); k++)
-        known = known || sw_slice_eq_str(f, standard[k]);
-    if (!known)
+    if (f.p && sw_slice_find(f, '/') < 0 &&
+        !sw_at_is_any(at, "kubernetes orphan foregroundDeletion"))
         sw_ferr_invalid_str(at->e, &report->path, f,
                             "name is neither a standard finalizer name nor is it fully "
                             "qualified");

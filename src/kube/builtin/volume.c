@@ -2,6 +2,7 @@
 /* PersistentVolumes and PersistentVolumeClaims: kept, never bound to each other here. */
 #include <string.h>
 
+#include "base/search.h"
 #include "kube/builtin/builtin_int.h"
 
 static const char modes[] = "ReadOnlyMany ReadWriteMany ReadWriteOnce ReadWriteOncePod";
@@ -59,13 +60,10 @@ static bool is_source(struct sw_slice key)
                                          "mountOptions",
                                          "volumeMode",
                                          "nodeAffinity",
-                                         "volumeAttributesClassName"};
+                                         "volumeAttributesClassName",
+                                         NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(others); i++) {
-        if (sw_slice_eq_str(key, others[i]))
-            return false;
-    }
-    return true;
+    return !sw_word_in(key, others);
 }
 
 void sw_b_check_volume(const struct sw_at *obj, const struct sw_json *old)

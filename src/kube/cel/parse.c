@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recursive-descent parser; macros become nodes of their own here. */
+#include "base/search.h"
 #include "kube/cel/lex.h"
 
 enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200 };
@@ -205,15 +206,12 @@ static struct cel_node *expand_has(struct cel_parser *p, struct cel_node *call)
 
 bool cel_reserved(struct sw_slice s)
 {
-    static const char *const words[] = {
-        "as",  "break", "const",   "continue",  "else",   "for", "function", "if",    "import",
-        "let", "loop",  "package", "namespace", "return", "var", "void",     "while", "in"};
+    static const char *const words[] = {"as",   "break",    "const",     "continue", "else",
+                                        "for",  "function", "if",        "import",   "let",
+                                        "loop", "package",  "namespace", "return",   "var",
+                                        "void", "while",    "in",        NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
-        if (sw_slice_eq_str(s, words[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(s, words);
 }
 
 static struct cel_node *parse_ident(struct cel_parser *p)

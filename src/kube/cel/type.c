@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types of expressions: what a schema has, what operators make of them, how they are called. */
+#include "base/search.h"
 #include "kube/cel/cel_priv.h"
 
 const struct cel_type cel_t_dyn = {.k = CEL_DYN};
@@ -231,16 +232,12 @@ const struct cel_type *cel_type_binary(enum cel_op op, const struct cel_type *x,
 static bool keyword(struct sw_slice s)
 {
     static const char *const words[] = {
-        "true",     "false",   "null",      "in",       "as",  "break",  "const",
-        "continue", "else",    "for",       "function", "if",  "import", "let",
-        "loop",     "package", "namespace", "return",   "var", "void",   "while",
+        "true",      "false",  "null",     "in",   "as",     "break", "const", "continue",
+        "else",      "for",    "function", "if",   "import", "let",   "loop",  "package",
+        "namespace", "return", "var",      "void", "while",  NULL,
     };
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(words); i++) {
-        if (sw_slice_eq_str(s, words[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(s, words);
 }
 
 struct sw_slice cel_unescape(struct sw_arena *a, struct sw_slice name)

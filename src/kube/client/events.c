@@ -349,16 +349,7 @@ static struct about read_about(const struct sw_event_about *about)
     return o;
 }
 
-static const char *type_name(enum sw_event_type type)
-{
-    switch (type) {
-    case SW_EVENT_NORMAL:
-        return "Normal";
-    case SW_EVENT_WARNING:
-        return "Warning";
-    }
-    return "Normal";
-}
+static const char *const types[] = {[SW_EVENT_NORMAL] = "Normal", [SW_EVENT_WARNING] = "Warning"};
 
 /* The Event without its counters. */
 static char *body_of(struct sw_recorder *r, const struct known *k, const struct about *o,
@@ -431,7 +422,7 @@ void sw_recorder_event(struct sw_recorder *r, const struct sw_event_about *about
     va_end(ap);
     object = sw_arena_printf(&a, "%.*s|%.*s|%.*s|%.*s", SW_SLICE_ARG(o.kind), SW_SLICE_ARG(o.ns),
                              SW_SLICE_ARG(o.name), SW_SLICE_ARG(o.uid));
-    group = sw_arena_printf(&a, "%s|%s|%s", object, type_name(type), reason);
+    group = sw_arena_printf(&a, "%s|%s|%s", object, types[type], reason);
     key = sw_arena_printf(&a, "%s|%s", group, message);
     k = sw_map_get(&r->known.map, sw_slice_str(key));
     if (!k && combine(r, group)) {
@@ -444,7 +435,7 @@ void sw_recorder_event(struct sw_recorder *r, const struct sw_event_about *about
         return;
     }
     if (!k->body)
-        k->body = body_of(r, k, &o, type_name(type), reason, text);
+        k->body = body_of(r, k, &o, types[type], reason, text);
     sw_list_unlink(&k->lru);
     sw_list_push_back(&r->known.lru, &k->lru);
     k->count++;

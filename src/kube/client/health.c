@@ -196,34 +196,22 @@ void kube_health_changed(struct kube_health *h)
 
 /* ---- reports ---- */
 
-static const char *verb_of(const struct sw_kube_req *req)
-{
-    switch (req->verb) {
-    case SW_KUBE_GET:
-        return "get";
-    case SW_KUBE_LIST:
-        return "list";
-    case SW_KUBE_CREATE:
-        return "create";
-    case SW_KUBE_UPDATE:
-        return "update";
-    case SW_KUBE_PATCH:
-        return "patch";
-    case SW_KUBE_DELETE:
-        return "delete";
-    case SW_KUBE_DELETE_COLLECTION:
-        return "deletecollection";
-    }
-    return NULL;
-}
-
 struct kube_right kube_right_of(const struct sw_kube_req *req, bool watch)
 {
+    static const char *const verbs[] = {
+        [SW_KUBE_GET] = "get",
+        [SW_KUBE_LIST] = "list",
+        [SW_KUBE_CREATE] = "create",
+        [SW_KUBE_UPDATE] = "update",
+        [SW_KUBE_PATCH] = "patch",
+        [SW_KUBE_DELETE] = "delete",
+        [SW_KUBE_DELETE_COLLECTION] = "deletecollection",
+    };
     struct kube_right r = {.gvr = req->gvr};
 
     if (!req->gvr || req->path || req->may_lack)
         return r;
-    r.verb = watch ? "watch" : verb_of(req);
+    r.verb = watch ? "watch" : verbs[req->verb];
     (void)snprintf(r.sub, sizeof(r.sub), "%s", req->sub ? req->sub : "");
     return r;
 }

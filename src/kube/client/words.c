@@ -131,23 +131,15 @@ static int put_delete_options(struct kube_words *w, const struct sw_kube_req *r)
     return sw_json_write(&w->body, o, NULL);
 }
 
-static const char *patch_type(enum sw_kube_patch p)
-{
-    switch (p) {
-    case SW_KUBE_PATCH_JSON:
-        return "application/json-patch+json";
-    case SW_KUBE_PATCH_MERGE:
-        return "application/merge-patch+json";
-    case SW_KUBE_PATCH_STRATEGIC:
-        return "application/strategic-merge-patch+json";
-    case SW_KUBE_PATCH_APPLY:
-        return "application/apply-patch+yaml";
-    }
-    return NULL;
-}
-
 static int put_body(struct kube_words *w, const struct sw_kube_req *r)
 {
+    static const char *const patches[] = {
+        [SW_KUBE_PATCH_JSON] = "application/json-patch+json",
+        [SW_KUBE_PATCH_MERGE] = "application/merge-patch+json",
+        [SW_KUBE_PATCH_STRATEGIC] = "application/strategic-merge-patch+json",
+        [SW_KUBE_PATCH_APPLY] = "application/apply-patch+yaml",
+    };
+
     w->content_type = NULL;
     switch (r->verb) {
     case SW_KUBE_GET:
@@ -165,7 +157,7 @@ static int put_body(struct kube_words *w, const struct sw_kube_req *r)
         break;
     case SW_KUBE_PATCH:
         w->method = "PATCH";
-        w->content_type = patch_type(r->patch);
+        w->content_type = patches[r->patch];
         if (r->patch == SW_KUBE_PATCH_APPLY && !r->field_manager)
             return SW_EINVAL;
         break;

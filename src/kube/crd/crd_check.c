@@ -9,15 +9,6 @@
 #include "kube/schema/meta.h"
 #include "kube/text.h"
 
-static struct sw_slice lower(struct sw_arena *a, struct sw_slice s)
-{
-    char *p = sw_arena_dup(a, s);
-
-    for (size_t i = 0; i < s.n; i++)
-        p[i] = sw_tx_lower(p[i]);
-    return sw_slice(p, s.n);
-}
-
 /* ---- names ---- */
 
 /* All that is wrong with a name, in one error. */
@@ -31,7 +22,7 @@ static void check_label(const struct sw_at *at, sw_name_fn check)
 
 static void check_kind(const struct sw_at *at)
 {
-    struct sw_name_msgs m = sw_name_dns1035_label(lower(at->e->arena, sw_at_text(at)));
+    struct sw_name_msgs m = sw_name_dns1035_label(sw_tx_lower_dup(at->e->arena, sw_at_text(at)));
 
     if (sw_at_text(at).n && m.n)
         sw_at_invalid(at, sw_arena_printf(at->e->arena,

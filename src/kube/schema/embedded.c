@@ -21,12 +21,8 @@ static void check_version_text(const struct sw_json *x, const struct sw_fpath *a
 static void check_kind_text(const struct sw_json *x, const struct sw_fpath *at,
                             struct sw_field_errs *e)
 {
-    char *lower = sw_arena_dup(e->arena, x->text);
-    struct sw_name_msgs m;
+    struct sw_name_msgs m = sw_name_dns1035_label(sw_tx_lower_dup(e->arena, x->text));
 
-    for (size_t i = 0; i < x->text.n; i++)
-        lower[i] = sw_tx_lower(lower[i]);
-    m = sw_name_dns1035_label(sw_slice(lower, x->text.n));
     if (m.n)
         sw_ferr_invalid(e, at, x,
                         sw_arena_printf(e->arena,

@@ -122,55 +122,44 @@ static void number(struct scan *s)
     }
 }
 
-static void object(struct scan *s, unsigned depth)
+static void object_key(struct scan *s)
 {
+    blank(s);
+    if (peek(s) != '"') {
+        fail(s, "looking for beginning of object key string");
+        return;
+    }
+    string(s);
+    blank(s);
+    if (!s->why && peek(s) != ':')
+        fail(s, "after object key");
+    s->at++;
+}
+
+/* An object or an array, whose bracket is next. */
+static void container(struct scan *s, unsigned depth)
+{
+    bool map = peek(s) == '{';
+    char end = map ? '}' : ']';
+
     s->at++;
     blank(s);
-    if (peek(s) == '}') {
+    if (peek(s) == end) {
         s->at++;
         return;
     }
     while (!s->why) {
-        blank(s);
-        if (peek(s) != '"') {
-            fail(s, "looking for beginning of object key string");
-            return;
-        }
-        string(s);
-        blank(s);
-        if (!s->why && peek(s) != ':')
-            fail(s, "after object key");
-        s->at++;
+        if (map)
+            object_key(s);
         if (!s->why)
             value(s, depth + 1);
         blank(s);
-        if (!s->why && peek(s) == '}') {
+        if (!s->why && peek(s) == end) {
             s->at++;
             return;
         }
         if (!s->why && peek(s) != ',')
-            fail(s, "after object key:value pair");
-        s->at++;
-    }
-}
-
-static void array(struct scan *s, unsigned depth)
-{
-    s->at++;
-    blank(s);
-    if (peek(s) == ']') {
-        s->at++;
-        return;
-    }
-    while (!s->why) {
-        value(s, depth + 1);
-        blank(s);
-        if (!s->why && peek(s) == ']') {
-            s->at++;
-            return;
-        }
-        if (!s->why && peek(s) != ',')
-            fail(s, "after array element");
+            fail(s, map ? "after object key:value pair" : "after array element");
         s->at++;
     }
 }
@@ -180,10 +169,8 @@ static void value(struct scan *s, unsigned depth)
     blank(s);
     if (depth > 1000)
         s->why = "exceeded max depth";
-    else if (peek(s) == '{')
-        object(s, depth);
-    else if (peek(s) == '[')
-        array(s, depth);
+    else if (peek(s) == '{' || peek(s) == '[')
+        container(s, depth);
     else if (peek(s) == '"')
         string(s);
     else if (peek(s) == 't')

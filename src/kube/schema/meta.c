@@ -25,11 +25,7 @@ static void check_annotations(const struct sw_at *ann)
     size_t total = 0;
 
     SW_JSON_MEMBERS (m, ann->v) {
-        char *lower = sw_arena_dup(e->arena, m->key);
-
-        for (size_t j = 0; j < m->key.n; j++)
-            lower[j] = sw_tx_lower(lower[j]);
-        sw_name_report(e, &ann->path, m->key, sw_name_label_key(sw_slice(lower, m->key.n)));
+        sw_name_report(e, &ann->path, m->key, sw_name_label_key(sw_tx_lower_dup(e->arena, m->key)));
         total += m->key.n + sw_json_str(m->value).n;
     }
     if (total > ANNOTATIONS_MAX)
