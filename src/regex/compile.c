@@ -57,7 +57,9 @@ static uint32_t emit_branches(struct maker *m, const struct re_branch *b, size_t
     uint32_t first = (uint32_t)m->p->branch.n;
 
     if (n == 1)
-        return emit(m, (struct re_inst){.op = RE_I_BYTE, .lo = b->lo, .hi = b->hi, .out = b->out});
+        return emit(
+            m, (struct re_inst){
+                   .op = RE_I_BYTE, .lo = (uint8_t)b->lo, .hi = (uint8_t)b->hi, .out = b->out});
     if (m->p->inst.n + m->p->branch.n + n >= m->max) {
         m->full = true;
         return 0;

@@ -156,8 +156,7 @@ struct re_inst {
 };
 
 struct re_branch {
-    uint8_t lo, hi;
-    uint16_t zero; /* compared as bytes: no padding */
+    uint16_t lo, hi; /* bytes; wider, as branches are compared without padding */
     uint32_t out;
 };
 
