@@ -26,6 +26,7 @@ struct reading {
     size_t n;
     struct sw_kube_config *c;
     struct sw_err *err;
+    int rc; /* the first failure: nothing is read after it */
 };
 
 /* --- the server's address --- */
@@ -132,32 +133,38 @@ static int find_named(struct reading *r, const char *list, const char *what, str
 }
 
 /* Text of a member, copied; p == NULL when it is absent or null. */
-static int text_of(struct reading *r, const struct found *f, const char *key, struct sw_slice *ret)
+static void text_of(struct reading *r, const struct found *f, const char *key, struct sw_slice *ret)
 {
-    const struct sw_yaml *v = sw_yaml_get(f->value, key);
+    const struct sw_yaml *v = r->rc == SW_OK ? sw_yaml_get(f->value, key) : NULL;
     struct sw_slice s;
 
     *ret = sw_slice(NULL, 0);
     if (!v || sw_yaml_is_null(v))
-        return SW_OK;
-    if (sw_yaml_text(v, &s, r->err) != SW_OK)
-        return SW_EINVAL;
-    if (memchr(s.p, 0, s.n))
-        return sw_yaml_error(v, r->err, "'%s' holds a NUL", key);
-    if (s.n)
+        return;
+    r->rc = sw_yaml_text(v, &s, r->err);
+    if (r->rc == SW_OK && memchr(s.p, 0, s.n))
+        r->rc = sw_yaml_error(v, r->err, "'%s' holds a NUL", key);
+    if (r->rc == SW_OK && s.n)
         *ret = sw_arena_slice(&r->c->arena, s);
-    return SW_OK;
 }
 
 /* Fails when the entry has a member that we cannot honour. */
-static int refuse(struct reading *r, const struct found *f, const char *key, const char *why)
+static void refuse(struct reading *r, const struct found *f, const char *key, const char *why)
 {
-    const struct sw_yaml *v = sw_yaml_get(f->value, key);
+    const struct sw_yaml *v = r->rc == SW_OK ? sw_yaml_get(f->value, key) : NULL;
 
-    if (!v || sw_yaml_is_null(v) || (v->kind == SW_YAML_SCALAR && v->text.n == 0) ||
-        (v->kind != SW_YAML_SCALAR && v->count == 0))
-        return SW_OK;
-    return sw_yaml_error(v, r->err, "'%s' is not supported: %s", key, why);
+    if (v && !sw_yaml_is_null(v) && (v->kind == SW_YAML_SCALAR ? v->text.n : v->count))
+        r->rc = sw_yaml_error(v, r->err, "'%s' is not supported: %s", key, why);
+}
+
+/* A file that the entry names, relative to its kubeconfig. */
+static const char *file_of(struct reading *r, const struct found *f, struct sw_slice name)
+{
+    if (!name.n)
+        return NULL;
+    if (name.p[0] == '/' || !f->src->dir)
+        return name.p; /* the arena's copies are NUL-terminated */
+    return sw_arena_printf(&r->c->arena, "%s/%s", f->src->dir, name.p);
 }
 
 /* Long base64 is often folded over lines. */
@@ -176,61 +183,48 @@ static int decode_folded(struct sw_buf *out, struct sw_slice s)
 }
 
 /* <key>-data (base64) or <key>: a file, relative to the kubeconfig. */
-static int blob_of(struct reading *r, const struct found *f, const char *key,
-                   struct sw_kube_blob *ret)
+static void blob_of(struct reading *r, const struct found *f, const char *key,
+                    struct sw_kube_blob *ret)
 {
     char data_key[64];
     struct sw_slice s;
     SW_BUF_AUTO raw = {.max = SW_KUBE_FILE_MAX};
-    int rc;
 
     (void)snprintf(data_key, sizeof(data_key), "%s-data", key);
-    rc = text_of(r, f, data_key, &s);
-    if (rc == SW_OK && s.n) {
-        rc = decode_folded(&raw, s);
-        if (rc != SW_OK)
-            return sw_yaml_error(sw_yaml_get(f->value, data_key), r->err, "'%s' is not base64",
-                                 data_key);
+    text_of(r, f, data_key, &s);
+    if (s.n && decode_folded(&raw, s) == SW_OK) {
         ret->data = sw_arena_slice(&r->c->arena, sw_buf_slice(&raw));
-        return SW_OK;
+    } else if (s.n) {
+        r->rc =
+            sw_yaml_error(sw_yaml_get(f->value, data_key), r->err, "'%s' is not base64", data_key);
+    } else {
+        text_of(r, f, key, &s);
+        ret->file = file_of(r, f, s);
     }
-    if (rc == SW_OK)
-        rc = text_of(r, f, key, &s);
-    if (rc != SW_OK || s.n == 0)
-        return rc;
-    if (s.p[0] == '/' || !f->src->dir)
-        ret->file = s.p; /* the arena's copies are NUL-terminated */
-    else
-        ret->file = sw_arena_printf(&r->c->arena, "%s/%s", f->src->dir, s.p);
-    return SW_OK;
 }
 
 /* --- the three parts --- */
 
-static int read_cluster(struct reading *r, const struct found *f)
+static void read_cluster(struct reading *r, const struct found *f)
 {
     struct sw_kube_config *c = r->c;
     const struct sw_yaml *skip = sw_yaml_get(f->value, "insecure-skip-tls-verify");
     struct sw_slice server;
-    int rc = text_of(r, f, "server", &server);
 
-    if (rc == SW_OK && server.n == 0)
-        return sw_yaml_error(f->value, r->err, "the cluster has no 'server'");
-    if (rc == SW_OK)
-        rc = sw_kube_server_parse(c, server, r->err);
-    if (rc == SW_OK)
-        rc = refuse(r, f, "proxy-url", "connections go straight to the server");
-    if (rc == SW_OK)
-        rc = text_of(r, f, "tls-server-name", &c->tls_name);
-    if (rc == SW_OK)
-        rc = blob_of(r, f, "certificate-authority", &c->ca);
-    if (rc == SW_OK && skip && !sw_yaml_is_null(skip))
-        rc = sw_yaml_bool(skip, &c->insecure, r->err);
-    if (rc == SW_OK && c->insecure && (c->ca.data.n || c->ca.file))
-        rc = sw_yaml_error(skip, r->err,
-                           "a certificate authority and insecure-skip-tls-verify exclude each "
-                           "other");
-    return rc;
+    text_of(r, f, "server", &server);
+    if (r->rc == SW_OK && server.n == 0)
+        r->rc = sw_yaml_error(f->value, r->err, "the cluster has no 'server'");
+    if (r->rc == SW_OK)
+        r->rc = sw_kube_server_parse(c, server, r->err);
+    refuse(r, f, "proxy-url", "connections go straight to the server");
+    text_of(r, f, "tls-server-name", &c->tls_name);
+    blob_of(r, f, "certificate-authority", &c->ca);
+    if (r->rc == SW_OK && skip && !sw_yaml_is_null(skip))
+        r->rc = sw_yaml_bool(skip, &c->insecure, r->err);
+    if (r->rc == SW_OK && c->insecure && (c->ca.data.n || c->ca.file))
+        r->rc = sw_yaml_error(skip, r->err,
+                              "a certificate authority and insecure-skip-tls-verify exclude each "
+                              "other");
 }
 
 static int read_groups(struct reading *r, const struct found *f)
@@ -270,41 +264,29 @@ static int check_header_values(struct reading *r)
     return SW_OK;
 }
 
-static int read_user(struct reading *r, const struct found *f)
+static void read_user(struct reading *r, const struct found *f)
 {
     struct sw_kube_config *c = r->c;
     struct sw_slice file;
-    int rc = refuse(r, f, "exec", "credential plugins are not run; use a certificate or a token");
 
-    if (rc == SW_OK)
-        rc = refuse(r, f, "auth-provider", "use a certificate or a token");
-    if (rc == SW_OK)
-        rc = refuse(r, f, "as-user-extra", "impersonation knows users, groups and uids");
-    if (rc == SW_OK)
-        rc = blob_of(r, f, "client-certificate", &c->cert);
-    if (rc == SW_OK)
-        rc = blob_of(r, f, "client-key", &c->key);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "token", &c->token.data);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "tokenFile", &file);
-    if (rc == SW_OK && file.n)
-        c->token.file = file.p[0] == '/' || !f->src->dir
-                            ? file.p
-                            : sw_arena_printf(&c->arena, "%s/%s", f->src->dir, file.p);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "username", &c->username);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "password", &c->password);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "as", &c->as_user);
-    if (rc == SW_OK)
-        rc = text_of(r, f, "as-uid", &c->as_uid);
-    if (rc == SW_OK)
-        rc = read_groups(r, f);
-    if (rc == SW_OK && (c->cert.data.n || c->cert.file) != (c->key.data.n || c->key.file))
-        rc = sw_yaml_error(f->value, r->err, "a client certificate and its key go together");
-    return rc == SW_OK ? check_header_values(r) : rc;
+    refuse(r, f, "exec", "credential plugins are not run; use a certificate or a token");
+    refuse(r, f, "auth-provider", "use a certificate or a token");
+    refuse(r, f, "as-user-extra", "impersonation knows users, groups and uids");
+    blob_of(r, f, "client-certificate", &c->cert);
+    blob_of(r, f, "client-key", &c->key);
+    text_of(r, f, "token", &c->token.data);
+    text_of(r, f, "tokenFile", &file);
+    c->token.file = file_of(r, f, file);
+    text_of(r, f, "username", &c->username);
+    text_of(r, f, "password", &c->password);
+    text_of(r, f, "as", &c->as_user);
+    text_of(r, f, "as-uid", &c->as_uid);
+    if (r->rc == SW_OK)
+        r->rc = read_groups(r, f);
+    if (r->rc == SW_OK && (c->cert.data.n || c->cert.file) != (c->key.data.n || c->key.file))
+        r->rc = sw_yaml_error(f->value, r->err, "a client certificate and its key go together");
+    if (r->rc == SW_OK)
+        r->rc = check_header_values(r);
 }
 
 static int pick_context(struct reading *r, const char *context, struct found *ret)
@@ -329,26 +311,22 @@ static int read_all(struct reading *r, const char *context)
     struct sw_slice user;
     struct found ctx = {0};
     struct found f = {0};
-    int rc = pick_context(r, context, &ctx);
 
-    if (rc == SW_OK)
-        rc = text_of(r, &ctx, "cluster", &cluster);
-    if (rc == SW_OK)
-        rc = text_of(r, &ctx, "user", &user);
-    if (rc == SW_OK)
-        rc = text_of(r, &ctx, "namespace", &c->ns);
-    if (rc == SW_OK)
-        rc = find_named(r, "clusters", "cluster", cluster, &f);
-    if (rc == SW_OK)
-        rc = read_cluster(r, &f);
-    if (rc == SW_OK && user.n) {
-        rc = find_named(r, "users", "user", user, &f);
-        if (rc == SW_OK)
-            rc = read_user(r, &f);
-    }
-    if (rc == SW_OK && !c->ns.n)
+    r->rc = pick_context(r, context, &ctx);
+    text_of(r, &ctx, "cluster", &cluster);
+    text_of(r, &ctx, "user", &user);
+    text_of(r, &ctx, "namespace", &c->ns);
+    if (r->rc == SW_OK)
+        r->rc = find_named(r, "clusters", "cluster", cluster, &f);
+    if (r->rc == SW_OK)
+        read_cluster(r, &f);
+    if (r->rc == SW_OK && user.n)
+        r->rc = find_named(r, "users", "user", user, &f);
+    if (r->rc == SW_OK && user.n)
+        read_user(r, &f);
+    if (r->rc == SW_OK && !c->ns.n)
         c->ns = SW_SLICE_LIT("default");
-    return rc;
+    return r->rc;
 }
 
 static int parse_one(struct reading *r, const struct sw_kubeconfig_src *src)
