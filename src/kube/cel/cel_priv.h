@@ -103,32 +103,38 @@ struct cel_map {
     size_t n;
 };
 
+/* Kinds of nodes, with the functions that check, evaluate and expand them. */
+#define CEL_NODES(X)                                                                               \
+    X(N_CONST, const, const, const)                                                                \
+    X(N_IDENT, ident, ident, ident)                                                                \
+    X(N_SELECT, select, select, select)                                                            \
+    X(N_INDEX, index, index, index)                                                                \
+    X(N_CALL, call, call, call)                                                                    \
+    X(N_LIST, literal, literal, aggregate)                                                         \
+    X(N_MAP, literal, literal, aggregate)                                                          \
+    X(N_HAS, has, has, select)                                                                     \
+    X(N_AND, logic, logic, logic)                                                                  \
+    X(N_OR, logic, logic, logic)                                                                   \
+    X(N_NOT, logic, unary, unary)                                                                  \
+    X(N_NEG, neg, unary, unary)                                                                    \
+    X(N_COND, cond, cond, cond)                                                                    \
+    X(N_BINARY, binary, binary, binary)                                                            \
+    X(N_ALL, macro, macro, quantifier)                                                             \
+    X(N_EXISTS, macro, macro, quantifier)                                                          \
+    X(N_EXISTS_ONE, macro, macro, exists_one)                                                      \
+    X(N_FILTER, macro, macro, collect)                                                             \
+    X(N_MAPPED, macro, macro, collect)                                                             \
+    X(N_MAPPED_MAP, macro, macro, collect_map) /* transformMap */                                  \
+    X(N_BIND, bind, bind, bind)                                                                    \
+    X(N_OPT_MAP, bind, bind, opt_map)                                                              \
+    X(N_OPT_FLAT_MAP, bind, bind, opt_map)                                                         \
+    X(N_VARIABLE, made, variable, nothing)        /* variables.x of a policy */                    \
+    X(N_REQUEST_RESOURCE, made, request, nothing) /* authorizer.requestResource */
+
 enum cel_node_kind {
-    N_CONST,
-    N_IDENT,
-    N_SELECT,
-    N_INDEX,
-    N_CALL,
-    N_LIST,
-    N_MAP,
-    N_HAS,
-    N_AND,
-    N_OR,
-    N_NOT,
-    N_NEG,
-    N_COND,
-    N_BINARY,
-    N_ALL,
-    N_EXISTS,
-    N_EXISTS_ONE,
-    N_FILTER,
-    N_MAPPED,
-    N_MAPPED_MAP, /* transformMap */
-    N_BIND,
-    N_OPT_MAP,
-    N_OPT_FLAT_MAP,
-    N_VARIABLE,         /* variables.x of a policy */
-    N_REQUEST_RESOURCE, /* authorizer.requestResource */
+#define X(kind, check, eval, expand) kind,
+    CEL_NODES(X)
+#undef X
 };
 
 enum cel_op {

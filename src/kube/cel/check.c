@@ -523,31 +523,9 @@ static const struct cel_type *check_made(struct checker *k, struct cel_node *n)
 static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)
 {
     static const struct cel_type *(*const checks[])(struct checker *, struct cel_node *) = {
-        [N_CONST] = check_const,
-        [N_IDENT] = check_ident,
-        [N_SELECT] = check_select,
-        [N_INDEX] = check_index,
-        [N_CALL] = check_call,
-        [N_LIST] = check_literal,
-        [N_MAP] = check_literal,
-        [N_HAS] = check_has,
-        [N_AND] = check_logic,
-        [N_OR] = check_logic,
-        [N_NOT] = check_logic,
-        [N_NEG] = check_neg,
-        [N_COND] = check_cond,
-        [N_BINARY] = check_binary,
-        [N_ALL] = check_macro,
-        [N_EXISTS] = check_macro,
-        [N_EXISTS_ONE] = check_macro,
-        [N_FILTER] = check_macro,
-        [N_MAPPED] = check_macro,
-        [N_MAPPED_MAP] = check_macro,
-        [N_BIND] = check_bind,
-        [N_OPT_MAP] = check_bind,
-        [N_OPT_FLAT_MAP] = check_bind,
-        [N_VARIABLE] = check_made,
-        [N_REQUEST_RESOURCE] = check_made,
+#define X(kind, check, eval, expand) [kind] = check_##check,
+        CEL_NODES(X)
+#undef X
     };
 
     return checks[n->kind](k, n);

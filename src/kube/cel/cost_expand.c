@@ -357,62 +357,42 @@ static struct cel_x *expand_aggregate(struct expander *e, const struct cel_node 
     return x;
 }
 
-static struct cel_x *expand_kind(struct expander *e, const struct cel_node *n)
+static struct cel_x *expand_const(struct expander *e, const struct cel_node *n)
 {
-    switch (n->kind) {
-    case N_CONST:
-        return n->value.k == CEL_TYPE ? ident(e, n->value.s, n->type)
-                                      : literal(e, &n->value, n->type);
-    case N_IDENT:
-        return ident(e, n->name, n->type);
-    case N_SELECT:
-    case N_HAS:
-        return expand_select(e, n);
-    case N_INDEX:
-        return expand_index(e, n);
-    case N_CALL:
-        return expand_call(e, n);
-    case N_LIST:
-    case N_MAP:
-        return expand_aggregate(e, n);
-    case N_AND:
-    case N_OR:
-        return expand_logic(e, n);
-    case N_NOT:
-    case N_NEG:
-        return expand_unary(e, n);
-    case N_COND:
-        return call(e, "_?_:_", OV_COND, n->type,
-                    ARGS(expand(e, n->args[0]), expand(e, n->args[1]), expand(e, n->args[2])));
-    case N_BINARY:
-        return expand_binary(e, n);
-    case N_ALL:
-    case N_EXISTS:
-        return expand_quantifier(e, n);
-    case N_EXISTS_ONE:
-        return expand_exists_one(e, n);
-    case N_FILTER:
-    case N_MAPPED:
-        return expand_collect(e, n);
-    case N_MAPPED_MAP:
-        return expand_collect_map(e, n);
-    case N_VARIABLE:
-    case N_REQUEST_RESOURCE:
-        break; /* admission expressions are not estimated */
-    case N_BIND:
-        return named(e, n, expand(e, n->args[0]));
-    case N_OPT_MAP:
-    case N_OPT_FLAT_MAP:
-        return expand_opt_map(e, n);
-    }
+    return n->value.k == CEL_TYPE ? ident(e, n->value.s, n->type) : literal(e, &n->value, n->type);
+}
+
+static struct cel_x *expand_ident(struct expander *e, const struct cel_node *n)
+{
+    return ident(e, n->name, n->type);
+}
+
+static struct cel_x *expand_cond(struct expander *e, const struct cel_node *n)
+{
+    return call(e, "_?_:_", OV_COND, n->type,
+                ARGS(expand(e, n->args[0]), expand(e, n->args[1]), expand(e, n->args[2])));
+}
+
+static struct cel_x *expand_bind(struct expander *e, const struct cel_node *n)
+{
+    return named(e, n, expand(e, n->args[0]));
+}
+
+/* Admission expressions are not estimated, and too many nodes are not looked at. */
+static struct cel_x *expand_nothing(struct expander *e, const struct cel_node *n)
+{
     return new_x(e, X_LITERAL, n->type, 0);
 }
 
 static struct cel_x *expand(struct expander *e, const struct cel_node *n)
 {
-    if (e->nodes > NODES_MAX)
-        return new_x(e, X_LITERAL, n->type, 0);
-    return expand_kind(e, n);
+    static struct cel_x *(*const expands[])(struct expander *, const struct cel_node *) = {
+#define X(kind, check, eval, expand) [kind] = expand_##expand,
+        CEL_NODES(X)
+#undef X
+    };
+
+    return e->nodes > NODES_MAX ? expand_nothing(e, n) : expands[n->kind](e, n);
 }
 
 struct cel_x *cel_expand(struct sw_arena *a, const struct sw_cel *c)

@@ -311,54 +311,40 @@ static struct cel_val eval_cond(struct cel_env *env, const struct cel_node *n)
     return cel_eval(env, n->args[x.b ? 1 : 2]);
 }
 
+static struct cel_val eval_const(struct cel_env *env, const struct cel_node *n)
+{
+    return n->value;
+}
+
+static struct cel_val eval_ident(struct cel_env *env, const struct cel_node *n)
+{
+    return env->slots[n->slot];
+}
+
+static struct cel_val eval_binary(struct cel_env *env, const struct cel_node *n)
+{
+    struct cel_val x = cel_eval(env, n->args[0]);
+
+    return x.k == CEL_ERROR ? x : cel_binary(env, n->op, x, cel_eval(env, n->args[1]));
+}
+
+static struct cel_val eval_variable(struct cel_env *env, const struct cel_node *n)
+{
+    return cel_run_variable(env, n->slot);
+}
+
+static struct cel_val eval_request(struct cel_env *env, const struct cel_node *n)
+{
+    return cel_run_request_resource(env);
+}
+
 struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n)
 {
-    struct cel_val x;
+    static struct cel_val (*const evals[])(struct cel_env *, const struct cel_node *) = {
+#define X(kind, check, eval, expand) [kind] = eval_##eval,
+        CEL_NODES(X)
+#undef X
+    };
 
-    if (cel_spent(env, 1))
-        return cel_over_budget(env);
-    switch (n->kind) {
-    case N_CONST:
-        return n->value;
-    case N_IDENT:
-        return env->slots[n->slot];
-    case N_SELECT:
-        return eval_select(env, n);
-    case N_INDEX:
-        return eval_index(env, n);
-    case N_CALL:
-        return eval_call(env, n);
-    case N_LIST:
-    case N_MAP:
-        return eval_literal(env, n);
-    case N_HAS:
-        return eval_has(env, n);
-    case N_AND:
-    case N_OR:
-        return eval_logic(env, n);
-    case N_NOT:
-    case N_NEG:
-        return eval_unary(env, n);
-    case N_COND:
-        return eval_cond(env, n);
-    case N_BINARY:
-        x = cel_eval(env, n->args[0]);
-        return x.k == CEL_ERROR ? x : cel_binary(env, n->op, x, cel_eval(env, n->args[1]));
-    case N_ALL:
-    case N_EXISTS:
-    case N_EXISTS_ONE:
-    case N_FILTER:
-    case N_MAPPED:
-    case N_MAPPED_MAP:
-        return eval_macro(env, n);
-    case N_VARIABLE:
-        return cel_run_variable(env, n->slot);
-    case N_REQUEST_RESOURCE:
-        return cel_run_request_resource(env);
-    case N_BIND:
-    case N_OPT_MAP:
-    case N_OPT_FLAT_MAP:
-        return eval_bind(env, n);
-    }
-    return cel_no_overload(env);
+    return cel_spent(env, 1) ? cel_over_budget(env) : evals[n->kind](env, n);
 }
