@@ -41,17 +41,26 @@ int cel_compile(struct sw_cel *c)
     return c->failed ? SW_EINVAL : SW_OK;
 }
 
-int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_schema *self,
-                   unsigned flags, struct sw_cel **ret, const char **ret_why)
+struct sw_cel *cel_new(struct sw_slice src, const char **ret_why)
 {
     struct sw_cel *c;
 
     if (src.n > SW_CEL_SOURCE_MAX) {
         *ret_why = "expression is too long";
-        return SW_EINVAL;
+        return NULL;
     }
     c = SW_NEW(struct sw_cel);
     c->src = sw_arena_slice(&c->arena, src);
+    return c;
+}
+
+int sw_cel_compile(struct sw_arena *a, struct sw_slice src, const struct sw_schema *self,
+                   unsigned flags, struct sw_cel **ret, const char **ret_why)
+{
+    struct sw_cel *c = cel_new(src, ret_why);
+
+    if (!c)
+        return SW_EINVAL;
     c->flags = flags;
     c->self = self;
     if (cel_compile(c) < 0) {

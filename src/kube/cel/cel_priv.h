@@ -219,6 +219,8 @@ const struct cel_type *cel_scope_request_resource(void);
 /* Records the first error; returns NULL so that parsers write 'return cel_fail(...)'. */
 void *cel_fail(struct sw_cel *c, size_t pos, const char *fmt, ...) SW_PRINTF(3, 4);
 
+/* A program of a text that is not compiled yet; NULL with the reason: it is too long. */
+struct sw_cel *cel_new(struct sw_slice src, const char **ret_why);
 /* All of it: parse, check, literals. SW_EINVAL with c->why. */
 SW_NODISCARD int cel_compile(struct sw_cel *c);
 /* The compiler's message with the place in the source. */

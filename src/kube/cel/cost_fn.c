@@ -195,19 +195,15 @@ static bool find(const struct cel_ask *q, struct cel_call_cost *ret)
                      (struct cel_span){0, s.max});
 }
 
-/* Two addresses of at most 16 bytes; a text is parsed before. */
-static bool contains_ip(const struct cel_ask *q, struct cel_call_cost *ret)
+/* Two addresses of at most 16 bytes, and the lengths of prefixes; a text is parsed before. */
+static bool contains_net(const struct cel_ask *q, struct cel_call_cost *ret)
 {
     uint64_t parse = q->ov == OV_NET_TEXT ? text_cost(size(q, &q->a[0])) : 0;
+    uint64_t own = cel_scale(32, text_factor);
 
-    return fixed(ret, cel_add(cel_scale(32, text_factor), parse));
-}
-
-static bool contains_cidr(const struct cel_ask *q, struct cel_call_cost *ret)
-{
-    uint64_t parse = q->ov == OV_NET_TEXT ? text_cost(size(q, &q->a[0])) : 0;
-
-    return fixed(ret, cel_add(cel_scale(32, text_factor) + cel_scale(16, text_factor) + 1, parse));
+    if (sw_slice_eq_str(q->x->name, "containsCIDR"))
+        own += cel_scale(16, text_factor) + 1;
+    return fixed(ret, cel_add(own, parse));
 }
 
 static bool validate(const struct cel_ask *q, struct cel_call_cost *ret)
@@ -269,8 +265,7 @@ bool cel_cost_function(const struct cel_ask *q, struct cel_call_cost *ret)
         {"masked prefixLength family isUnspecified isLoopback isLinkLocalMulticast "
          "isLinkLocalUnicast isGlobalUnicast",
          nominal},
-        {"containsIP", contains_ip},
-        {"containsCIDR", contains_cidr},
+        {"containsIP containsCIDR", contains_net},
         {"validate", validate},
         {"format.named", nominal},
         {"sign asInteger isInteger asApproximateFloat isGreaterThan isLessThan compareTo add sub",

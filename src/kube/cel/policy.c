@@ -129,15 +129,11 @@ int sw_cel_compile_policy(struct sw_arena *a, struct sw_slice src, const struct 
                           enum sw_cel_want want, struct sw_cel **ret, const char **ret_why)
 {
     static const char *const wanted[] = {"bool", "string", "one of [string null_type]", ""};
-    struct sw_cel *c;
+    struct sw_cel *c = cel_new(src, ret_why);
     const char *got;
 
-    if (src.n > SW_CEL_SOURCE_MAX) {
-        *ret_why = "expression is too long";
+    if (!c)
         return SW_EINVAL;
-    }
-    c = SW_NEW(struct sw_cel);
-    c->src = sw_arena_slice(&c->arena, src);
     c->scope = scope;
     c->nvars = scope->nvars;
     if (cel_compile(c) < 0) {

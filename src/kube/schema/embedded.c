@@ -57,13 +57,15 @@ static void check_embedded_meta(const struct sw_json *v, const struct sw_fpath *
     }
 }
 
-static void check_resource(const struct sw_json *v, const struct sw_fpath *path,
-                           struct sw_field_errs *e)
+static void check_resource(const struct sw_schema *s, const struct sw_json *v,
+                           const struct sw_fpath *path, struct sw_field_errs *e)
 {
     static const char *const keys[] = {"apiVersion", "kind"};
     const struct sw_json *meta = sw_json_find(v, "metadata");
     struct sw_fpath at_meta = sw_fpath_str(path, "metadata");
 
+    if (v->type != SW_JSON_OBJECT || !s->embedded)
+        return;
     for (size_t i = 0; i < SW_ARRAY_LEN(keys); i++) {
         const struct sw_json *x = sw_json_find(v, keys[i]);
         struct sw_fpath at = sw_fpath_str(path, keys[i]);
@@ -88,18 +90,5 @@ static void check_resource(const struct sw_json *v, const struct sw_fpath *path,
 void sw_schema_validate_embedded(const struct sw_schema *s, const struct sw_json *v,
                                  const struct sw_fpath *path, struct sw_field_errs *e)
 {
-    if (v->type == SW_JSON_OBJECT && s->embedded)
-        check_resource(v, path, e);
-    for (size_t i = 0; v->type == SW_JSON_ARRAY && s->items && i < sw_json_len(v); i++) {
-        struct sw_fpath at = sw_fpath_index(path, i);
-
-        sw_schema_validate_embedded(s->items, sw_json_at(v, i), &at, e);
-    }
-    SW_JSON_MEMBERS (m, v) {
-        struct sw_fpath at;
-        const struct sw_schema *p = sw_schema_step(s, m->key, path, &at);
-
-        if (p)
-            sw_schema_validate_embedded(p, m->value, &at, e);
-    }
+    sw_schema_each(s, v, path, e, check_resource);
 }

@@ -72,6 +72,24 @@ const struct sw_schema *sw_schema_step(const struct sw_schema *s, struct sw_slic
     return p ? p : s->additional;
 }
 
+void sw_schema_each(const struct sw_schema *s, const struct sw_json *v, const struct sw_fpath *path,
+                    struct sw_field_errs *e, sw_schema_visit *visit)
+{
+    visit(s, v, path, e);
+    for (size_t i = 0; v->type == SW_JSON_ARRAY && s->items && i < sw_json_len(v); i++) {
+        struct sw_fpath at = sw_fpath_index(path, i);
+
+        sw_schema_each(s->items, sw_json_at(v, i), &at, e, visit);
+    }
+    SW_JSON_MEMBERS (m, v) {
+        struct sw_fpath at;
+        const struct sw_schema *p = sw_schema_step(s, m->key, path, &at);
+
+        if (p)
+            sw_schema_each(p, m->value, &at, e, visit);
+    }
+}
+
 /* ---- reading ---- */
 
 struct reader {

@@ -129,6 +129,11 @@ const struct sw_schema *sw_schema_prop(const struct sw_schema *s, struct sw_slic
 /* The same for the value below a path; *ret_at is the path of the property. */
 const struct sw_schema *sw_schema_step(const struct sw_schema *s, struct sw_slice name,
                                        const struct sw_fpath *path, struct sw_fpath *ret_at);
+/* Calls 'visit' for a value and all below it that the schema knows, the outer ones first. */
+typedef void sw_schema_visit(const struct sw_schema *s, const struct sw_json *v,
+                             const struct sw_fpath *path, struct sw_field_errs *e);
+void sw_schema_each(const struct sw_schema *s, const struct sw_json *v, const struct sw_fpath *path,
+                    struct sw_field_errs *e, sw_schema_visit *visit);
 /* Only declared properties. */
 const struct sw_schema *sw_schema_declared(const struct sw_schema *s, struct sw_slice name);
 /* An empty schema with all bounds unset. */

@@ -400,15 +400,6 @@ static void attempt(const struct ctx *c, const struct sw_schema *s, const struct
     ret->seen = check(&sub, s, v, old, path);
 }
 
-static void merge(const struct ctx *c, const struct sw_field_errs *from)
-{
-    for (size_t i = 0; i < from->n; i++) {
-        struct sw_fpath at = sw_fpath_str(NULL, from->p[i].field);
-
-        sw_ferr(c->e, from->p[i].cause, &at, from->p[i].text);
-    }
-}
-
 struct choice {
     const struct sw_schema_list *of;
     bool first; /* one valid alternative is enough */
@@ -445,13 +436,13 @@ static void check_junctors(const struct ctx *c, const struct sw_schema *s, const
     try_alternatives(c, &any, v, old, path);
     if (s->any_of.n && !any.valid) {
         junctor(c, path, "must validate at least one schema (anyOf)");
-        merge(c, &any.best.e);
+        sw_ferr_append(c->e, &any.best.e);
     }
     try_alternatives(c, &one, v, old, path);
     if (s->one_of.n) {
         if (!one.valid) {
             junctor(c, path, "must validate one and only one schema (oneOf). Found none valid");
-            merge(c, &one.best.e);
+            sw_ferr_append(c->e, &one.best.e);
         } else if (one.valid > 1) {
             junctor(c, path,
                     sw_arena_printf(c->a,
@@ -463,7 +454,7 @@ static void check_junctors(const struct ctx *c, const struct sw_schema *s, const
     for (size_t i = 0; i < s->all_of.n; i++) {
         attempt(c, s->all_of.p[i], v, old, path, &t);
         valid += !t.e.n;
-        merge(c, &t.e);
+        sw_ferr_append(c->e, &t.e);
     }
     if (valid != s->all_of.n)
         junctor(c, path, "must validate all the schemas (allOf)");
@@ -554,25 +545,17 @@ static void check_duplicates(const struct sw_schema *s, const struct sw_json *v,
     sw_map_done(&seen);
 }
 
+static void check_list(const struct sw_schema *s, const struct sw_json *v,
+                       const struct sw_fpath *path, struct sw_field_errs *e)
+{
+    if (v->type == SW_JSON_ARRAY && s->type == SW_T_ARRAY && s->list_type != SW_LIST_ATOMIC)
+        check_duplicates(s, v, path, e);
+}
+
 void sw_schema_validate_lists(const struct sw_schema *s, const struct sw_json *v,
                               const struct sw_fpath *path, struct sw_field_errs *e)
 {
-    if (v->type == SW_JSON_ARRAY) {
-        if (s->type == SW_T_ARRAY && s->list_type != SW_LIST_ATOMIC)
-            check_duplicates(s, v, path, e);
-        for (size_t i = 0; s->items && i < sw_json_len(v); i++) {
-            struct sw_fpath at = sw_fpath_index(path, i);
-
-            sw_schema_validate_lists(s->items, sw_json_at(v, i), &at, e);
-        }
-    }
-    SW_JSON_MEMBERS (m, v) {
-        struct sw_fpath at;
-        const struct sw_schema *p = sw_schema_step(s, m->key, path, &at);
-
-        if (p)
-            sw_schema_validate_lists(p, m->value, &at, e);
-    }
+    sw_schema_each(s, v, path, e, check_list);
 }
 
 bool sw_schema_blocks_rules(const struct sw_field_errs *e)

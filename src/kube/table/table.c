@@ -10,33 +10,36 @@
 
 const char *sw_human_duration(struct sw_arena *a, int64_t s)
 {
-    int64_t m = s / 60, h = s / 3600, d = s / 86400, y = d / 365;
+    enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, YEAR = 365 * DAY };
+    static const struct {
+        int64_t below;
+        int64_t unit;
+        int64_t part; /* shown behind it, unless there are none; 0: never */
+        char letter;
+        char part_letter;
+    } steps[] = {
+        {120, 1, 0, 's', 0},
+        {10 * MINUTE, MINUTE, 1, 'm', 's'},
+        {180 * MINUTE, MINUTE, 0, 'm', 0},
+        {8 * HOUR, HOUR, MINUTE, 'h', 'm'},
+        {48 * HOUR, HOUR, 0, 'h', 0},
+        {8 * DAY, DAY, HOUR, 'd', 'h'},
+        {730 * DAY, DAY, 0, 'd', 0},
+        {8 * YEAR, YEAR, DAY, 'y', 'd'},
+        {INT64_MAX, YEAR, 0, 'y', 0},
+    };
+    size_t i = 0;
+    int64_t part;
 
-    if (s < -1)
-        return "<invalid>";
     if (s < 0)
-        return "0s";
-    if (s < 120)
-        return sw_arena_printf(a, "%llds", (long long)s);
-    if (m < 10)
-        return s % 60 ? sw_arena_printf(a, "%lldm%llds", (long long)m, (long long)(s % 60))
-                      : sw_arena_printf(a, "%lldm", (long long)m);
-    if (m < 180)
-        return sw_arena_printf(a, "%lldm", (long long)m);
-    if (h < 8)
-        return m % 60 ? sw_arena_printf(a, "%lldh%lldm", (long long)h, (long long)(m % 60))
-                      : sw_arena_printf(a, "%lldh", (long long)h);
-    if (h < 48)
-        return sw_arena_printf(a, "%lldh", (long long)h);
-    if (d < 8)
-        return h % 24 ? sw_arena_printf(a, "%lldd%lldh", (long long)d, (long long)(h % 24))
-                      : sw_arena_printf(a, "%lldd", (long long)d);
-    if (d < 730)
-        return sw_arena_printf(a, "%lldd", (long long)d);
-    if (y < 8)
-        return d % 365 ? sw_arena_printf(a, "%lldy%lldd", (long long)y, (long long)(d % 365))
-                       : sw_arena_printf(a, "%lldy", (long long)y);
-    return sw_arena_printf(a, "%lldy", (long long)y);
+        return s < -1 ? "<invalid>" : "0s";
+    while (i + 1 < SW_ARRAY_LEN(steps) && s >= steps[i].below)
+        i++;
+    part = steps[i].part ? s % steps[i].unit / steps[i].part : 0;
+    if (part)
+        return sw_arena_printf(a, "%lld%c%lld%c", (long long)(s / steps[i].unit), steps[i].letter,
+                               (long long)part, steps[i].part_letter);
+    return sw_arena_printf(a, "%lld%c", (long long)(s / steps[i].unit), steps[i].letter);
 }
 
 const char *sw_age_text(struct sw_arena *a, struct sw_slice time, int64_t now_s)
