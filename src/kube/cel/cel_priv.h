@@ -105,31 +105,32 @@ struct cel_map {
 
 /* Kinds of nodes, with the functions that check, evaluate and expand them. */
 #define CEL_NODES(X)                                                                               \
-    X(N_CONST, const, const, const)                                                                \
-    X(N_IDENT, ident, ident, ident)                                                                \
-    X(N_SELECT, select, select, select)                                                            \
-    X(N_INDEX, index, index, index)                                                                \
-    X(N_CALL, call, call, call)                                                                    \
-    X(N_LIST, literal, literal, aggregate)                                                         \
-    X(N_MAP, literal, literal, aggregate)                                                          \
-    X(N_HAS, has, has, select)                                                                     \
-    X(N_AND, logic, logic, logic)                                                                  \
-    X(N_OR, logic, logic, logic)                                                                   \
-    X(N_NOT, logic, unary, unary)                                                                  \
-    X(N_NEG, neg, unary, unary)                                                                    \
-    X(N_COND, cond, cond, cond)                                                                    \
-    X(N_BINARY, binary, binary, binary)                                                            \
-    X(N_ALL, macro, macro, quantifier)                                                             \
-    X(N_EXISTS, macro, macro, quantifier)                                                          \
-    X(N_EXISTS_ONE, macro, macro, exists_one)                                                      \
-    X(N_FILTER, macro, macro, collect)                                                             \
-    X(N_MAPPED, macro, macro, collect)                                                             \
-    X(N_MAPPED_MAP, macro, macro, collect_map) /* transformMap */                                  \
-    X(N_BIND, bind, bind, bind)                                                                    \
-    X(N_OPT_MAP, bind, bind, opt_map)                                                              \
-    X(N_OPT_FLAT_MAP, bind, bind, opt_map)                                                         \
-    X(N_VARIABLE, made, variable, nothing)        /* variables.x of a policy */                    \
-    X(N_REQUEST_RESOURCE, made, request, nothing) /* authorizer.requestResource */
+    X(N_CONST, check_const, eval_const, expand_const)                                              \
+    X(N_IDENT, check_ident, eval_ident, expand_ident)                                              \
+    X(N_SELECT, check_select, eval_select, expand_select)                                          \
+    X(N_INDEX, check_index, eval_index, expand_index)                                              \
+    X(N_CALL, check_call, eval_call, expand_call)                                                  \
+    X(N_LIST, check_literal, eval_literal, expand_aggregate)                                       \
+    X(N_MAP, check_literal, eval_literal, expand_aggregate)                                        \
+    X(N_HAS, check_has, eval_has, expand_select)                                                   \
+    X(N_AND, check_logic, eval_logic, expand_logic)                                                \
+    X(N_OR, check_logic, eval_logic, expand_logic)                                                 \
+    X(N_NOT, check_logic, eval_unary, expand_unary)                                                \
+    X(N_NEG, check_neg, eval_unary, expand_unary)                                                  \
+    X(N_COND, check_cond, eval_cond, expand_cond)                                                  \
+    X(N_BINARY, check_binary, eval_binary, expand_binary)                                          \
+    X(N_ALL, check_macro, eval_macro, expand_quantifier)                                           \
+    X(N_EXISTS, check_macro, eval_macro, expand_quantifier)                                        \
+    X(N_EXISTS_ONE, check_macro, eval_macro, expand_exists_one)                                    \
+    X(N_FILTER, check_macro, eval_macro, expand_collect)                                           \
+    X(N_MAPPED, check_macro, eval_macro, expand_collect)                                           \
+    X(N_MAPPED_MAP, check_macro, eval_macro, expand_collect_map) /* transformMap */                \
+    X(N_BIND, check_bind, eval_bind, expand_bind)                                                  \
+    X(N_OPT_MAP, check_bind, eval_bind, expand_opt_map)                                            \
+    X(N_OPT_FLAT_MAP, check_bind, eval_bind, expand_opt_map)                                       \
+    X(N_VARIABLE, check_made, eval_variable, expand_nothing)        /* variables.x of a policy */  \
+    X(N_REQUEST_RESOURCE, check_made, eval_request, expand_nothing) /* authorizer.requestResource  \
+                                                                     */
 
 enum cel_node_kind {
 #define X(kind, check, eval, expand) kind,

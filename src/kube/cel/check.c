@@ -523,7 +523,7 @@ static const struct cel_type *check_made(struct checker *k, struct cel_node *n)
 static const struct cel_type *check_kind(struct checker *k, struct cel_node *n)
 {
     static const struct cel_type *(*const checks[])(struct checker *, struct cel_node *) = {
-#define X(kind, check, eval, expand) [kind] = check_##check,
+#define X(kind, check, eval, expand) [kind] = check,
         CEL_NODES(X)
 #undef X
     };

@@ -387,7 +387,7 @@ static struct cel_x *expand_nothing(struct expander *e, const struct cel_node *n
 static struct cel_x *expand(struct expander *e, const struct cel_node *n)
 {
     static struct cel_x *(*const expands[])(struct expander *, const struct cel_node *) = {
-#define X(kind, check, eval, expand) [kind] = expand_##expand,
+#define X(kind, check, eval, expand) [kind] = expand,
         CEL_NODES(X)
 #undef X
     };

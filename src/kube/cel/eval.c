@@ -341,7 +341,7 @@ static struct cel_val eval_request(struct cel_env *env, const struct cel_node *n
 struct cel_val cel_eval(struct cel_env *env, const struct cel_node *n)
 {
     static struct cel_val (*const evals[])(struct cel_env *, const struct cel_node *) = {
-#define X(kind, check, eval, expand) [kind] = eval_##eval,
+#define X(kind, check, eval, expand) [kind] = eval,
         CEL_NODES(X)
 #undef X
     };
