@@ -64,28 +64,29 @@ void sw_ferr_forbidden(struct sw_field_errs *e, const struct sw_fpath *path, con
             detail && *detail ? sw_arena_printf(e->arena, "Forbidden: %s", detail) : "Forbidden");
 }
 
+/* value is in Go's notation. */
+static void invalid(struct sw_field_errs *e, enum sw_cause cause, const struct sw_fpath *path,
+                    const char *value, const char *detail)
+{
+    sw_ferr(e, cause, path, sw_arena_printf(e->arena, "Invalid value: %s: %s", value, detail));
+}
+
 void sw_ferr_invalid(struct sw_field_errs *e, const struct sw_fpath *path,
                      const struct sw_json *value, const char *detail)
 {
-    sw_ferr(
-        e, SW_CAUSE_INVALID, path,
-        sw_arena_printf(e->arena, "Invalid value: %s: %s", sw_go_value(e->arena, value), detail));
+    invalid(e, SW_CAUSE_INVALID, path, sw_go_value(e->arena, value), detail);
 }
 
 void sw_ferr_invalid_str(struct sw_field_errs *e, const struct sw_fpath *path,
                          struct sw_slice value, const char *detail)
 {
-    sw_ferr(
-        e, SW_CAUSE_INVALID, path,
-        sw_arena_printf(e->arena, "Invalid value: %s: %s", sw_go_quote(e->arena, value), detail));
+    invalid(e, SW_CAUSE_INVALID, path, sw_go_quote(e->arena, value), detail);
 }
 
 void sw_ferr_type(struct sw_field_errs *e, const struct sw_fpath *path, struct sw_slice value,
                   const char *detail)
 {
-    sw_ferr(
-        e, SW_CAUSE_TYPE_INVALID, path,
-        sw_arena_printf(e->arena, "Invalid value: %s: %s", sw_go_quote(e->arena, value), detail));
+    invalid(e, SW_CAUSE_TYPE_INVALID, path, sw_go_quote(e->arena, value), detail);
 }
 
 void sw_ferr_duplicate(struct sw_field_errs *e, const struct sw_fpath *path,

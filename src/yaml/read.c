@@ -42,17 +42,12 @@ static bool is_int(struct sw_slice s)
     return u.n && digits(u) == u.n;
 }
 
-static bool is_float(struct sw_slice s)
+bool sw_yaml_decimal(struct sw_slice s)
 {
-    static const char *const inf[] = {".inf", ".Inf", ".INF", NULL};
-    static const char *const nan[] = {".nan", ".NaN", ".NAN", NULL};
     struct sw_slice u = unsigned_part(s);
-    size_t whole;
+    size_t whole = digits(u);
     size_t frac = 0;
 
-    if (sw_word_in(u, inf) || sw_word_in(s, nan))
-        return true;
-    whole = digits(u);
     u = sw_slice_from(u, whole);
     if (u.n && u.p[0] == '.') {
         u = sw_slice_from(u, 1);
@@ -66,6 +61,14 @@ static bool is_float(struct sw_slice s)
         return u.n && digits(u) == u.n;
     }
     return u.n == 0;
+}
+
+static bool is_float(struct sw_slice s)
+{
+    static const char *const inf[] = {".inf", ".Inf", ".INF", NULL};
+    static const char *const nan[] = {".nan", ".NaN", ".NAN", NULL};
+
+    return sw_word_in(unsigned_part(s), inf) || sw_word_in(s, nan) || sw_yaml_decimal(s);
 }
 
 enum sw_yaml_type sw_yaml_type(const struct sw_yaml *node)

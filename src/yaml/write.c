@@ -61,30 +61,6 @@ static size_t digits(struct sw_slice s, size_t i)
     return n;
 }
 
-/* Decimal numbers with point and exponent; underscores are taken out before. */
-static bool like_float(struct sw_slice s)
-{
-    size_t i = s.n && (s.p[0] == '-' || s.p[0] == '+');
-    size_t whole = digits(s, i);
-    size_t part = 0;
-
-    i += whole;
-    if (i < s.n && s.p[i] == '.') {
-        part = digits(s, ++i);
-        i += part;
-    }
-    if (!whole && !part)
-        return false;
-    if (i < s.n && (s.p[i] == 'e' || s.p[i] == 'E')) {
-        i++;
-        i += i < s.n && (s.p[i] == '-' || s.p[i] == '+');
-        if (!digits(s, i))
-            return false;
-        i += digits(s, i);
-    }
-    return i == s.n;
-}
-
 static bool like_based(struct sw_slice s)
 {
     size_t i = s.n && (s.p[0] == '-' || s.p[0] == '+');
@@ -185,7 +161,8 @@ static bool means_more(struct sw_slice s)
         if (s.p[i] != '_')
             bare[n++] = s.p[i];
     }
-    return n < sizeof(bare) && (like_float(sw_slice(bare, n)) || like_based(sw_slice(bare, n)));
+    return n < sizeof(bare) &&
+           (sw_yaml_decimal(sw_slice(bare, n)) || like_based(sw_slice(bare, n)));
 }
 
 /* ---- styles ---- */

@@ -69,6 +69,8 @@ SW_NODISCARD int sw_yaml_parse_one(struct sw_arena *a, struct sw_slice in,
                                    const struct sw_yaml_limits *limits, const struct sw_yaml **ret,
                                    struct sw_err *err);
 
+/* A decimal number, with or without a point and an exponent. */
+bool sw_yaml_decimal(struct sw_slice s);
 /* The one place where scalar typing is decided. Only for scalars. */
 enum sw_yaml_type sw_yaml_type(const struct sw_yaml *node);
 /* "a map", "a list", "a string" ... for messages. */

@@ -2,6 +2,16 @@
 /* The walks over typed values: field sets, comparison, merge, removal. */
 #include "kube/apply/smd_int.h"
 
+static struct smd_place member_place(const struct sw_smd *c, struct smd_place p,
+                                     struct sw_slice key)
+{
+    struct smd_place q;
+    bool declared;
+
+    (void)smd_child(c, p, key, &q, &declared);
+    return q;
+}
+
 /* ---- field sets ---- */
 
 static void to_set(const struct sw_smd *c, struct smd_place p, const struct sw_json *v,
@@ -116,12 +126,9 @@ static void compare_maps(const struct sw_smd *c, struct smd_place p, const struc
     for (size_t i = 0, j = 0; i < nl || j < nr;) {
         int d = i == nl ? 1 : j == nr ? -1 : sw_slice_cmp(l[i]->key, r[j]->key);
         const struct sw_json_member *m = d <= 0 ? l[i] : r[j];
-        struct smd_place q;
-        bool declared;
 
-        (void)smd_child(c, p, m->key, &q, &declared);
-        compare_child(c, q, smd_field_pe(m->key), d <= 0 ? l[i]->value : NULL,
-                      d >= 0 ? r[j]->value : NULL, t);
+        compare_child(c, member_place(c, p, m->key), smd_field_pe(m->key),
+                      d <= 0 ? l[i]->value : NULL, d >= 0 ? r[j]->value : NULL, t);
         i += d <= 0;
         j += d >= 0;
     }
@@ -207,20 +214,14 @@ static struct sw_json *merge_maps(const struct sw_smd *c, struct smd_place p,
     struct sw_json *out = sw_json_new_object(c->arena);
 
     SW_JSON_MEMBERS (m, x) {
-        struct smd_place q;
-        bool declared;
+        struct smd_place q = member_place(c, p, m->key);
 
-        (void)smd_child(c, p, m->key, &q, &declared);
         sw_json_set(c->arena, out, m->key, merge(c, q, m->value, sw_json_get(y, m->key)));
     }
     SW_JSON_MEMBERS (m, y) {
-        struct smd_place q;
-        bool declared;
-
-        if (sw_json_get(x, m->key))
-            continue;
-        (void)smd_child(c, p, m->key, &q, &declared);
-        sw_json_set(c->arena, out, m->key, merge(c, q, NULL, m->value));
+        if (!sw_json_get(x, m->key))
+            sw_json_set(c->arena, out, m->key,
+                        merge(c, member_place(c, p, m->key), NULL, m->value));
     }
     return out;
 }
@@ -312,13 +313,11 @@ static struct sw_json *remove_from_map(const struct sw_smd *c, struct smd_place 
         struct sw_pe pe = smd_field_pe(m->key);
         const struct sw_fset_node *n = sw_fset_get(set, &pe);
         struct sw_json *x;
-        struct smd_place q;
-        bool declared;
 
         if (n && n->member)
             continue;
-        (void)smd_child(c, p, m->key, &q, &declared);
-        x = n && n->kids ? remove_items(c, q, m->value, n->kids) : sw_json_copy(c->arena, m->value);
+        x = n && n->kids ? remove_items(c, member_place(c, p, m->key), m->value, n->kids)
+                         : sw_json_copy(c->arena, m->value);
         if (x)
             sw_json_set(c->arena, out, m->key, x);
     }
