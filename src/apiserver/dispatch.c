@@ -291,7 +291,7 @@ static void on_compiled(struct api_req *r, void *arg)
 {
     (void)arg;
     if (r->api->phase.stopping || !r->api->store)
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(r);
     else
         run_resource(r);
 }
@@ -473,7 +473,7 @@ void api_on_request(struct sw_xchg *x, void *arg)
         return;
     }
     if (!r->api->store) {
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(r);
         return;
     }
     parse_resource(r);

@@ -304,6 +304,8 @@ SW_NODISCARD int sw_json_write(struct sw_buf *out, const struct sw_json *v,
 /* The text in the arena, NUL-terminated behind the slice. */
 struct sw_slice sw_json_text(struct sw_arena *a, const struct sw_json *v,
                              const struct sw_json_write_opts *opts);
+/* The same, compact and with sorted keys: equal trees have equal texts. */
+struct sw_slice sw_json_sorted_text(struct sw_arena *a, const struct sw_json *v);
 /* Appends s as a JSON string with its quotes. Bytes that are not UTF-8 become \ufffd. */
 SW_NODISCARD int sw_json_write_string(struct sw_buf *out, struct sw_slice s, unsigned flags);
 

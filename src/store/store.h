@@ -163,6 +163,29 @@ void sw_store_iter_init(struct sw_store_iter *it, const struct sw_store_snap *n,
 /* Borrowed from the snapshot; NULL at the end. */
 struct sw_store_obj *sw_store_iter_next(struct sw_store_iter *it);
 
+static inline struct sw_store_iter sw_store_iter_of(const struct sw_store_snap *n,
+                                                    struct sw_slice prefix)
+{
+    struct sw_store_iter it;
+
+    sw_store_iter_init(&it, n, prefix, sw_slice("", 0));
+    return it;
+}
+
+/* The objects of a snapshot whose keys begin with prefix, in order; both outlive the loop. */
+#define SW_STORE_EACH(o, snap, prefix)                                                             \
+    for (struct sw_store_iter sw_it_##o = sw_store_iter_of((snap), (prefix)),                      \
+                              *sw_all_##o = &sw_it_##o;                                            \
+         sw_all_##o; sw_all_##o = NULL)                                                            \
+        for (const struct sw_store_obj *o; (o = sw_store_iter_next(sw_all_##o));)
+
+static inline void sw_store_snap_release(struct sw_store_snap **n)
+{
+    *n = sw_store_snap_unref(*n);
+}
+/* A reference that ends with its block. */
+#define SW_STORE_SNAP_AUTO __attribute__((cleanup(sw_store_snap_release))) struct sw_store_snap *
+
 /* ---- watching ---- */
 
 /*

@@ -74,7 +74,7 @@ static bool shutting_down(struct api_req *r)
 {
     if (r->api->store && !r->api->phase.closing)
         return false;
-    api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+    api_shutting_down(r);
     return true;
 }
 

@@ -257,6 +257,9 @@ struct api_req {
 
 /* Is the user in this group? */
 bool api_in_groups(const struct api_user *u, struct sw_slice g);
+/* The name and the groups of a service account as a user, in the arena. */
+struct sw_slice api_account_name(struct sw_arena *a, struct sw_slice ns, struct sw_slice name);
+void api_account_groups(struct sw_arena *a, struct sw_slice ns, struct api_user *ret);
 /* UserInfo: username, uid, groups and extra. */
 struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u);
 
@@ -275,11 +278,18 @@ void api_not_found(struct api_req *r);
 void api_no_such_resource(struct api_req *r);
 void api_conflict(struct api_req *r, const char *why);
 void api_bad_request(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
+/* 405: this method on this resource. */
+void api_not_allowed(struct api_req *r);
+void api_shutting_down(struct api_req *r);
+/* 500, "Internal error occurred: ". */
+void api_internal_error(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
 /* 422 about an object of ours. */
 void api_invalid(struct api_req *r, struct sw_slice name, const struct sw_field_errs *e);
 /* 422 about something else, e.g. "CreateOptions" in "meta.k8s.io". */
 void api_invalid_kind(struct api_req *r, const char *kind, const char *group, struct sw_slice name,
                       const struct sw_field_errs *e);
+/* The same about options of a request unless the list is empty; false: 422 was sent. */
+bool api_options_ok(struct api_req *r, const char *kind, const struct sw_field_errs *e);
 /* A Status object. */
 struct sw_json *api_status_new(struct sw_arena *a, int code, const char *reason,
                                const char *message, struct sw_json *details);
@@ -343,6 +353,15 @@ bool api_param_bool(const struct api_req *r, const char *name);
 /* The tree of a stored version as the API shows it, resourceVersion included. Borrows from o. */
 struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
                          const struct sw_store_obj *o);
+/* The newest version of what is there, as a tree that owns its memory; NULL: res is, or nothing is.
+ */
+struct sw_json *api_stored(struct sw_api *api, struct sw_arena *a, const struct api_res *res,
+                           struct sw_slice ns, struct sw_slice name);
+/* The version in the request's snapshot, which it borrows from; NULL: there is none. */
+struct sw_json *api_in_snap(const struct api_req *r, const struct api_res *res, struct sw_slice ns,
+                            struct sw_slice name);
+/* A stored value as it is, which the tree borrows from; NULL: it does not parse. */
+struct sw_json *api_parse_stored(struct sw_arena *a, const struct sw_store_obj *o);
 /* Appends the JSON text of a stored object; with_type adds apiVersion and kind. */
 int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw_store_obj *o,
                   bool with_type);
@@ -360,10 +379,14 @@ struct sw_json *api_convert(struct sw_arena *a, const struct api_res *from,
 struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
 struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);
 struct sw_slice api_str(const struct sw_json *v, const char *key);
+/* True when it is being deleted. */
+bool api_is_going(const struct sw_json *obj);
 const char *api_now(struct sw_arena *a);
 /* Sets a condition of a status, with the time when it is another than before; false: it is so. */
 bool api_set_condition(struct sw_arena *a, struct sw_json *status, const char *type, bool yes,
                        const char *reason, const char *message);
+/* What the keys of a resource begin with, in a namespace unless ns is empty. */
+struct sw_slice api_prefix(struct sw_arena *a, const struct api_res *res, struct sw_slice ns);
 /* namespace and name out of a store key */
 void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
                    struct sw_slice *ret_name);

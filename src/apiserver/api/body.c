@@ -307,28 +307,22 @@ static bool check_type(struct api_req *r, struct sw_json *obj, const struct sw_j
     return true;
 }
 
-/* The texts of duplicate and unknown fields, in that order. */
-static const char *strict_text(struct api_req *r, const struct sw_texts *all)
+/* An object that cannot be taken, in the words of the decoder. */
+static const char *cannot_handle(struct api_req *r, const char *why)
 {
-    SW_BUF_AUTO b = {.max = 1 << 20};
-
-    for (size_t i = 0; i < all->n; i++) {
-        if (sw_buf_printf(&b, "%s%s", i ? ", " : "", all->p[i]) != SW_OK)
-            break;
-    }
-    return sw_arena_dup(r->arena, sw_buf_slice(&b));
+    return sw_arena_printf(r->arena, "%s in version \"%s\" cannot be handled as a %s: %s",
+                           r->res->kind, r->res->version, r->res->kind, why);
 }
 
 /* A patch that makes no object of the kind: what came of it is shown, or what was sent. */
 static void bad_patch(struct api_req *r, const struct sw_json *made, const char *why)
 {
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     struct sw_fpath p = sw_fpath_str(NULL, "patch");
     struct sw_field_errs e;
 
     sw_field_errs_init(&e, r->arena);
-    sw_ferr_invalid_str(
-        &e, &p, r->patch.text.p ? r->patch.text : sw_json_text(r->arena, made, &sorted), why);
+    sw_ferr_invalid_str(&e, &p,
+                        r->patch.text.p ? r->patch.text : sw_json_sorted_text(r->arena, made), why);
     api_invalid_kind(r, "", "", sw_slice("", 0), &e);
 }
 
@@ -344,13 +338,11 @@ static bool report_strict(struct api_req *r, const struct sw_texts *all, const s
             api_warn(r, "%s", all->p[i]);
         return true;
     }
-    text = strict_text(r, all);
-    if (!made)
-        api_bad_request(r,
-                        "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s",
-                        r->res->kind, r->res->version, r->res->kind, text);
+    text = sw_arena_printf(r->arena, "strict decoding error: %s", sw_texts_join(all));
+    if (made)
+        bad_patch(r, made, text);
     else
-        bad_patch(r, made, sw_arena_printf(r->arena, "strict decoding error: %s", text));
+        api_bad_request(r, "%s", cannot_handle(r, text));
     return false;
 }
 
@@ -366,19 +358,12 @@ static bool decode_typed(struct api_req *r, struct sw_json *obj, struct sw_texts
         rc = sw_meta_decode(r->arena, obj, unknown, &why);
     if (rc == SW_OK)
         return true;
-    why = sw_arena_printf(r->arena, "%s in version \"%s\" cannot be handled as a %s: %s",
-                          r->res->kind, r->res->version, r->res->kind, why);
+    why = cannot_handle(r, why);
     if (patch)
         bad_patch(r, obj, why);
     else
         api_bad_request(r, "%s", why);
     return false;
-}
-
-static void sort_texts(const char **p, size_t n)
-{
-    if (n > 1)
-        sw_text_sort(p, n);
 }
 
 /* Places of the members a path like "spec.ports[0].name" leads through, into pos; how many. */
@@ -435,15 +420,6 @@ static bool stands_before(const struct sw_json *doc, struct sw_slice x, struct s
     return n < m;
 }
 
-static bool is_listed(const struct sw_texts *list, struct sw_slice text)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        if (sw_slice_eq_str(text, list->p[i]))
-            return true;
-    }
-    return false;
-}
-
 /*
  * Repeated and unknown fields in the order a client of Kubernetes sees them: repeated ones first,
  * but as they stand in the document where that is decoded directly (sent).
@@ -456,7 +432,7 @@ static void note_fields(struct api_req *r, struct sw_texts *all, const struct sw
     for (size_t i = 0; dups && i < dups->n; i++) {
         struct sw_slice path = dups->p[i].path;
 
-        if (sent && is_listed(unknown, path))
+        if (sent && sw_texts_has(unknown, path))
             continue; /* unknown is all there is to say */
         while (sent && k < unknown->n && stands_before(sent, sw_slice_str(unknown->p[k]), path))
             sw_texts_add(all, sw_arena_printf(r->arena, "unknown field \"%s\"", unknown->p[k++]));
@@ -470,8 +446,7 @@ static void note_fields(struct api_req *r, struct sw_texts *all, const struct sw
 /* The same owner twice counts once, with a warning. */
 static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
 {
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
-    const char *uids = "";
+    struct sw_texts uids = {.arena = r->arena};
     struct sw_map seen = {0};
 
     if (sw_json_len(list) > SW_META_REFS_MAX)
@@ -479,22 +454,20 @@ static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
     for (size_t i = 0; sw_json_is(list, SW_JSON_ARRAY) && i < sw_json_len(list);) {
         struct sw_json *owner = sw_json_at(list, i);
 
-        if (!sw_map_put(&seen, sw_json_text(r->arena, owner, &sorted), owner)) {
+        if (!sw_map_put(&seen, sw_json_sorted_text(r->arena, owner), owner)) {
             i++;
             continue;
         }
-        uids =
-            sw_arena_printf(r->arena, "%s%s%.*s", uids, *uids ? ", " : "",
-                            SW_SLICE_ARG(sw_slice_head(api_str(sw_json_at(list, i), "uid"), 64)));
+        sw_texts_add(&uids, sw_arena_dup(r->arena, sw_slice_head(api_str(owner, "uid"), 64)));
         (void)sw_json_remove_at(list, i);
     }
     sw_map_done(&seen);
-    if (*uids)
+    if (uids.n)
         api_warn(r,
                  ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
                  "references in 1.20+, and may reject such requests as early as 1.24; please fix "
                  "your requests; duplicate UID(s) observed: %s",
-                 uids);
+                 sw_texts_join(&uids));
 }
 
 bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_json_dups *dups,
@@ -523,16 +496,15 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
 
         sw_schema_prune(obj, api_res_schema(r->res), &unknown);
         if (sw_embedded_decode(r->arena, obj, api_res_schema(r->res), &unknown, &why) < 0) {
-            api_bad_request(r, "%s in version \"%s\" cannot be handled as a %s: %s", r->res->kind,
-                            r->res->version, r->res->kind, why);
+            api_bad_request(r, "%s", cannot_handle(r, why));
             return false;
         }
     }
     /* Decoded from maps: sorted, metadata of custom resources first. */
     if (unknown.n && (r->res->crd || patch)) {
         n_meta = r->res->crd ? n_meta : 0;
-        sort_texts(unknown.p, n_meta);
-        sort_texts(unknown.p + n_meta, unknown.n - n_meta);
+        sw_text_sort(unknown.p, n_meta);
+        sw_text_sort(unknown.p + n_meta, unknown.n - n_meta);
     }
     for (size_t i = 0; patch && i < r->patch.notes.n; i++)
         sw_texts_add(&all, r->patch.notes.p[i]);
@@ -584,20 +556,20 @@ static void read_manager(struct api_req *r, struct sw_field_errs *e)
 void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list)
 {
     struct sw_fpath p = sw_fpath_str(NULL, "dryRun");
-    const char *text = "";
+    struct sw_texts given = {.arena = r->arena};
     bool ok = true;
 
     for (size_t i = 0; i < sw_json_len(list); i++) {
         const struct sw_json *v = sw_json_at(list, i);
 
         ok = ok && sw_json_str_eq(v, "All");
-        text = sw_arena_printf(r->arena, "%s%s%s", text, i ? ", " : "",
-                               sw_go_quote(r->arena, sw_json_str(v)));
+        sw_texts_add(&given, sw_go_quote(r->arena, sw_json_str(v)));
     }
     if (!ok)
         sw_ferr(e, SW_CAUSE_NOT_SUPPORTED, &p,
-                sw_arena_printf(
-                    r->arena, "Unsupported value: []string{%s}: supported values: \"All\"", text));
+                sw_arena_printf(r->arena,
+                                "Unsupported value: []string{%s}: supported values: \"All\"",
+                                sw_texts_join(&given)));
     else if (sw_json_len(list))
         r->write.dry_run = true;
 }
@@ -637,8 +609,5 @@ bool api_write_options(struct api_req *r, const char *kind)
     if (!r->x)
         r->write.validation = API_VALIDATE_IGNORE;
     r->write.force = api_param_bool(r, "force");
-    if (e.n == 0)
-        return true;
-    api_invalid_kind(r, kind, "meta.k8s.io", sw_slice("", 0), &e);
-    return false;
+    return api_options_ok(r, kind, &e);
 }

@@ -28,13 +28,12 @@ struct sw_slice api_meta_str(const struct sw_json *obj, const char *key)
 
 struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj)
 {
-    struct sw_json *m = sw_json_find(obj, "metadata");
+    return sw_json_need(a, obj, "metadata", SW_JSON_OBJECT);
+}
 
-    if (!sw_json_is(m, SW_JSON_OBJECT)) {
-        m = sw_json_new_object(a);
-        sw_json_put(a, obj, "metadata", m);
-    }
-    return m;
+bool api_is_going(const struct sw_json *obj)
+{
+    return sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) != NULL;
 }
 
 bool api_set_condition(struct sw_arena *a, struct sw_json *status, const char *type, bool yes,
@@ -48,14 +47,9 @@ bool api_set_condition(struct sw_arena *a, struct sw_json *status, const char *t
         sw_json_str_eq(sw_json_find(c, "reason"), reason) &&
         sw_json_str_eq(sw_json_find(c, "message"), message))
         return false;
-    if (!sw_json_is(list, SW_JSON_ARRAY)) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, status, "conditions", list);
-    }
     if (!c) {
-        c = sw_json_new_object(a);
-        sw_json_put_str(a, c, "type", sw_slice_str(type));
-        sw_json_push(a, list, c);
+        c = SW_JSON_OF(a, {"type", .str = type});
+        sw_json_push(a, sw_json_need(a, status, "conditions", SW_JSON_ARRAY), c);
     }
     if (!sw_json_str_eq(sw_json_find(c, "status"), text))
         sw_json_put_str(a, c, "lastTransitionTime", sw_slice_str(api_now(a)));
@@ -85,6 +79,12 @@ void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision)
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)revision);
     sw_json_put_str(a, api_meta(a, obj), "resourceVersion", sw_slice_str(text));
+}
+
+struct sw_slice api_prefix(struct sw_arena *a, const struct api_res *res, struct sw_slice ns)
+{
+    return sw_slice_str(ns.n ? sw_arena_printf(a, "%s%.*s/", res->prefix, SW_SLICE_ARG(ns))
+                             : res->prefix);
 }
 
 void api_split_key(const struct api_res *res, struct sw_slice key, struct sw_slice *ret_ns,
@@ -166,7 +166,7 @@ struct sw_json *api_convert(struct sw_arena *a, const struct api_res *from,
 struct sw_slice api_encode(struct sw_arena *a, const struct api_res *res, struct sw_json *obj)
 {
     static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
-    struct sw_json *meta = api_meta(a, obj);
+    const struct sw_json *meta = api_meta(a, obj);
     SW_BUF_AUTO b = {.max = (size_t)64 << 20};
     struct sw_json *top = sw_json_new_object(a);
     struct sw_json *m = sw_json_new_object(a);
@@ -220,11 +220,10 @@ static void show_as(struct sw_arena *a, const struct api_res *res, struct sw_jso
 struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
                          const struct sw_store_obj *o)
 {
-    struct sw_json_opts opts = {.borrow = true};
-    struct sw_json *obj = NULL;
+    struct sw_json *obj = api_parse_stored(a, o);
     const struct sw_json *said;
 
-    if (sw_json_parse(a, o->value, &opts, &obj, NULL) != SW_OK)
+    if (!obj)
         return NULL; /* it was valid when written, and the store checks its rows */
     said = sw_json_remove(obj, SW_SLICE_LIT("apiVersion"));
     api_set_rv(a, obj, o->revision);
@@ -235,6 +234,34 @@ struct sw_json *api_load(struct sw_arena *a, const struct api_res *res,
     if (is_view(res))
         show_as(a, res, obj);
     return obj;
+}
+
+struct sw_json *api_stored(struct sw_api *api, struct sw_arena *a, const struct api_res *res,
+                           struct sw_slice ns, struct sw_slice name)
+{
+    struct sw_store_obj *o = res ? sw_store_get(api->store, api_key(a, res, ns, name)) : NULL;
+    struct sw_json *obj = o ? sw_json_copy(a, api_load(a, res, o)) : NULL;
+
+    if (o)
+        sw_store_obj_unref(o);
+    return obj;
+}
+
+struct sw_json *api_in_snap(const struct api_req *r, const struct api_res *res, struct sw_slice ns,
+                            struct sw_slice name)
+{
+    const struct sw_store_obj *o = sw_store_snap_get(r->snap, api_key(r->arena, res, ns, name));
+
+    return o ? api_load(r->arena, res, o) : NULL;
+}
+
+struct sw_json *api_parse_stored(struct sw_arena *a, const struct sw_store_obj *o)
+{
+    struct sw_json *v = NULL;
+
+    return sw_json_parse(a, o->value, &(struct sw_json_opts){.borrow = true}, &v, NULL) == SW_OK
+               ? v
+               : NULL;
 }
 
 /* --- events and autoscalers: one set of objects, two shapes --- */

@@ -115,10 +115,8 @@ void api_warn(struct api_req *r, const char *fmt, ...)
         sw_buf_clear(&b);
     va_end(ap);
     text = sw_arena_dup(r->arena, sw_buf_slice(&b));
-    for (size_t i = 0; i < r->record.warnings.n; i++) {
-        if (strcmp(r->record.warnings.p[i], text) == 0)
-            return;
-    }
+    if (sw_texts_has(&r->record.warnings, sw_slice_str(text)))
+        return;
     r->record.warnings.arena = r->arena;
     sw_texts_add(&r->record.warnings, text);
 }
@@ -233,14 +231,12 @@ void api_reply(struct api_req *r, int code, const struct sw_json *v)
 struct sw_json *api_to_partial(struct api_req *r, const struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *p = sw_json_new_object(a);
     struct sw_json *m = sw_json_find(obj, "metadata");
 
-    sw_json_put_str(a, p, "kind", SW_SLICE_LIT("PartialObjectMetadata"));
-    sw_json_put_str(a, p, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)));
-    sw_json_put(a, p, "metadata", m ? m : sw_json_new_object(a));
-    return p;
+    return SW_JSON_OF(
+        a, {"kind", .str = "PartialObjectMetadata"},
+        {"apiVersion", .str = sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)},
+        {"metadata", .json = m ? m : sw_json_new_object(a)});
 }
 
 struct sw_json *api_to_row(struct api_req *r, struct sw_json *obj)
@@ -248,35 +244,30 @@ struct sw_json *api_to_row(struct api_req *r, struct sw_json *obj)
     struct sw_arena *a = r->arena;
     int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
     struct sw_slice include = api_param(r, "includeObject");
-    struct sw_json *row = sw_json_new_object(a);
+    struct sw_json *shown = sw_slice_eq_str(include, "None")     ? sw_json_new_null(a)
+                            : sw_slice_eq_str(include, "Object") ? obj
+                                                                 : api_to_partial(r, obj);
 
-    sw_json_put(a, row, "cells", sw_table_cells(a, r->res->builtin, r->res->columns, obj, now));
-    if (sw_slice_eq_str(include, "None"))
-        sw_json_put(a, row, "object", sw_json_new_null(a));
-    else
-        sw_json_put(a, row, "object",
-                    sw_slice_eq_str(include, "Object") ? obj : api_to_partial(r, obj));
-    return row;
+    return SW_JSON_OF(
+        a, {"cells", .json = sw_table_cells(a, r->res->builtin, r->res->columns, obj, now)},
+        {"object", .json = shown});
 }
 
 struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, size_t n,
                              bool with_columns)
 {
     struct sw_arena *a = r->arena;
-    const struct sw_builtin *b = r->res->builtin;
-    struct sw_json *table = sw_json_new_object(a);
+    struct sw_json *columns =
+        with_columns ? sw_table_columns(a, r->res->builtin, r->res->columns) : sw_json_new_null(a);
     struct sw_json *rows = sw_json_new_array(a);
 
-    sw_json_put_str(a, table, "kind", SW_SLICE_LIT("Table"));
-    sw_json_put_str(a, table, "apiVersion",
-                    sw_slice_str(sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)));
-    sw_json_put(a, table, "metadata", sw_json_new_object(a));
-    sw_json_put(a, table, "columnDefinitions",
-                with_columns ? sw_table_columns(a, b, r->res->columns) : sw_json_new_null(a));
     for (size_t i = 0; i < n; i++)
         sw_json_push(a, rows, api_to_row(r, objs[i]));
-    sw_json_put(a, table, "rows", rows);
-    return table;
+    return SW_JSON_OF(
+        a, {"kind", .str = "Table"},
+        {"apiVersion", .str = sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)},
+        {"metadata", .json = sw_json_new_object(a)}, {"columnDefinitions", .json = columns},
+        {"rows", .json = rows});
 }
 
 void api_reply_object(struct api_req *r, int code, struct sw_json *obj)

@@ -75,7 +75,7 @@ static void on_internal(struct sw_defer *d)
     struct api_req *r = SW_CONTAINER_OF(d, struct api_req, own.start);
 
     if (r->api->phase.stopping || !r->api->store) {
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(r);
         return;
     }
     r->api->dispatch->internal(r);

@@ -134,40 +134,38 @@ const struct api_res *api_registry_core(const struct api_registry *g, const char
     return api_registry_find(g, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
 }
 
-const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_slice group,
-                                        struct sw_slice version, struct sw_slice kind)
+/* The first that is served of these; p == NULL: any. */
+static const struct api_res *first_of(const struct api_registry *g, struct sw_slice group,
+                                      struct sw_slice version, struct sw_slice kind)
 {
     for (size_t i = 0; i < g->n_builtins; i++) {
         const struct api_res *r = &g->builtins[i];
 
-        if (is(r->kind, kind) && is(r->group, group) && is(r->version, version))
+        if ((!kind.p || is(r->kind, kind)) && is(r->group, group) &&
+            (!version.p || is(r->version, version)))
             return r;
     }
-    SW_MAP_EACH (struct api_crd, c, &g->crds) {
-        for (size_t i = 0; c->established && i < c->n; i++) {
-            if (c->vers[i].served && is(c->vers[i].version, version) && is(c->vers[i].kind, kind) &&
-                is(c->group, group))
+    SW_MAP_EACH (const struct api_crd, c, &g->crds) {
+        for (size_t i = 0; c->established && is(c->group, group) && i < c->n; i++) {
+            if (c->vers[i].served && (!version.p || is(c->vers[i].version, version)) &&
+                (!kind.p || is(c->vers[i].kind, kind)))
                 return &c->vers[i];
         }
     }
     return NULL;
 }
 
+const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_slice group,
+                                        struct sw_slice version, struct sw_slice kind)
+{
+    return first_of(g, group, version.p ? version : sw_slice("", 0),
+                    kind.p ? kind : sw_slice("", 0));
+}
+
 bool api_registry_has_group(const struct api_registry *g, struct sw_slice group,
                             struct sw_slice version)
 {
-    for (size_t i = 0; i < g->n_builtins; i++) {
-        if (is(g->builtins[i].group, group) &&
-            (version.n == 0 || is(g->builtins[i].version, version)))
-            return true;
-    }
-    SW_MAP_EACH (struct api_crd, c, &g->crds) {
-        for (size_t i = 0; c->established && is(c->group, group) && i < c->n; i++) {
-            if (c->vers[i].served && (version.n == 0 || is(c->vers[i].version, version)))
-                return true;
-        }
-    }
-    return false;
+    return first_of(g, group, version.n ? version : (struct sw_slice){0}, (struct sw_slice){0});
 }
 
 void api_registry_set_crd(struct api_registry *g, struct sw_slice name, struct api_crd *crd)

@@ -8,20 +8,11 @@
 struct sw_json *api_status_new(struct sw_arena *a, int code, const char *reason,
                                const char *message, struct sw_json *details)
 {
-    struct sw_json *s = sw_json_new_object(a);
-
-    sw_json_put_str(a, s, "kind", SW_SLICE_LIT("Status"));
-    sw_json_put_str(a, s, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put(a, s, "metadata", sw_json_new_object(a));
-    sw_json_put_str(a, s, "status", SW_SLICE_LIT("Failure"));
-    if (message && *message)
-        sw_json_put_str(a, s, "message", sw_slice_str(message));
-    if (reason && *reason)
-        sw_json_put_str(a, s, "reason", sw_slice_str(reason));
-    if (details)
-        sw_json_put(a, s, "details", details);
-    sw_json_put(a, s, "code", sw_json_new_i64(a, code));
-    return s;
+    return SW_JSON_OF(a, {"kind", .str = "Status"}, {"apiVersion", .str = "v1"},
+                      {"metadata", .json = sw_json_new_object(a)}, {"status", .str = "Failure"},
+                      {"message", .some = sw_slice_str(message)},
+                      {"reason", .some = sw_slice_str(reason)}, {"details", .json = details},
+                      {"code", .json = sw_json_new_i64(a, code)});
 }
 
 void api_fail_details(struct api_req *r, int code, const char *reason, const char *message,
@@ -33,13 +24,9 @@ void api_fail_details(struct api_req *r, int code, const char *reason, const cha
 SW_PRINTF(2, 0)
 static const char *vformat(struct sw_arena *a, const char *fmt, va_list ap)
 {
-    struct sw_buf b = {.max = 1 << 20};
-    const char *s = "";
+    SW_BUF_AUTO b = {.max = 1 << 20};
 
-    if (sw_buf_vprintf(&b, fmt, ap) == SW_OK)
-        s = sw_arena_dup(a, sw_buf_slice(&b));
-    sw_buf_done(&b);
-    return s;
+    return sw_buf_vprintf(&b, fmt, ap) == SW_OK ? sw_arena_dup(a, sw_buf_slice(&b)) : "";
 }
 
 void api_fail(struct api_req *r, int code, const char *reason, const char *fmt, ...)
@@ -55,18 +42,9 @@ void api_fail(struct api_req *r, int code, const char *reason, const char *fmt, 
 
 static struct sw_json *res_details(struct api_req *r, struct sw_slice name)
 {
-    struct sw_arena *a = r->arena;
-    struct sw_json *d = sw_json_new_object(a);
-    struct sw_slice group = r->res ? sw_slice_str(r->res->group) : r->group;
-    struct sw_slice kind = r->res ? sw_slice_str(r->res->plural) : r->resource;
-
-    if (name.n)
-        sw_json_put_str(a, d, "name", name);
-    if (group.n)
-        sw_json_put_str(a, d, "group", group);
-    if (kind.n)
-        sw_json_put_str(a, d, "kind", kind);
-    return d;
+    return SW_JSON_OF(r->arena, {"name", .some = name},
+                      {"group", .some = r->res ? sw_slice_str(r->res->group) : r->group},
+                      {"kind", .some = r->res ? sw_slice_str(r->res->plural) : r->resource});
 }
 
 void api_fail_res(struct api_req *r, int code, const char *reason, struct sw_slice name,
@@ -110,20 +88,45 @@ void api_bad_request(struct api_req *r, const char *fmt, ...)
     api_fail_details(r, 400, "BadRequest", m, NULL);
 }
 
+void api_internal_error(struct api_req *r, const char *fmt, ...)
+{
+    va_list ap;
+    const char *m;
+
+    va_start(ap, fmt);
+    m = vformat(r->arena, fmt, ap);
+    va_end(ap);
+    api_fail(r, 500, "InternalError", "Internal error occurred: %s", m);
+}
+
+void api_not_allowed(struct api_req *r)
+{
+    api_fail_details(r, 405, "MethodNotAllowed",
+                     "the server does not allow this method on the requested resource",
+                     sw_json_new_object(r->arena));
+}
+
+void api_shutting_down(struct api_req *r)
+{
+    api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+}
+
 void api_invalid_kind(struct api_req *r, const char *kind, const char *group, struct sw_slice name,
                       const struct sw_field_errs *e)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *d = sw_json_new_object(a);
+    struct sw_json *d = SW_JSON_OF(
+        a, {"name", .some = name}, {"group", .some = sw_slice_str(group)},
+        {"kind", .some = sw_slice_str(kind)}, {"causes", .json = sw_invalid_causes(a, e)});
 
-    if (name.n)
-        sw_json_put_str(a, d, "name", name);
-    if (*group)
-        sw_json_put_str(a, d, "group", sw_slice_str(group));
-    if (*kind)
-        sw_json_put_str(a, d, "kind", sw_slice_str(kind));
-    sw_json_put(a, d, "causes", sw_invalid_causes(a, e));
     api_fail_details(r, 422, "Invalid", sw_invalid_message(a, kind, group, name, e), d);
+}
+
+bool api_options_ok(struct api_req *r, const char *kind, const struct sw_field_errs *e)
+{
+    if (e->n)
+        api_invalid_kind(r, kind, "meta.k8s.io", sw_slice("", 0), e);
+    return !e->n;
 }
 
 void api_invalid(struct api_req *r, struct sw_slice name, const struct sw_field_errs *e)

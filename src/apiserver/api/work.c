@@ -325,7 +325,7 @@ static void give_up(struct api_job *j, struct api_req *r)
     struct api_workers *k = j->work;
 
     if (k->stopping) {
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(r);
         return;
     }
     if (!j->gone)
@@ -426,7 +426,7 @@ void api_work_run(struct api_req *r, api_work_fn fn, void *arg)
     struct tenant *t;
 
     if (k->stopping) {
-        api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(r);
         return;
     }
     t = tenant_of(k, &r->user);

@@ -16,11 +16,7 @@ typedef SW_VEC(struct aggregator) aggregators;
 
 static void read_aggregators(struct api_req *r, struct sw_store_snap *snap, aggregators *out)
 {
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
-
-    sw_store_iter_init(&it, snap, sw_slice_str(r->res->prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, sw_slice_str(r->res->prefix)) {
         const struct sw_json *role = api_load(r->arena, r->res, o);
         const struct sw_json *selectors =
             sw_json_walk(role, "aggregationRule", "clusterRoleSelectors", NULL);
@@ -61,7 +57,7 @@ static bool takes_from(struct sw_arena *a, const aggregators *all, const struct 
 
 size_t api_aggregators(struct api_req *r, const struct sw_json *role, struct sw_slice **ret)
 {
-    struct sw_store_snap *snap = sw_store_snapshot(r->api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(r->api->store);
     aggregators all = {0};
     size_t n = 0;
     bool more = true;
@@ -78,6 +74,5 @@ size_t api_aggregators(struct api_req *r, const struct sw_json *role, struct sw_
         }
     }
     sw_vec_done(&all);
-    sw_store_snap_unref(snap);
     return n;
 }

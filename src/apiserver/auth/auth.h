@@ -7,6 +7,8 @@
 /* --- authn.c, authz.c, escalate.c, token.c, review.c --- */
 /* Sets r->user; false: 401 was sent. */
 bool api_authenticate(struct api_req *r);
+/* The bearer token of a request; empty: it has none. */
+struct sw_slice api_bearer_of(const struct sw_xchg *x);
 /* Impersonation headers; false: 403 was sent. */
 bool api_impersonate(struct api_req *r);
 /* Whether the user may still impersonate. */
@@ -30,6 +32,9 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
                  const char **ret_why);
 /* Checks the request itself; false: 403 was sent. */
 bool api_authorize(struct api_req *r);
+/* A verb of a user on a resource. */
+struct api_attrs api_attrs_on(const struct api_user *u, const char *verb, struct sw_slice group,
+                              struct sw_slice resource, struct sw_slice ns, struct sw_slice name);
 /* The attributes of a request for authorisation. The verb may be made in the arena. */
 struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a);
 /* The text of a refusal; why may be NULL. */

@@ -11,11 +11,6 @@
 
 enum { GROUPS_MAX = 64, EXTRA_MAX = 32 };
 
-static void unauthorized(struct api_req *r)
-{
-    api_fail(r, 401, "Unauthorized", "Unauthorized");
-}
-
 static void add_group(struct api_req *r, struct api_user *u, struct sw_slice g)
 {
     struct sw_slice *p;
@@ -37,7 +32,7 @@ static void from_certificate(struct api_req *r)
 {
     const struct sw_tls_peer *c = r->x->cert;
     struct sw_arena *a = r->arena;
-    struct sw_json *id = sw_json_new_array(a);
+    struct sw_json *id;
     char hex[65];
 
     r->user.name = sw_arena_slice(a, c->cn);
@@ -46,30 +41,32 @@ static void from_certificate(struct api_req *r)
         add_group(r, &r->user, sw_arena_slice(a, c->orgs[i]));
     add_group(r, &r->user, SW_SLICE_LIT("system:authenticated"));
     *sw_hex_write(hex, c->fingerprint, sizeof(c->fingerprint)) = 0;
-    sw_json_push(a, id, sw_json_new_str(a, sw_arena_printf(a, "X509SHA256=%s", hex)));
-    r->user.extra = sw_json_new_object(a);
-    sw_json_put(a, r->user.extra, "authentication.kubernetes.io/credential-id", id);
+    id = sw_json_new_list(a, sw_json_new_str(a, sw_arena_printf(a, "X509SHA256=%s", hex)));
+    r->user.extra = SW_JSON_OF(a, {"authentication.kubernetes.io/credential-id", .json = id});
+}
+
+struct sw_slice api_bearer_of(const struct sw_xchg *x)
+{
+    struct sw_slice auth = sw_xchg_field(x, "authorization");
+
+    if (auth.n <= 7 || !sw_slice_ieq(sw_slice_head(auth, 7), SW_SLICE_LIT("Bearer ")))
+        return sw_slice(NULL, 0);
+    return sw_slice_trim(sw_slice_from(auth, 7));
 }
 
 bool api_authenticate(struct api_req *r)
 {
-    struct sw_slice auth = sw_xchg_field(r->x, "authorization");
+    const struct api_bearer bearer = {.token = api_bearer_of(r->x)};
     const char *why;
 
     if (r->x->cert && r->x->cert->cn.n) {
         from_certificate(r);
         return true;
     }
-    if (auth.n > 7 && sw_slice_ieq(sw_slice_head(auth, 7), SW_SLICE_LIT("Bearer "))) {
-        const struct api_bearer bearer = {.token = sw_slice_trim(sw_slice_from(auth, 7))};
-
-        if (api_token_user(r->api, r->arena, &bearer, &r->user, NULL, &why))
-            return true;
-        unauthorized(r);
-        return false;
-    }
-    if (auth.n || r->x->cert_refused || r->x->cert) {
-        unauthorized(r);
+    if (bearer.token.p && api_token_user(r->api, r->arena, &bearer, &r->user, NULL, &why))
+        return true;
+    if (sw_xchg_field(r->x, "authorization").n || r->x->cert_refused || r->x->cert) {
+        api_fail(r, 401, "Unauthorized", "Unauthorized");
         return false;
     }
     r->user.name = SW_SLICE_LIT("system:anonymous");
@@ -83,32 +80,20 @@ bool api_authenticate(struct api_req *r)
 static struct api_attrs attrs(const struct api_user *u, const char *group, const char *resource,
                               struct sw_slice ns, struct sw_slice name)
 {
-    return (struct api_attrs){.user = u,
-                              .verb = SW_SLICE_LIT("impersonate"),
-                              .is_resource = true,
-                              .group = sw_slice_str(group),
-                              .resource = sw_slice_str(resource),
-                              .ns = ns,
-                              .name = name};
+    return api_attrs_on(u, "impersonate", sw_slice_str(group), sw_slice_str(resource), ns, name);
 }
 
-static bool may(struct api_req *r, const char *group, const char *resource, struct sw_slice sub,
-                struct sw_slice ns, struct sw_slice name)
+/* False: 403 was sent. */
+static bool may(struct api_req *r, const struct api_attrs *at)
 {
-    struct api_attrs at = attrs(&r->user, group, resource, ns, name);
-    struct sw_json *d;
     struct sw_arena *a = r->arena;
     const char *why;
 
-    at.sub = sub;
-    if (api_allowed(r->api, a, &at, &why))
+    if (api_allowed(r->api, a, at, &why))
         return true;
-    d = sw_json_new_object(a);
-    sw_json_put_str(a, d, "name", name);
-    if (*group)
-        sw_json_put_str(a, d, "group", sw_slice_str(group));
-    sw_json_put_str(a, d, "kind", sw_slice_str(resource));
-    api_fail_details(r, 403, "Forbidden", api_denied_text(a, &at, why), d);
+    api_fail_details(r, 403, "Forbidden", api_denied_text(a, at, why),
+                     SW_JSON_OF(a, {"name", .text = at->name}, {"group", .some = at->group},
+                                {"kind", .text = at->resource}));
     return false;
 }
 
@@ -130,6 +115,8 @@ static bool take_extra(struct api_req *r, struct api_user *u, const struct sw_fr
 {
     const size_t prefix = strlen("impersonate-extra-");
     struct sw_arena *a = r->arena;
+    struct api_attrs at =
+        attrs(&r->user, "authentication.k8s.io", "userextras", sw_slice("", 0), f->value);
     struct sw_slice key;
     struct sw_json *list;
     char *lower;
@@ -139,16 +126,12 @@ static bool take_extra(struct api_req *r, struct api_user *u, const struct sw_fr
     lower = sw_arena_dup(a, key);
     for (char *c = lower; *c; c++)
         *c = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
-    if (!may(r, "authentication.k8s.io", "userextras", sw_slice_str(lower), sw_slice("", 0),
-             f->value))
+    at.sub = sw_slice_str(lower);
+    if (!may(r, &at))
         return false;
     if (!u->extra)
         u->extra = sw_json_new_object(a);
-    list = sw_json_find(u->extra, lower);
-    if (!list) {
-        list = sw_json_new_array(a);
-        sw_json_put(a, u->extra, lower, list);
-    }
+    list = sw_json_need(a, u->extra, lower, SW_JSON_ARRAY);
     if (sw_json_len(list) < EXTRA_MAX)
         sw_json_push(a, list, sw_json_new_string(a, f->value));
     return true;
@@ -162,11 +145,15 @@ static bool extra_field(const struct sw_front_field *f)
 
 static bool take_fields(struct api_req *r, struct api_user *u)
 {
+    const struct sw_slice none = sw_slice("", 0);
+    struct api_attrs at;
+
     for (size_t i = 0; i < r->x->nfields; i++) {
         const struct sw_front_field *f = &r->x->fields[i];
 
         if (sw_slice_ieq(f->name, SW_SLICE_LIT("impersonate-group"))) {
-            if (!may(r, "", "groups", sw_slice("", 0), sw_slice("", 0), f->value))
+            at = attrs(&r->user, "", "groups", none, f->value);
+            if (!may(r, &at))
                 return false;
             add_group(r, u, f->value);
         } else if (extra_field(f)) {
@@ -175,8 +162,8 @@ static bool take_fields(struct api_req *r, struct api_user *u)
         }
     }
     u->uid = sw_xchg_field(r->x, "impersonate-uid");
-    return !u->uid.n ||
-           may(r, "authentication.k8s.io", "uids", sw_slice("", 0), sw_slice("", 0), u->uid);
+    at = attrs(&r->user, "authentication.k8s.io", "uids", none, u->uid);
+    return !u->uid.n || may(r, &at);
 }
 
 /* Some part of a user is given; that needs the user himself. */
@@ -192,35 +179,24 @@ static bool partial(const struct api_req *r)
     return false;
 }
 
-static bool in_group(const struct api_user *u, const char *g)
-{
-    for (size_t i = 0; i < u->ngroups; i++) {
-        if (sw_slice_eq_str(u->groups[i], g))
-            return true;
-    }
-    return false;
-}
-
 bool api_impersonate(struct api_req *r)
 {
     struct sw_slice name = sw_xchg_field(r->x, "impersonate-user");
     struct api_user u = {.name = name};
-    struct sw_slice ns = sw_slice("", 0);
-    struct sw_slice sa = sw_slice("", 0);
-    bool is_sa;
+    const struct sw_slice none = sw_slice("", 0);
+    struct sw_slice ns = none;
+    struct sw_slice sa = none;
+    bool is_sa = service_account(name, &ns, &sa);
+    struct api_attrs at = is_sa ? attrs(&r->user, "", "serviceaccounts", ns, sa)
+                                : attrs(&r->user, "", "users", none, name);
 
     if (!name.n) {
         if (!partial(r))
             return true;
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: requested impersonation without impersonating a user");
+        api_internal_error(r, "requested impersonation without impersonating a user");
         return false;
     }
-    is_sa = service_account(name, &ns, &sa);
-    if (is_sa ? !may(r, "", "serviceaccounts", sw_slice("", 0), ns, sa)
-              : !may(r, "", "users", sw_slice("", 0), sw_slice("", 0), name))
-        return false;
-    if (!take_fields(r, &u))
+    if (!may(r, &at) || !take_fields(r, &u))
         return false;
     if (is_sa && u.ngroups == 0) {
         add_group(r, &u, SW_SLICE_LIT("system:serviceaccounts"));
@@ -230,7 +206,7 @@ bool api_impersonate(struct api_req *r)
     }
     if (sw_slice_eq_str(name, "system:anonymous"))
         add_group(r, &u, SW_SLICE_LIT("system:unauthenticated"));
-    else if (!in_group(&u, "system:unauthenticated"))
+    else if (!api_in_groups(&u, SW_SLICE_LIT("system:unauthenticated")))
         add_group(r, &u, SW_SLICE_LIT("system:authenticated"));
     u.expires_s = r->user.expires_s; /* it ends with the credential behind it */
     r->real_user = r->user;

@@ -96,11 +96,8 @@ static void each(struct api_authz *z, const char *plural, each_fn f)
 {
     const struct api_res *res =
         api_registry_find(&z->api->reg, api_rbac_group, SW_SLICE_LIT("v1"), sw_slice_str(plural));
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, z->snap, sw_slice_str(res->prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, z->snap, sw_slice_str(res->prefix)) {
         const struct sw_json *obj = api_load(&z->arena, res, o);
 
         if (obj)
@@ -241,8 +238,7 @@ static const struct sw_json *find_subject(const struct binding *b, const struct 
             struct sw_slice ns = api_str(s, "namespace");
 
             ns = ns.n ? ns : b->ns;
-            if (sw_slice_eq_str(u->name, sw_arena_printf(&a, "system:serviceaccount:%.*s:%.*s",
-                                                         SW_SLICE_ARG(ns), SW_SLICE_ARG(name))))
+            if (sw_slice_eq(u->name, api_account_name(&a, ns, name)))
                 return s;
         }
     }
@@ -303,42 +299,30 @@ struct api_rule *api_rules_held(struct api_authz *z, struct sw_arena *a, const s
     return p;
 }
 
-/* Bindings of the user to roles that do not exist: they grant nothing, and people wonder why. */
-struct dangling {
-    struct sw_texts all;
-};
-
-static void note_dangling(struct dangling *d, const struct binding *b)
+/* A binding of the user to a role that does not exist: it grants nothing, and people wonder why. */
+static void note_dangling(struct sw_texts *lost, const struct binding *b)
 {
-    const char *text = sw_arena_printf(d->all.arena, "%s.rbac.authorization.k8s.io %s not found",
+    const char *text = sw_arena_printf(lost->arena, "%s.rbac.authorization.k8s.io %s not found",
                                        b->cluster_role ? "clusterrole" : "role",
-                                       sw_go_quote(d->all.arena, b->role_name));
+                                       sw_go_quote(lost->arena, b->role_name));
 
-    for (size_t i = 0; i < d->all.n; i++) {
-        if (strcmp(d->all.p[i], text) == 0)
-            return;
-    }
-    if (d->all.n < DANGLING_MAX)
-        sw_texts_add(&d->all, text);
+    if (lost->n < DANGLING_MAX && !sw_texts_has(lost, sw_slice_str(text)))
+        sw_texts_add(lost, text);
 }
 
 /* "a", or "[a, b]"; NULL for none. */
-static const char *dangling_text(const struct dangling *d)
+static const char *dangling_text(const struct sw_texts *lost)
 {
-    const char *text = "";
-
-    if (d->all.n <= 1)
-        return d->all.n ? d->all.p[0] : NULL;
-    for (size_t i = 0; i < d->all.n; i++)
-        text = sw_arena_printf(d->all.arena, "%s%s%s", text, i ? ", " : "", d->all.p[i]);
-    return sw_arena_printf(d->all.arena, "[%s]", text);
+    if (lost->n <= 1)
+        return lost->n ? lost->p[0] : NULL;
+    return sw_arena_printf(lost->arena, "[%s]", sw_texts_join(lost));
 }
 
 bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs *at,
                  const char **ret_why)
 {
     struct api_authz *z = api->authz;
-    struct dangling lost = {.all = {.arena = a}};
+    struct sw_texts lost = {.arena = a};
 
     if (ret_why)
         *ret_why = "";
@@ -362,7 +346,7 @@ bool api_allowed(struct sw_api *api, struct sw_arena *a, const struct api_attrs 
             }
         }
     }
-    if (ret_why && lost.all.n)
+    if (ret_why && lost.n)
         *ret_why = sw_arena_printf(a, "RBAC: %s", dangling_text(&lost));
     return false;
 }
@@ -402,6 +386,18 @@ static const char *url_verb(struct sw_arena *a, struct sw_slice method)
     return verb;
 }
 
+struct api_attrs api_attrs_on(const struct api_user *u, const char *verb, struct sw_slice group,
+                              struct sw_slice resource, struct sw_slice ns, struct sw_slice name)
+{
+    return (struct api_attrs){.user = u,
+                              .verb = sw_slice_str(verb),
+                              .is_resource = true,
+                              .group = group,
+                              .resource = resource,
+                              .ns = ns,
+                              .name = name};
+}
+
 struct api_attrs api_attrs_of(const struct api_req *r, struct sw_arena *a)
 {
     struct api_attrs at = {.user = &r->user,
@@ -438,11 +434,9 @@ bool api_authorize(struct api_req *r)
 
 /* --- what a user may do ----------------------------------------------------------------- */
 
-static void put_copy(struct sw_arena *a, struct sw_json *to, const char *key,
-                     const struct sw_json *v)
+static struct sw_json *copy_of(struct sw_arena *a, const struct sw_json *v)
 {
-    if (v)
-        sw_json_put(a, to, key, sw_json_copy(a, v));
+    return v ? sw_json_copy(a, v) : NULL;
 }
 
 static size_t rule_entries(const struct api_rule *r)
@@ -454,19 +448,19 @@ static size_t rule_entries(const struct api_rule *r)
 static void add_rule(struct sw_arena *a, const struct api_rule *r, struct sw_json *resources,
                      struct sw_json *others)
 {
-    struct sw_json *v = sw_json_new_object(a);
+    struct sw_json *verbs = copy_of(a, r->verbs);
 
-    put_copy(a, v, "verbs", r->verbs);
-    if (sw_json_len(r->urls)) {
-        put_copy(a, v, "nonResourceURLs", r->urls);
-        sw_json_push(a, others, v);
-        return;
-    }
-    put_copy(a, v, "apiGroups", r->groups);
-    put_copy(a, v, "resources", r->resources);
-    if (sw_json_len(r->names))
-        put_copy(a, v, "resourceNames", r->names);
-    sw_json_push(a, resources, v);
+    if (sw_json_len(r->urls))
+        sw_json_push(a, others,
+                     SW_JSON_OF(a, {"verbs", .json = verbs},
+                                {"nonResourceURLs", .json = copy_of(a, r->urls)}));
+    else
+        sw_json_push(a, resources,
+                     SW_JSON_OF(a, {"verbs", .json = verbs},
+                                {"apiGroups", .json = copy_of(a, r->groups)},
+                                {"resources", .json = copy_of(a, r->resources)},
+                                {"resourceNames",
+                                 .json = sw_json_len(r->names) ? copy_of(a, r->names) : NULL}));
 }
 
 const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct api_user *u,
@@ -474,7 +468,7 @@ const char *api_user_rules(struct sw_api *api, struct sw_arena *a, const struct 
                            struct sw_json *other_rules)
 {
     struct api_authz *z = api->authz;
-    struct dangling lost = {.all = {.arena = a}};
+    struct sw_texts lost = {.arena = a};
     size_t rules = 0;
     size_t entries = 0;
 

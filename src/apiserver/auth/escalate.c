@@ -75,13 +75,8 @@ static const char *lacks_text(const struct api_lacks *l)
 static bool may(struct api_req *r, const char *verb, const char *resource, struct sw_slice ns,
                 struct sw_slice name)
 {
-    struct api_attrs at = {.user = &r->user,
-                           .verb = sw_slice_str(verb),
-                           .is_resource = true,
-                           .group = api_rbac_group,
-                           .resource = sw_slice_str(resource),
-                           .ns = ns,
-                           .name = name};
+    struct api_attrs at =
+        api_attrs_on(&r->user, verb, api_rbac_group, sw_slice_str(resource), ns, name);
 
     return api_allowed(r->api, r->arena, &at, NULL);
 }
@@ -171,7 +166,7 @@ static bool may_grant(struct api_req *r, const struct sw_json *obj, const struct
  */
 static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const struct sw_json *old)
 {
-    struct sw_json *all = sw_json_new_array(r->arena);
+    struct sw_json *all = sw_json_new_list(r->arena, sw_json_new_str(r->arena, "*"));
     const struct sw_json *none = sw_json_new_array(r->arena);
     const struct api_rule everything[] = {
         {.verbs = all, .groups = all, .resources = all, .names = none, .urls = none},
@@ -183,7 +178,6 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
     if (!now || sw_json_is(now, SW_JSON_NULL) ||
         (old && sw_json_equal(sw_json_find(old, "aggregationRule"), now, SW_JSON_EQ_VALUE)))
         return true;
-    sw_json_push(r->arena, all, sw_json_new_str(r->arena, "*"));
     if (may(r, "escalate", r->res->plural, r->ns, api_meta_str(obj, "name")))
         return true;
     if (find_lacks(r, everything, SW_ARRAY_LEN(everything), API_COVER_STEPS, &l) == SW_OK &&
@@ -199,16 +193,13 @@ static bool may_aggregate(struct api_req *r, const struct sw_json *obj, const st
 /* Users without "bind" cannot bind a role that does not exist: its rights cannot be compared. */
 static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
 {
-    struct sw_json *d = sw_json_new_object(r->arena);
     const char *plural = cluster ? "clusterroles" : "roles";
 
-    sw_json_put_str(r->arena, d, "name", name);
-    sw_json_put_str(r->arena, d, "group", api_rbac_group);
-    sw_json_put_str(r->arena, d, "kind", sw_slice_str(plural));
     api_fail_details(r, 404, "NotFound",
                      sw_arena_printf(r->arena, "%s.rbac.authorization.k8s.io \"%.*s\" not found",
                                      plural, SW_SLICE_ARG(name)),
-                     d);
+                     SW_JSON_OF(r->arena, {"name", .text = name}, {"group", .text = api_rbac_group},
+                                {"kind", .str = plural}));
     return false;
 }
 

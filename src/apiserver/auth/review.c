@@ -4,6 +4,14 @@
 
 #include "apiserver/api/api.h"
 #include "apiserver/auth/auth.h"
+#include "kube/at.h"
+
+/* Answers with the review and its status. */
+static void answer(struct api_req *r, struct sw_json *obj, struct sw_json *status)
+{
+    sw_json_put(r->arena, obj, "status", status);
+    api_reply(r, 201, obj);
+}
 
 static void token_review(struct api_req *r, struct sw_json *obj)
 {
@@ -11,7 +19,6 @@ static void token_review(struct api_req *r, struct sw_json *obj)
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct api_bearer bearer = {.token = api_str(spec, "token"),
                                       .audiences = sw_json_find(spec, "audiences")};
-    struct sw_json *st = sw_json_new_object(a);
     struct sw_json *aud = NULL;
     struct api_user u = {0};
     const char *why = "";
@@ -20,27 +27,21 @@ static void token_review(struct api_req *r, struct sw_json *obj)
         api_bad_request(r, "token is required for TokenReview in authentication");
         return;
     }
-    if (api_token_user(r->api, a, &bearer, &u, &aud, &why)) {
-        sw_json_put(a, st, "authenticated", sw_json_new_bool(a, true));
-        sw_json_put(a, st, "user", api_user_info(a, &u));
-        sw_json_put(a, st, "audiences", aud);
-    } else {
-        sw_json_put(a, st, "user", sw_json_new_object(a));
-        sw_json_put(a, st, "error", sw_json_new_str(a, why));
-    }
-    sw_json_put(a, obj, "status", st);
-    api_reply(r, 201, obj);
+    if (api_token_user(r->api, a, &bearer, &u, &aud, &why))
+        answer(r, obj,
+               SW_JSON_OF(a, {"authenticated", .json = sw_json_new_bool(a, true)},
+                          {"user", .json = api_user_info(a, &u)}, {"audiences", .json = aud}));
+    else
+        answer(r, obj,
+               SW_JSON_OF(a, {"user", .json = sw_json_new_object(a)}, {"error", .str = why}));
 }
 
 static void self_review(struct api_req *r, struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *st = sw_json_new_object(a);
 
-    sw_json_put(a, st, "userInfo", api_user_info(a, &r->user));
-    sw_json_put(a, obj, "status", st);
     sw_json_put_str(a, api_meta(a, obj), "creationTimestamp", sw_slice_str(api_now(a)));
-    api_reply(r, 201, obj);
+    answer(r, obj, SW_JSON_OF(a, {"userInfo", .json = api_user_info(a, &r->user)}));
 }
 
 /* --- access ----------------------------------------------------------------------------- */
@@ -71,34 +72,29 @@ static bool check_spec(struct api_req *r, const struct sw_json *obj, bool self, 
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *res = sw_json_find(spec, "resourceAttributes");
     const struct sw_json *url = sw_json_find(spec, "nonResourceAttributes");
+    size_t groups = sw_json_len(sw_json_find(spec, "groups"));
     struct sw_field_errs e;
-    struct sw_fpath s = sw_fpath_str(NULL, "spec");
-    struct sw_fpath pr = sw_fpath_str(&s, "resourceAttributes");
-    struct sw_fpath pu = sw_fpath_str(&s, "nonResourceAttributes");
-    struct sw_fpath user = sw_fpath_str(&s, "user");
-    struct sw_fpath groups = sw_fpath_str(&s, "groups");
+    const struct sw_at *at = SW_IN(SW_WHOLE(obj, &e), "spec");
+    const struct sw_at *at_url = SW_IN(at, "nonResourceAttributes");
 
     res = sw_json_is(res, SW_JSON_OBJECT) ? res : NULL;
     url = sw_json_is(url, SW_JSON_OBJECT) ? url : NULL;
     sw_field_errs_init(&e, r->arena);
     if (res && url)
-        sw_ferr_invalid(&e, &pu, url, "cannot be specified in combination with resourceAttributes");
+        sw_at_invalid(at_url, "cannot be specified in combination with resourceAttributes");
     if (!res && !url)
-        sw_ferr(&e, SW_CAUSE_INVALID, &pr,
+        sw_ferr(&e, SW_CAUSE_INVALID, &SW_IN(at, "resourceAttributes")->path,
                 "Invalid value: \"null\": exactly one of nonResourceAttributes or "
                 "resourceAttributes must be specified");
-    if (sw_json_len(sw_json_find(spec, "groups")) > GROUPS_MAX)
-        sw_ferr_too_many(&e, &groups, sw_json_len(sw_json_find(spec, "groups")), GROUPS_MAX);
-    if (!self && !api_str(spec, "user").n && sw_json_len(sw_json_find(spec, "groups")) == 0)
-        sw_ferr_invalid_str(&e, &user, sw_slice("", 0),
-                            "at least one of user or group must be specified");
-    if (local && res && !sw_slice_eq(api_str(res, "namespace"), r->ns)) {
-        struct sw_fpath n = sw_fpath_str(&pr, "namespace");
-
-        sw_ferr_invalid_str(&e, &n, api_str(res, "namespace"), "must match metadata.namespace");
-    }
+    if (groups > GROUPS_MAX)
+        sw_ferr_too_many(&e, &SW_IN(at, "groups")->path, groups, GROUPS_MAX);
+    if (!self && !api_str(spec, "user").n && groups == 0)
+        sw_at_invalid_text(SW_IN(at, "user"), "at least one of user or group must be specified");
+    if (local && res && !sw_slice_eq(api_str(res, "namespace"), r->ns))
+        sw_at_invalid_text(SW_IN(at, "resourceAttributes.namespace"),
+                           "must match metadata.namespace");
     if (local && url)
-        sw_ferr_invalid(&e, &pu, url, "disallowed on this kind of request");
+        sw_at_invalid(at_url, "disallowed on this kind of request");
     if (e.n == 0)
         return true;
     api_invalid_kind(r, "", "", sw_slice("", 0), &e);
@@ -110,7 +106,6 @@ static void access_review(struct api_req *r, struct sw_json *obj, bool self, boo
     struct sw_arena *a = r->arena;
     const struct sw_json *spec = sw_json_find(obj, "spec");
     const struct sw_json *groups = sw_json_find(spec, "groups");
-    struct sw_json *st = sw_json_new_object(a);
     struct api_user u = r->user;
     struct api_attrs at = {.user = &u};
     const char *why = "";
@@ -126,18 +121,15 @@ static void access_review(struct api_req *r, struct sw_json *obj, bool self, boo
     }
     read_attrs(spec, &at);
     ok = api_allowed(r->api, a, &at, &why);
-    sw_json_put(a, st, "allowed", sw_json_new_bool(a, ok));
-    if (*why)
-        sw_json_put(a, st, "reason", sw_json_new_str(a, why));
-    sw_json_put(a, obj, "status", st);
-    api_reply(r, 201, obj);
+    answer(r, obj,
+           SW_JSON_OF(a, {"allowed", .json = sw_json_new_bool(a, ok)},
+                      {"reason", .some = sw_slice_str(why)}));
 }
 
 static void rules_review(struct api_req *r, struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
     struct sw_slice ns = api_str(sw_json_find(obj, "spec"), "namespace");
-    struct sw_json *st = sw_json_new_object(a);
     struct sw_json *res = sw_json_new_array(a);
     struct sw_json *urls = sw_json_new_array(a);
     const char *amiss;
@@ -147,13 +139,10 @@ static void rules_review(struct api_req *r, struct sw_json *obj)
         return;
     }
     amiss = api_user_rules(r->api, a, &r->user, ns, res, urls);
-    sw_json_put(a, st, "resourceRules", res);
-    sw_json_put(a, st, "nonResourceRules", urls);
-    sw_json_put(a, st, "incomplete", sw_json_new_bool(a, amiss == api_rules_cut));
-    if (amiss)
-        sw_json_put(a, st, "evaluationError", sw_json_new_str(a, amiss));
-    sw_json_put(a, obj, "status", st);
-    api_reply(r, 201, obj);
+    answer(r, obj,
+           SW_JSON_OF(a, {"resourceRules", .json = res}, {"nonResourceRules", .json = urls},
+                      {"incomplete", .json = sw_json_new_bool(a, amiss == api_rules_cut)},
+                      {"evaluationError", .str = amiss}));
 }
 
 /* Reviews are never stored: they get no time, and no name of ours. */

@@ -91,19 +91,21 @@ void api_tokens_done(struct api_tokens *t)
     sw_vec_done(&t->all);
 }
 
+/* The audience of this server. */
+static struct sw_json *own_audience(const struct sw_api *api, struct sw_arena *a)
+{
+    return sw_json_new_list(a, sw_json_new_str(a, api->issuer));
+}
+
 /* The audiences both sides name; NULL when there are none in common. */
 static struct sw_json *common_audiences(struct sw_api *api, struct sw_arena *a,
                                         const struct sw_json *have, const struct sw_json *want)
 {
     struct sw_json *out = sw_json_new_array(a);
-    struct sw_json *own = sw_json_new_array(a);
 
-    sw_json_push(a, own, sw_json_new_str(a, api->issuer));
-    if (sw_json_len(want) == 0)
-        want = own;
-    SW_JSON_ITEMS (it, want) {
-        for (size_t k = 0; k < sw_json_len(have); k++) {
-            if (sw_json_equal(it, sw_json_at(have, k), SW_JSON_EQ_TEXT)) {
+    SW_JSON_ITEMS (it, sw_json_len(want) ? want : own_audience(api, a)) {
+        SW_JSON_ITEMS (x, have) {
+            if (sw_json_equal(it, x, SW_JSON_EQ_TEXT)) {
                 sw_json_push(a, out, sw_json_copy(a, it));
                 break;
             }
@@ -127,18 +129,10 @@ static bool in_time(const struct sw_json *claims)
 static struct sw_json *referenced(struct sw_api *api, struct sw_arena *a, const char *plural,
                                   struct sw_slice ns, const struct sw_json *ref)
 {
-    const struct api_res *res = api_registry_core(&api->reg, plural);
-    struct sw_store_obj *o;
-    struct sw_json *obj;
+    struct sw_json *obj =
+        api_stored(api, a, api_registry_core(&api->reg, plural), ns, api_str(ref, "name"));
 
-    if (!res)
-        return NULL;
-    o = sw_store_get(api->store, api_key(a, res, ns, api_str(ref, "name")));
-    if (!o)
-        return NULL;
-    obj = sw_json_copy(a, api_load(a, res, o));
-    sw_store_obj_unref(o);
-    return sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")) ? obj : NULL;
+    return obj && sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")) ? obj : NULL;
 }
 
 /* The object exists with that uid and is not going away. */
@@ -147,7 +141,7 @@ static bool still_there(struct sw_api *api, struct sw_arena *a, const char *plur
 {
     const struct sw_json *obj = referenced(api, a, plural, ns, ref);
 
-    return obj && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+    return obj && !api_is_going(obj);
 }
 
 /* A pod that terminates keeps its identity until its time is up: it still drains connections. */
@@ -166,24 +160,16 @@ static bool pod_there(struct sw_api *api, struct sw_arena *a, struct sw_slice ns
 static void put_extra(struct sw_arena *a, struct sw_json *extra, const char *what,
                       struct sw_slice value)
 {
-    struct sw_json *list = sw_json_new_array(a);
-
-    if (!value.n)
-        return;
-    sw_json_push(a, list, sw_json_new_string(a, value));
-    sw_json_put(a, extra, sw_arena_printf(a, "authentication.kubernetes.io/%s", what), list);
+    if (value.n)
+        sw_json_put(a, extra, sw_arena_printf(a, "authentication.kubernetes.io/%s", what),
+                    sw_json_new_list(a, sw_json_new_string(a, value)));
 }
 
 static void fill_user(struct sw_arena *a, const struct sw_json *claims, struct sw_slice ns,
                       const struct sw_json *sa, struct api_user *ret)
 {
-    *ret =
-        (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid"), .ngroups = 3};
-    ret->groups = sw_arena_array(a, 3, sizeof(*ret->groups));
-    ret->groups[0] = SW_SLICE_LIT("system:serviceaccounts");
-    ret->groups[1] =
-        sw_slice_str(sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(ns)));
-    ret->groups[2] = SW_SLICE_LIT("system:authenticated");
+    *ret = (struct api_user){.name = api_str(claims, "sub"), .uid = api_str(sa, "uid")};
+    api_account_groups(a, ns, ret);
 }
 
 /* What the token itself is, and the pod and node it was made for. */
@@ -228,17 +214,13 @@ struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, str
 {
     SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
     struct sw_slice name = api_meta_str(account, "name");
-    struct sw_json *c = sw_json_new_object(a);
+    const struct sw_json *c = SW_JSON_OF(
+        a, {"iss", .str = legacy_issuer}, {LEGACY "namespace", .text = ns},
+        {LEGACY "secret.name", .text = secret}, {LEGACY "service-account.name", .text = name},
+        {LEGACY "service-account.uid", .text = api_meta_str(account, "uid")},
+        {"sub", .text = api_account_name(a, ns, name)});
     struct sw_err err = {0};
 
-    sw_json_put_str(a, c, "iss", sw_slice_str(legacy_issuer));
-    sw_json_put_str(a, c, LEGACY "namespace", ns);
-    sw_json_put_str(a, c, LEGACY "secret.name", secret);
-    sw_json_put_str(a, c, LEGACY "service-account.name", name);
-    sw_json_put_str(a, c, LEGACY "service-account.uid", api_meta_str(account, "uid"));
-    sw_json_put_str(a, c, "sub",
-                    sw_slice_str(sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
-                                                 SW_SLICE_ARG(ns), SW_SLICE_ARG(name))));
     if (sw_jws_sign(api->token_key, sw_json_text(a, c, NULL), &token, &err) != SW_OK) {
         sw_log_warn("api", "cannot sign a token: %s", err.msg);
         return sw_slice("", 0);
@@ -250,19 +232,12 @@ struct sw_slice api_token_for_secret(struct sw_api *api, struct sw_arena *a, str
 static bool secret_holds(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                          struct sw_slice name, struct sw_slice token)
 {
-    const struct api_res *res = api_registry_core(&api->reg, "secrets");
-    struct sw_store_obj *o = sw_store_get(api->store, api_key(a, res, ns, name));
+    const struct sw_json *obj =
+        api_stored(api, a, api_registry_core(&api->reg, "secrets"), ns, name);
     SW_BUF_AUTO b = {.max = SW_JWS_TOKEN_MAX};
-    struct sw_json *obj;
-    bool ok;
 
-    if (!o)
-        return false;
-    obj = sw_json_copy(a, api_load(a, res, o));
-    sw_store_obj_unref(o);
-    ok = sw_base64_decode(&b, api_str(sw_json_find(obj, "data"), "token")) == SW_OK &&
-         same_secret(sw_buf_slice(&b), token);
-    return ok && !sw_json_walk(obj, "metadata", "deletionTimestamp", NULL);
+    return obj && sw_base64_decode(&b, api_str(sw_json_find(obj, "data"), "token")) == SW_OK &&
+           same_secret(sw_buf_slice(&b), token) && !api_is_going(obj);
 }
 
 static bool legacy_user(struct sw_api *api, struct sw_arena *a, const struct api_bearer *bearer,
@@ -270,14 +245,11 @@ static bool legacy_user(struct sw_api *api, struct sw_arena *a, const struct api
                         struct sw_json **ret_audiences)
 {
     struct sw_slice ns = api_str(claims, LEGACY "namespace");
-    struct sw_json *own = sw_json_new_array(a);
-    struct sw_json *sa = sw_json_new_object(a);
-    struct sw_json *common;
+    const struct sw_json *sa =
+        SW_JSON_OF(a, {"name", .text = api_str(claims, LEGACY "service-account.name")},
+                   {"uid", .text = api_str(claims, LEGACY "service-account.uid")});
+    struct sw_json *common = common_audiences(api, a, own_audience(api, a), bearer->audiences);
 
-    sw_json_put_str(a, sa, "name", api_str(claims, LEGACY "service-account.name"));
-    sw_json_put_str(a, sa, "uid", api_str(claims, LEGACY "service-account.uid"));
-    sw_json_push(a, own, sw_json_new_str(a, api->issuer));
-    common = common_audiences(api, a, own, bearer->audiences);
     if (!common || !still_there(api, a, "serviceaccounts", ns, sa) ||
         !secret_holds(api, a, ns, api_str(claims, LEGACY "secret.name"), bearer->token))
         return false;
@@ -300,10 +272,8 @@ bool api_token_user(struct sw_api *api, struct sw_arena *a, const struct api_bea
 
     *ret_why = "invalid bearer token";
     if (static_user(api, a, bearer->token, ret)) {
-        if (ret_audiences) {
-            *ret_audiences = sw_json_new_array(a);
-            sw_json_push(a, *ret_audiences, sw_json_new_str(a, api->issuer));
-        }
+        if (ret_audiences)
+            *ret_audiences = own_audience(api, a);
         return true;
     }
     if (!payload_of(api, a, bearer->token, &payload) ||

@@ -14,12 +14,7 @@ enum { MIN_S = 600, DEFAULT_S = 3600 };
 
 static struct sw_json *ref_json(struct sw_arena *a, struct sw_slice name, struct sw_slice uid)
 {
-    struct sw_json *v = sw_json_new_object(a);
-
-    sw_json_put_str(a, v, "name", name);
-    if (uid.n)
-        sw_json_put_str(a, v, "uid", uid);
-    return v;
+    return SW_JSON_OF(a, {"name", .text = name}, {"uid", .some = uid});
 }
 
 /* What a token can be bound to, and the claim for it. */
@@ -55,15 +50,8 @@ struct grant {
 static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const struct grant *g,
                                    struct sw_json *aud)
 {
-    struct sw_json *c = sw_json_new_object(a);
-    struct sw_json *k = sw_json_new_object(a);
+    struct sw_json *k = SW_JSON_OF(a, {"namespace", .text = g->ns});
 
-    sw_json_put(a, c, "aud", aud);
-    sw_json_put(a, c, "exp", sw_json_new_i64(a, g->now + g->ttl));
-    sw_json_put(a, c, "iat", sw_json_new_i64(a, g->now));
-    sw_json_put(a, c, "iss", sw_json_new_str(a, api->issuer));
-    sw_json_put(a, c, "jti", sw_json_new_str(a, api_uuid(a)));
-    sw_json_put_str(a, k, "namespace", g->ns);
     if (g->bound) {
         const struct binding *b = find_binding(g->bound);
 
@@ -73,30 +61,28 @@ static struct sw_json *make_claims(struct sw_api *api, struct sw_arena *a, const
     if (g->node)
         sw_json_put(a, k, "node", ref_json(a, api_str(g->node, "name"), api_str(g->node, "uid")));
     sw_json_put(a, k, "serviceaccount", ref_json(a, g->name, api_meta_str(g->account, "uid")));
-    sw_json_put(a, c, "kubernetes.io", k);
-    sw_json_put(a, c, "nbf", sw_json_new_i64(a, g->now));
-    sw_json_put(a, c, "sub",
-                sw_json_new_str(a, sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
-                                                   SW_SLICE_ARG(g->ns), SW_SLICE_ARG(g->name))));
-    return c;
+    return SW_JSON_OF(a, {"aud", .json = aud}, {"exp", .json = sw_json_new_i64(a, g->now + g->ttl)},
+                      {"iat", .json = sw_json_new_i64(a, g->now)}, {"iss", .str = api->issuer},
+                      {"jti", .str = api_uuid(a)}, {"kubernetes.io", .json = k},
+                      {"nbf", .json = sw_json_new_i64(a, g->now)},
+                      {"sub", .text = api_account_name(a, g->ns, g->name)});
 }
 
 struct sw_slice api_token_for_account(struct sw_api *api, struct sw_arena *a, struct sw_slice ns,
                                       struct sw_slice name, uint32_t ttl_s)
 {
     const struct api_res *res = api_registry_core(&api->reg, "serviceaccounts");
-    struct sw_store_obj *o = sw_store_get(api->store, api_key(a, res, ns, name));
-    struct grant g = {
-        .ns = ns, .name = name, .now = (int64_t)(sw_wall_ns() / SW_NS_PER_S), .ttl = ttl_s};
+    struct grant g = {.ns = ns,
+                      .name = name,
+                      .account = api_stored(api, a, res, ns, name),
+                      .now = (int64_t)(sw_wall_ns() / SW_NS_PER_S),
+                      .ttl = ttl_s};
     SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
-    struct sw_json *aud = sw_json_new_array(a);
+    struct sw_json *aud = sw_json_new_list(a, sw_json_new_str(a, api->issuer));
     struct sw_err err = {0};
 
-    if (!o)
+    if (!g.account)
         return sw_slice("", 0);
-    g.account = sw_json_copy(a, api_load(a, res, o));
-    sw_store_obj_unref(o);
-    sw_json_push(a, aud, sw_json_new_str(a, api->issuer));
     if (sw_jws_sign(api->token_key, sw_json_text(a, make_claims(api, a, &g, aud), NULL), &token,
                     &err) != SW_OK)
         return sw_slice("", 0);
@@ -126,23 +112,17 @@ static bool check_ttl(struct api_req *r, const struct sw_json *spec, int64_t *re
 
 static bool bound_missing(struct api_req *r, const struct binding *b, struct sw_slice name)
 {
-    struct sw_json *d = sw_json_new_object(r->arena);
-
-    sw_json_put_str(r->arena, d, "name", name);
-    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->plural));
     api_fail_details(
         r, 404, "NotFound",
-        sw_arena_printf(r->arena, "%s \"%.*s\" not found", b->plural, SW_SLICE_ARG(name)), d);
+        sw_arena_printf(r->arena, "%s \"%.*s\" not found", b->plural, SW_SLICE_ARG(name)),
+        SW_JSON_OF(r->arena, {"name", .text = name}, {"kind", .str = b->plural}));
     return false;
 }
 
 static bool bound_changed(struct api_req *r, const struct binding *b, const struct sw_json *bound)
 {
     struct sw_slice name = api_str(bound, "name");
-    struct sw_json *d = sw_json_new_object(r->arena);
 
-    sw_json_put_str(r->arena, d, "name", name);
-    sw_json_put_str(r->arena, d, "kind", sw_slice_str(b->kind));
     api_fail_details(
         r, 409, "Conflict",
         sw_arena_printf(r->arena,
@@ -150,7 +130,7 @@ static bool bound_changed(struct api_req *r, const struct binding *b, const stru
                         "bound object reference (%.*s) does not match the UID in "
                         "record. The object might have been deleted and then recreated",
                         b->kind, SW_SLICE_ARG(name), SW_SLICE_ARG(api_str(bound, "uid"))),
-        d);
+        SW_JSON_OF(r->arena, {"name", .text = name}, {"kind", .str = b->kind}));
     return false;
 }
 
@@ -161,7 +141,6 @@ static bool check_bound(struct api_req *r, struct sw_json *bound)
     struct sw_slice name = api_str(bound, "name");
     struct sw_slice version = api_str(bound, "apiVersion");
     const struct api_res *res = b ? api_registry_core(&r->api->reg, b->plural) : NULL;
-    struct sw_store_obj *o;
     const struct sw_json *obj;
     struct sw_slice uid;
 
@@ -171,12 +150,9 @@ static bool check_bound(struct api_req *r, struct sw_json *bound)
                         SW_SLICE_ARG(api_str(bound, "kind")));
         return false;
     }
-    o = res ? sw_store_snap_get(
-                  r->snap, api_key(r->arena, res, res->namespaced ? r->ns : sw_slice("", 0), name))
-            : NULL;
-    if (!o)
+    obj = res ? api_in_snap(r, res, r->ns, name) : NULL;
+    if (!obj)
         return bound_missing(r, b, name);
-    obj = api_load(r->arena, res, o);
     if (strcmp(b->kind, "Pod") == 0 &&
         !sw_slice_eq(api_str(sw_json_find(obj, "spec"), "serviceAccountName"), r->name)) {
         api_bad_request(r,
@@ -220,21 +196,13 @@ static bool settle_spec(struct api_req *r, struct sw_json *tr, struct sw_json **
                         int64_t *ret_ttl)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *spec = sw_json_find(tr, "spec");
-    struct sw_json *aud;
+    struct sw_json *spec = sw_json_need(a, tr, "spec", SW_JSON_OBJECT);
     struct sw_json *bound;
 
-    if (!sw_json_is(spec, SW_JSON_OBJECT)) {
-        spec = sw_json_new_object(a);
-        sw_json_put(a, tr, "spec", spec);
-    }
     if (!check_ttl(r, spec, ret_ttl))
         return false;
-    if (sw_json_len(sw_json_find(spec, "audiences")) == 0) {
-        aud = sw_json_new_array(a);
-        sw_json_push(a, aud, sw_json_new_str(a, r->api->issuer));
-        sw_json_put(a, spec, "audiences", aud);
-    }
+    if (sw_json_len(sw_json_find(spec, "audiences")) == 0)
+        sw_json_put(a, spec, "audiences", sw_json_new_list(a, sw_json_new_str(a, r->api->issuer)));
     sw_json_put(a, spec, "expirationSeconds", sw_json_new_i64(a, *ret_ttl));
     bound = sw_json_find(spec, "boundObjectRef");
     if (!sw_json_is(bound, SW_JSON_OBJECT))
@@ -251,17 +219,16 @@ static struct sw_json *node_of(struct api_req *r, const struct sw_json *bound)
     const struct api_res *pods = api_registry_core(&r->api->reg, "pods");
     const struct api_res *nodes = api_registry_core(&r->api->reg, "nodes");
     const struct binding *b = find_binding(bound);
-    struct sw_arena *a = r->arena;
-    struct sw_store_obj *o = NULL;
+    const struct sw_json *pod = NULL;
     struct sw_slice node;
 
     if (b && strcmp(b->kind, "Pod") == 0)
-        o = sw_store_snap_get(r->snap, api_key(a, pods, r->ns, api_str(bound, "name")));
-    node = o ? api_str(sw_json_find(api_load(a, pods, o), "spec"), "nodeName") : sw_slice("", 0);
+        pod = api_in_snap(r, pods, r->ns, api_str(bound, "name"));
+    node = api_str(sw_json_find(pod, "spec"), "nodeName");
     if (!node.n)
         return NULL;
-    o = sw_store_snap_get(r->snap, api_key(a, nodes, sw_slice("", 0), node));
-    return ref_json(a, node, o ? api_meta_str(api_load(a, nodes, o), "uid") : sw_slice("", 0));
+    return ref_json(r->arena, node,
+                    api_meta_str(api_in_snap(r, nodes, sw_slice("", 0), node), "uid"));
 }
 
 static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *sa)
@@ -270,7 +237,6 @@ static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *s
     SW_BUF_AUTO token = {.max = SW_JWS_TOKEN_MAX};
     struct sw_err err = {0};
     int64_t now = (int64_t)(sw_wall_ns() / SW_NS_PER_S);
-    struct sw_json *status = sw_json_new_object(a);
     struct grant g = {.ns = r->ns, .name = r->name, .account = sa, .now = now};
     struct sw_json *spec;
     struct sw_json *claims;
@@ -285,13 +251,13 @@ static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *s
         g.bound = NULL;
     claims = make_claims(r->api, a, &g, sw_json_find(spec, "audiences"));
     if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
-        api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
+        api_internal_error(r, "%s", err.msg);
         return;
     }
-    sw_json_put_str(a, status, "token", sw_buf_slice(&token));
-    sw_json_put_str(a, status, "expirationTimestamp",
-                    sw_slice_str(sw_rfc3339((uint64_t)(now + g.ttl) * SW_NS_PER_S, 0, text)));
-    sw_json_put(a, tr, "status", status);
+    (void)sw_rfc3339((uint64_t)(now + g.ttl) * SW_NS_PER_S, 0, text);
+    sw_json_put(a, tr, "status",
+                SW_JSON_OF(a, {"token", .text = sw_buf_slice(&token)},
+                           {"expirationTimestamp", .str = text}));
     sw_json_put_str(a, tr, "kind", SW_SLICE_LIT("TokenRequest"));
     sw_json_put_str(a, tr, "apiVersion", SW_SLICE_LIT("authentication.k8s.io/v1"));
     sw_json_put_str(a, api_meta(a, tr), "name", r->name);
@@ -304,7 +270,7 @@ void api_token_request(struct api_req *r)
 {
     struct sw_json_dups dups;
     struct sw_json *tr = NULL;
-    struct sw_store_obj *o;
+    const struct sw_json *account;
 
     if (!api_write_options(r, "CreateOptions") || !api_decode_body(r, &tr, &dups))
         return;
@@ -315,9 +281,9 @@ void api_token_request(struct api_req *r)
     if (!check_meta(r, tr))
         return;
     r->snap = sw_store_snapshot(r->api->store);
-    o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
-    if (o)
-        issue(r, tr, api_load(r->arena, r->res, o));
+    account = api_in_snap(r, r->res, r->ns, r->name);
+    if (account)
+        issue(r, tr, account);
     else
         api_not_found(r);
 }

@@ -43,7 +43,7 @@ static void end(struct future *f)
 {
     sw_list_unlink(&f->link);
     if (!f->r->api->store)
-        api_fail(f->r, 503, "ServiceUnavailable", "the server is shutting down");
+        api_shutting_down(f->r);
     else if (sw_store_revision(f->r->api->store) >= f->revision)
         f->then(f->r);
     else

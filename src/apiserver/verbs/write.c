@@ -104,7 +104,7 @@ static void on_written(void *arg, const struct sw_store_result *res)
         if (res->rc == SW_OK)
             answer(w, res->revision);
         else
-            api_fail(r, 503, "ServiceUnavailable", "the server is shutting down");
+            api_shutting_down(r);
         return;
     }
     if (res->rc == SW_OK) {

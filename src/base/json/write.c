@@ -417,3 +417,8 @@ struct sw_slice sw_json_text(struct sw_arena *a, const struct sw_json *v,
     assert(rc == SW_OK);
     return sw_arena_slice(a, sw_buf_slice(&b));
 }
+
+struct sw_slice sw_json_sorted_text(struct sw_arena *a, const struct sw_json *v)
+{
+    return sw_json_text(a, v, &(struct sw_json_write_opts){.flags = SW_JSON_SORT_KEYS});
+}

@@ -389,3 +389,21 @@ void sw_texts_add(struct sw_texts *t, const char *text)
     t->p = sw_arena_grow(t->arena, t->p, t->n, &t->cap, sizeof(*t->p));
     t->p[t->n++] = text;
 }
+
+bool sw_texts_has(const struct sw_texts *t, struct sw_slice text)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        if (sw_slice_eq_str(text, t->p[i]))
+            return true;
+    }
+    return false;
+}
+
+const char *sw_texts_join(const struct sw_texts *t)
+{
+    SW_BUF_AUTO b = {.max = SIZE_MAX / 2};
+
+    for (size_t i = 0; i < t->n; i++)
+        (void)!sw_buf_printf(&b, "%s%s", i ? ", " : "", t->p[i]);
+    return sw_arena_dup(t->arena, sw_buf_slice(&b));
+}

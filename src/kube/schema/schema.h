@@ -147,6 +147,9 @@ struct sw_texts {
     size_t cap;
 };
 void sw_texts_add(struct sw_texts *t, const char *text);
+bool sw_texts_has(const struct sw_texts *t, struct sw_slice text);
+/* All of them with commas between, in the arena. */
+const char *sw_texts_join(const struct sw_texts *t);
 
 /*
  * Removes what the schema does not declare. At the root and at embedded resources apiVersion, kind
