@@ -379,6 +379,8 @@ struct sw_json *api_convert(struct sw_arena *a, const struct api_res *from,
 struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj);
 struct sw_slice api_meta_str(const struct sw_json *obj, const char *key);
 struct sw_slice api_str(const struct sw_json *v, const char *key);
+/* Takes kind and apiVersion out, as items of lists of built-in kinds have none. */
+void api_drop_type(struct sw_json *obj);
 /* True when it is being deleted. */
 bool api_is_going(const struct sw_json *obj);
 const char *api_now(struct sw_arena *a);
@@ -414,6 +416,10 @@ bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_js
                       bool patch);
 /* dryRun, fieldManager, fieldValidation, force. kind: "CreateOptions" and so on. */
 bool api_write_options(struct api_req *r, const char *kind);
+/* The namespace of an object, if any, is that of the URL. False: 400 was sent. */
+bool api_check_namespace(struct api_req *r, struct sw_slice ns);
+/* dryRun as options of a request in turn have it; NULL: it is not set. */
+struct sw_json *api_dry_run_json(const struct api_req *r);
 /* Values of dryRun: only "All" is known, anything else adds an error. */
 void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list);
 

@@ -574,6 +574,11 @@ void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct s
         r->write.dry_run = true;
 }
 
+struct sw_json *api_dry_run_json(const struct api_req *r)
+{
+    return r->write.dry_run ? sw_json_new_list(r->arena, sw_json_new_str(r->arena, "All")) : NULL;
+}
+
 enum { DRY_RUN_MAX = 16 };
 
 static struct sw_json *dry_run_params(struct api_req *r)
@@ -610,4 +615,13 @@ bool api_write_options(struct api_req *r, const char *kind)
         r->write.validation = API_VALIDATE_IGNORE;
     r->write.force = api_param_bool(r, "force");
     return api_options_ok(r, kind, &e);
+}
+
+bool api_check_namespace(struct api_req *r, struct sw_slice ns)
+{
+    if (!r->res->namespaced || !ns.n || sw_slice_eq(ns, r->ns))
+        return true;
+    api_bad_request(r, "the namespace of the provided object does not match the namespace sent on "
+                       "the request");
+    return false;
 }

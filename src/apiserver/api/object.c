@@ -31,6 +31,12 @@ struct sw_json *api_meta(struct sw_arena *a, struct sw_json *obj)
     return sw_json_need(a, obj, "metadata", SW_JSON_OBJECT);
 }
 
+void api_drop_type(struct sw_json *obj)
+{
+    (void)sw_json_remove(obj, SW_SLICE_LIT("kind"));
+    (void)sw_json_remove(obj, SW_SLICE_LIT("apiVersion"));
+}
+
 bool api_is_going(const struct sw_json *obj)
 {
     return sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) != NULL;
@@ -340,10 +346,8 @@ int api_write_obj(struct sw_buf *out, const struct api_res *res, const struct sw
 
         if (!obj)
             return SW_EINVAL;
-        if (!with_type) {
-            (void)sw_json_remove(obj, SW_SLICE_LIT("kind"));
-            (void)sw_json_remove(obj, SW_SLICE_LIT("apiVersion"));
-        }
+        if (!with_type)
+            api_drop_type(obj);
         return sw_json_write(out, obj, NULL);
     }
     rc = with_type ? sw_buf_printf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s\",\"metadata\":{",

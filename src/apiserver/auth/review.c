@@ -148,13 +148,8 @@ static void rules_review(struct api_req *r, struct sw_json *obj)
 /* Reviews are never stored: they get no time, and no name of ours. */
 static bool settle_meta(struct api_req *r, struct sw_json *meta)
 {
-    struct sw_slice ns = api_str(meta, "namespace");
-
-    if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
-        api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
-                           "on the request");
+    if (!api_check_namespace(r, api_str(meta, "namespace")))
         return false;
-    }
     if (r->res->namespaced)
         sw_json_put_str(r->arena, meta, "namespace", r->ns);
     sw_json_put(r->arena, meta, "creationTimestamp", sw_json_new_null(r->arena));

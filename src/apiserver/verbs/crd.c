@@ -10,9 +10,6 @@
 #include "kube/crd/crd.h"
 #include "kube/fields.h"
 
-static const struct sw_slice crd_prefix =
-    SW_SLICE_LIT("apiextensions.k8s.io/customresourcedefinitions/");
-
 /* --- from object to resources ----------------------------------------------------------- */
 
 static const char *text(struct sw_arena *a, const struct sw_json *v, const char *key)
@@ -237,13 +234,10 @@ void api_crd_changed(struct sw_api *api, struct sw_slice name)
 
 void api_crds_load(struct sw_api *api)
 {
-    struct sw_store_snap *snap = sw_store_snapshot(api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
     const struct api_res *res = crd_res(api);
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, snap, crd_prefix, sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, sw_slice_str(res->prefix)) {
         SW_ARENA_AUTO tmp = {0};
         struct sw_json *obj = api_load(&tmp, res, o);
         struct api_crd *c = obj ? crd_new(obj, o->revision) : NULL;
@@ -251,7 +245,6 @@ void api_crds_load(struct sw_api *api)
         if (c)
             api_registry_set_crd(&api->reg, sw_slice_str(c->name), c);
     }
-    sw_store_snap_unref(snap);
 }
 
 /* --- status ----------------------------------------------------------------------------- */
@@ -292,18 +285,17 @@ static const char *used_text(struct api_req *r, struct sw_slice name)
 static const char *short_conflict(struct api_req *r, const struct sw_json *crd,
                                   const struct sw_json *want, const struct sw_json *have)
 {
-    const char *texts = NULL;
-    size_t n = 0;
+    struct sw_texts taken = {.arena = r->arena};
 
     SW_JSON_ITEMS (it, want) {
         struct sw_slice name = sw_json_str(it);
 
-        if (sw_field_list_has(have, name) || !in_use(r, crd, name, false))
-            continue;
-        texts = n++ ? sw_arena_printf(r->arena, "%s, %s", texts, used_text(r, name))
-                    : used_text(r, name);
+        if (!sw_field_list_has(have, name) && in_use(r, crd, name, false))
+            sw_texts_add(&taken, used_text(r, name));
     }
-    return n > 1 ? sw_arena_printf(r->arena, "[%s]", texts) : texts;
+    if (taken.n > 1)
+        return sw_arena_printf(r->arena, "[%s]", sw_texts_join(&taken));
+    return taken.n ? taken.p[0] : NULL;
 }
 
 /*
@@ -356,20 +348,11 @@ static void settle_stored(struct api_req *r, struct sw_json *crd, struct sw_json
 {
     struct sw_arena *a = r->arena;
     const struct sw_json *versions = sw_json_walk(crd, "spec", "versions", NULL);
-    struct sw_json *stored = sw_json_find(status, "storedVersions");
+    struct sw_json *stored = sw_json_need(a, status, "storedVersions", SW_JSON_ARRAY);
 
-    if (!sw_json_is(stored, SW_JSON_ARRAY)) {
-        stored = sw_json_new_array(a);
-        sw_json_put(a, status, "storedVersions", stored);
-    }
     SW_JSON_ITEMS (v, versions) {
-        bool there = false;
-
-        if (!sw_json_true(sw_json_find(v, "storage")))
-            continue;
-        for (size_t k = 0; k < sw_json_len(stored); k++)
-            there = there || sw_slice_eq(sw_json_str(sw_json_at(stored, k)), api_str(v, "name"));
-        if (!there)
+        if (sw_json_true(sw_json_find(v, "storage")) &&
+            !sw_field_list_has(stored, api_str(v, "name")))
             sw_json_push(a, stored, sw_json_new_string(a, api_str(v, "name")));
     }
 }
@@ -415,9 +398,7 @@ void api_crd_settle(struct api_req *r, struct sw_json *crd, const struct sw_json
     settle_approval(r, crd, status);
     accepted = sw_json_find(status, "acceptedNames");
     if (!sw_json_is(accepted, SW_JSON_OBJECT)) {
-        accepted = sw_json_new_object(a);
-        sw_json_put_str(a, accepted, "plural", sw_slice("", 0));
-        sw_json_put_str(a, accepted, "kind", sw_slice("", 0));
+        accepted = SW_JSON_OF(a, {"plural", .str = ""}, {"kind", .str = ""});
         sw_json_put(a, status, "acceptedNames", accepted);
     }
     conflict = accept_names(r, crd, accepted, &reason);

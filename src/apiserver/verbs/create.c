@@ -9,66 +9,41 @@
 #include "base/rand.h"
 #include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
+#include "kube/at.h"
 
 static bool namespace_ok(struct api_req *r, struct sw_slice name)
 {
     const struct api_res *nsres = api_registry_core(&r->api->reg, "namespaces");
-    struct sw_store_obj *o;
-    struct sw_json *ns;
-    struct sw_json *d;
-    struct sw_json *causes;
-    struct sw_json *c;
     struct sw_arena *a = r->arena;
+    const struct sw_json *ns;
+    struct sw_json *cause;
+    const char *why;
 
     if (!r->res->namespaced)
         return true;
-    o = sw_store_snap_get(r->snap, api_key(a, nsres, sw_slice("", 0), r->ns));
-    if (!o) {
+    ns = api_in_snap(r, nsres, sw_slice("", 0), r->ns);
+    if (!ns) {
         r->res = nsres;
         r->crd = api_crd_unref(r->crd);
         r->name = r->ns;
         api_not_found(r);
         return false;
     }
-    ns = api_load(a, nsres, o);
-    if (!sw_json_walk(ns, "metadata", "deletionTimestamp", NULL))
+    if (!api_is_going(ns))
         return true;
-    d = sw_json_new_object(a);
-    causes = sw_json_new_array(a);
-    c = sw_json_new_object(a);
-    sw_json_put_str(a, d, "name", name);
-    if (*r->res->group)
-        sw_json_put_str(a, d, "group", sw_slice_str(r->res->group));
-    sw_json_put_str(a, d, "kind", sw_slice_str(r->res->plural));
-    sw_json_put_str(a, c, "reason", SW_SLICE_LIT("NamespaceTerminating"));
-    sw_json_put_str(a, c, "message",
-                    sw_slice_str(sw_arena_printf(a, "namespace %.*s is being terminated",
-                                                 SW_SLICE_ARG(r->ns))));
-    sw_json_put_str(a, c, "field", SW_SLICE_LIT("metadata.namespace"));
-    sw_json_push(a, causes, c);
-    sw_json_put(a, d, "causes", causes);
-    api_fail_details(r, 403, "Forbidden",
-                     sw_arena_printf(a,
-                                     "%s \"%.*s\" is forbidden: unable to create new content in "
-                                     "namespace %.*s because it is being terminated",
-                                     api_gr(a, r->res), SW_SLICE_ARG(name), SW_SLICE_ARG(r->ns)),
-                     d);
+    why = sw_arena_printf(a, "namespace %.*s is being terminated", SW_SLICE_ARG(r->ns));
+    cause = SW_JSON_OF(a, {"reason", .str = "NamespaceTerminating"}, {"message", .str = why},
+                       {"field", .str = "metadata.namespace"});
+    api_fail_details(
+        r, 403, "Forbidden",
+        sw_arena_printf(a,
+                        "%s \"%.*s\" is forbidden: unable to create new content in namespace %.*s "
+                        "because it is being terminated",
+                        api_gr(a, r->res), SW_SLICE_ARG(name), SW_SLICE_ARG(r->ns)),
+        SW_JSON_OF(a, {"name", .text = name}, {"group", .some = sw_slice_str(r->res->group)},
+                   {"kind", .str = r->res->plural},
+                   {"causes", .json = sw_json_new_list(a, cause)}));
     return false;
-}
-
-static void wipe_system_fields(struct sw_json *meta)
-{
-    static const char *const gone[] = {
-        "uid",      "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-        "selfLink", "generation"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(gone); i++)
-        (void)sw_json_remove(meta, sw_slice_str(gone[i]));
-}
-
-static bool has_text(const struct sw_json *v, const char *key)
-{
-    return api_str(v, key).n > 0;
 }
 
 static bool filled(const struct sw_json_member *m, const void *arg)
@@ -129,7 +104,7 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
     if (api_keeps_generation(r->res))
         sw_json_put(a, meta, "generation", sw_json_new_i64(a, 1));
     api_off_loop();
-    if (r->res->builtin && has_text(meta, "name"))
+    if (r->res->builtin && api_str(meta, "name").n)
         sw_builtin_default(a, r->res->builtin, obj); /* names made from generateName count too */
     if (!sw_json_find(meta, "managedFields") || r->verb == API_CREATE || r->verb == API_UPDATE)
         track_create(r, obj);
@@ -141,7 +116,12 @@ bool api_prepare_create(struct api_write *w, struct sw_json *obj)
 
 void api_wipe_for_create(struct api_req *r, struct sw_json *obj)
 {
-    wipe_system_fields(api_meta(r->arena, obj));
+    static const char *const gone[] = {
+        "uid",      "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+        "selfLink", "generation"};
+
+    for (size_t i = 0; i < SW_ARRAY_LEN(gone); i++)
+        (void)sw_json_remove(api_meta(r->arena, obj), sw_slice_str(gone[i]));
     if (r->res->has_status && (r->res->crd || api_is_crd_kind(r->res)))
         (void)sw_json_remove(obj, SW_SLICE_LIT("status"));
     /* Defaults of a schema reach into status as well. */
@@ -157,15 +137,9 @@ struct create {
 
 bool api_may_create(struct api_req *r)
 {
-    struct api_attrs at = {.user = &r->user,
-                           .verb = SW_SLICE_LIT("create"),
-                           .is_resource = true,
-                           .group = r->group,
-                           .resource = r->resource,
-                           .sub = r->sub,
-                           .ns = r->ns,
-                           .name = r->name};
+    struct api_attrs at = api_attrs_on(&r->user, "create", r->group, r->resource, r->ns, r->name);
 
+    at.sub = r->sub;
     if (!r->x || api_allowed(r->api, r->arena, &at, NULL))
         return true;
     api_fail_res(r, 403, "Forbidden", r->name, "%s", api_denied_text(r->arena, &at, NULL));
@@ -180,8 +154,7 @@ void api_already_exists(struct api_write *w)
     struct api_req *r = w->r;
     const struct sw_store_obj *cur = sw_store_snap_get(r->snap, w->key);
     const struct sw_json *old = cur ? api_load(r->arena, r->res, cur) : NULL;
-    const char *pre =
-        sw_json_walk(old, "metadata", "deletionTimestamp", NULL) ? "object is being deleted: " : "";
+    const char *pre = api_is_going(old) ? "object is being deleted: " : "";
 
     if (c->generate.n)
         api_fail_res(r, 409, "AlreadyExists", r->name,
@@ -238,14 +211,9 @@ static bool settle_name(struct api_req *r, struct create *c)
     struct sw_slice name = api_str(meta, "name");
     struct sw_slice ns = api_str(meta, "namespace");
     struct sw_field_errs e;
-    struct sw_fpath m = sw_fpath_str(NULL, "metadata");
-    struct sw_fpath p = sw_fpath_str(&m, "name");
 
-    if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
-        api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
-                           "on the request");
+    if (!api_check_namespace(r, ns))
         return false;
-    }
     if (r->name.n && name.n && !sw_slice_eq(name, r->name)) {
         api_bad_request(r,
                         "the name of the object (%.*s) does not match the name on the URL (%.*s)",
@@ -262,7 +230,8 @@ static bool settle_name(struct api_req *r, struct create *c)
     }
     if (name.n == 0) {
         sw_field_errs_init(&e, r->arena);
-        sw_ferr_required(&e, &p, "name or generateName is required");
+        sw_at_required(SW_IN(SW_WHOLE(c->obj, &e), "metadata.name"),
+                       "name or generateName is required");
         api_invalid(r, sw_slice("", 0), &e);
         return false;
     }

@@ -5,7 +5,9 @@
 #include "apiserver/api/api.h"
 #include "apiserver/api/work.h"
 #include "apiserver/verbs/verbs.h"
+#include "base/search.h"
 #include "base/vec.h"
+#include "kube/fields.h"
 
 struct options {
     struct sw_slice policy; /* "" when not given */
@@ -21,23 +23,16 @@ struct removal {
     struct options o;
 };
 
-/* --- options ---------------------------------------------------------------------------- */
-
-static bool known_policy(struct sw_slice p)
-{
-    return sw_slice_eq_str(p, "Foreground") || sw_slice_eq_str(p, "Background") ||
-           sw_slice_eq_str(p, "Orphan");
-}
-
 static void check_policy(struct api_req *r, const struct options *o, struct sw_field_errs *e)
 {
+    static const char *const policies[] = {"Foreground", "Background", "Orphan", NULL};
     static const char *const known[] = {"Foreground", "Background", "Orphan", "nil", NULL};
     struct sw_fpath p = sw_fpath_str(NULL, "propagationPolicy");
 
     if (o->orphan_set && o->policy_set)
         sw_ferr_invalid_str(e, &p, o->policy,
                             "orphanDependents and deletionPropagation cannot be both set");
-    if (o->policy_set && !known_policy(o->policy))
+    if (o->policy_set && !sw_word_in(o->policy, policies))
         sw_ferr_unsupported(e, &p, sw_json_new_string(r->arena, o->policy), known);
 }
 
@@ -92,10 +87,8 @@ static bool read_options(struct api_req *r, struct options *o)
         o->orphan = api_param_bool(r, "orphanDependents");
     }
     check_policy(r, o, &e);
-    if (e.n) {
-        api_invalid_kind(r, "DeleteOptions", "meta.k8s.io", sw_slice("", 0), &e);
+    if (!api_options_ok(r, "DeleteOptions", &e))
         return false;
-    }
     if (o->orphan_set)
         o->policy = o->orphan ? SW_SLICE_LIT("Orphan") : SW_SLICE_LIT("Background");
     return true;
@@ -130,13 +123,10 @@ static struct sw_json *settle_finalizers(struct api_req *r, const struct options
     else if (sw_slice_eq_str(o->policy, "Foreground"))
         sw_json_push(a, out, sw_json_new_str(a, "foregroundDeletion"));
     if (r->res->builtin && strcmp(r->res->group, "apiextensions.k8s.io") == 0) {
-        const char *cleanup = "customresourcecleanup.apiextensions.k8s.io";
-        bool there = false;
+        struct sw_slice cleanup = SW_SLICE_LIT("customresourcecleanup.apiextensions.k8s.io");
 
-        SW_JSON_ITEMS (it, out)
-            there = there || sw_json_str_eq(it, cleanup);
-        if (!there && !sw_json_find(meta, "deletionTimestamp"))
-            sw_json_push(a, out, sw_json_new_str(a, cleanup));
+        if (!sw_field_list_has(out, cleanup) && !sw_json_find(meta, "deletionTimestamp"))
+            sw_json_push(a, out, sw_json_new_string(a, cleanup));
     }
     return out;
 }
@@ -147,7 +137,6 @@ static bool check_preconditions(struct api_req *r, const struct options *o,
     struct sw_slice uid = api_meta_str(live, "uid");
     struct sw_slice rv = api_meta_str(live, "resourceVersion");
     const char *why = NULL;
-    struct sw_json *d;
 
     if (o->has_uid && !sw_slice_eq(o->uid, uid))
         why = sw_arena_printf(r->arena,
@@ -163,17 +152,13 @@ static bool check_preconditions(struct api_req *r, const struct options *o,
     if (!why)
         return true;
     /* The reference names the kind here, not the resource. */
-    d = sw_json_new_object(r->arena);
-    sw_json_put_str(r->arena, d, "name", r->name);
-    if (*r->res->group)
-        sw_json_put_str(r->arena, d, "group", sw_slice_str(r->res->group));
-    sw_json_put_str(r->arena, d, "kind", sw_slice_str(r->res->kind));
-    api_fail_details(r, 409, "Conflict",
-                     sw_arena_printf(r->arena,
-                                     "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s",
-                                     r->res->kind, *r->res->group ? "." : "", r->res->group,
-                                     SW_SLICE_ARG(r->name), why),
-                     d);
+    api_fail_details(
+        r, 409, "Conflict",
+        sw_arena_printf(r->arena, "Operation cannot be fulfilled on %s%s%s \"%.*s\": %s",
+                        r->res->kind, *r->res->group ? "." : "", r->res->group,
+                        SW_SLICE_ARG(r->name), why),
+        SW_JSON_OF(r->arena, {"name", .text = r->name},
+                   {"group", .some = sw_slice_str(r->res->group)}, {"kind", .str = r->res->kind}));
     return false;
 }
 
@@ -198,21 +183,16 @@ static bool protected_namespace(struct api_req *r)
 static void mark_terminating(struct api_req *r, struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *status = sw_json_find(obj, "status");
 
     if (!r->res->builtin)
         return;
-    if (!sw_json_is(status, SW_JSON_OBJECT)) {
-        status = sw_json_new_object(a);
-    }
-    if (strcmp(r->res->plural, "namespaces") == 0) {
-        sw_json_put_str(a, status, "phase", SW_SLICE_LIT("Terminating"));
-        sw_json_put(a, obj, "status", status);
-    } else if (strcmp(r->res->group, "apiextensions.k8s.io") == 0) {
-        (void)api_set_condition(a, status, "Terminating", true, "InstanceDeletionInProgress",
+    if (strcmp(r->res->plural, "namespaces") == 0)
+        sw_json_put_str(a, sw_json_need(a, obj, "status", SW_JSON_OBJECT), "phase",
+                        SW_SLICE_LIT("Terminating"));
+    else if (strcmp(r->res->group, "apiextensions.k8s.io") == 0)
+        (void)api_set_condition(a, sw_json_need(a, obj, "status", SW_JSON_OBJECT), "Terminating",
+                                true, "InstanceDeletionInProgress",
                                 "CustomResource deletion is in progress");
-        sw_json_put(a, obj, "status", status);
-    }
 }
 
 /* --- one object ------------------------------------------------------------------------- */
@@ -323,18 +303,15 @@ static void sweep_reply(struct api_req *r, void *arg)
 {
     struct sweep *s = arg;
     struct sw_arena *a = r->arena;
-    struct sw_json *list = sw_json_new_object(a);
+    struct sw_json *list;
 
     api_off_loop();
-    sw_json_put(a, list, "kind", sw_json_new_str(a, r->res->list_kind));
-    sw_json_put(a, list, "apiVersion", sw_json_new_str(a, r->res->api_version));
-    sw_json_put(a, list, "metadata", sw_json_new_object(a));
+    list = SW_JSON_OF(a, {"kind", .str = r->res->list_kind},
+                      {"apiVersion", .str = r->res->api_version},
+                      {"metadata", .json = sw_json_new_object(a)}, {"items", .json = s->items});
     api_set_rv(a, list, s->rv);
-    for (size_t i = 0; r->res->builtin && i < sw_json_len(s->items); i++) {
-        (void)sw_json_remove(sw_json_at(s->items, i), SW_SLICE_LIT("kind"));
-        (void)sw_json_remove(sw_json_at(s->items, i), SW_SLICE_LIT("apiVersion"));
-    }
-    sw_json_put(a, list, "items", s->items);
+    SW_JSON_ITEMS (it, r->res->builtin ? s->items : NULL)
+        api_drop_type(it);
     api_reply(r, 200, list);
 }
 
@@ -364,16 +341,14 @@ static void sweep_begin(struct api_req *r, void *arg)
 {
     struct sweep *s = arg;
     const struct api_filter *f = &s->filter;
-    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
-    struct sw_store_iter it;
-    struct sw_store_obj *obj;
+    struct sw_slice prefix = api_prefix(r->arena, r->res, r->ns);
 
     api_off_loop();
-    sw_store_iter_init(&it, r->snap, prefix, sw_slice("", 0));
-    while ((obj = sw_store_iter_next(&it)) && sw_budget_ok(api_work_budget())) {
+    SW_STORE_EACH (obj, r->snap, prefix) {
         struct sw_json *v;
 
+        if (!sw_budget_ok(api_work_budget()))
+            break;
         if ((f->has_labels || f->has_fields) && !api_filter_match(f, r->res, obj))
             continue;
         v = api_load(r->arena, r->res, obj);
@@ -390,8 +365,7 @@ static void sweep_begin(struct api_req *r, void *arg)
 void api_delete_collection(struct api_req *r)
 {
     struct sweep *s = SW_ARENA_NEW(r->arena, struct sweep);
-    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct sw_slice prefix = api_prefix(r->arena, r->res, r->ns);
     struct options o;
 
     if (!read_options(r, &o) || !api_list_opts_check(r, &s->filter, &s->limit))
@@ -401,15 +375,8 @@ void api_delete_collection(struct api_req *r)
     s->rv = sw_store_snap_revision(r->snap);
     s->items = sw_json_new_array(r->arena);
     warn_orphans(r, &o);
-    s->body = sw_json_new_object(r->arena);
-    if (o.policy.n)
-        sw_json_put_str(r->arena, s->body, "propagationPolicy", o.policy);
-    if (r->write.dry_run) {
-        struct sw_json *all = sw_json_new_array(r->arena);
-
-        sw_json_push(r->arena, all, sw_json_new_str(r->arena, "All"));
-        sw_json_put(r->arena, s->body, "dryRun", all);
-    }
+    s->body = SW_JSON_OF(r->arena, {"propagationPolicy", .some = o.policy},
+                         {"dryRun", .json = api_dry_run_json(r)});
     if (r->x && sw_store_snap_count(r->snap, prefix, sw_slice("", 0)) > INLINE_SWEEP)
         api_work_run(r, sweep_begin, s);
     else

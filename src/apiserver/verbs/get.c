@@ -22,20 +22,15 @@ struct future {
 void api_rv_too_large(struct api_req *r, uint64_t revision)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *d = sw_json_new_object(a);
-    struct sw_json *causes = sw_json_new_array(a);
-    struct sw_json *c = sw_json_new_object(a);
+    struct sw_json *cause = SW_JSON_OF(a, {"reason", .str = "ResourceVersionTooLarge"},
+                                       {"message", .str = "Too large resource version"});
 
-    sw_json_put_str(a, c, "reason", SW_SLICE_LIT("ResourceVersionTooLarge"));
-    sw_json_put_str(a, c, "message", SW_SLICE_LIT("Too large resource version"));
-    sw_json_push(a, causes, c);
-    sw_json_put(a, d, "causes", causes);
-    sw_json_put(a, d, "retryAfterSeconds", sw_json_new_i64(a, 1));
     api_fail_details(r, 504, "Timeout",
                      sw_arena_printf(a, "Timeout: Too large resource version: %llu, current: %llu",
                                      (unsigned long long)revision,
                                      (unsigned long long)sw_store_revision(r->api->store)),
-                     d);
+                     SW_JSON_OF(a, {"causes", .json = sw_json_new_list(a, cause)},
+                                {"retryAfterSeconds", .json = sw_json_new_i64(a, 1)}));
 }
 
 /* It ends with its request. */
@@ -134,7 +129,7 @@ static void get_now(struct api_req *r)
     }
     if (api_write_obj(&b, r->res, o, true) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK) {
         sw_buf_done(&b);
-        api_fail(r, 500, "InternalError", "Internal error occurred: the stored object is damaged");
+        api_internal_error(r, "the stored object is damaged");
         return;
     }
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));

@@ -25,14 +25,10 @@ static bool is_before(const struct sw_json *class, const struct sw_json *best)
 
 static struct sw_slice find_default(struct api_req *r)
 {
-    struct sw_store_snap *snap = sw_store_snapshot(r->api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(r->api->store);
     struct sw_json *best = NULL;
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, snap, SW_SLICE_LIT("networking.k8s.io/ingressclasses/"),
-                       sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, SW_SLICE_LIT("networking.k8s.io/ingressclasses/")) {
         struct sw_json *class = NULL;
 
         if (!memmem(o->value.p, o->value.n, NOTE, sizeof(NOTE) - 1))
@@ -41,8 +37,7 @@ static struct sw_slice find_default(struct api_req *r)
             is_before(class, best))
             best = class;
     }
-    sw_store_snap_unref(snap);
-    return best ? api_meta_str(best, "name") : sw_slice("", 0);
+    return api_meta_str(best, "name");
 }
 
 void api_ingress_settle(struct api_req *r, struct sw_json *obj)

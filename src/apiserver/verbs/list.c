@@ -79,8 +79,7 @@ static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slic
         return bad_continue(
             r, sw_arena_printf(a, ": %.*s", SW_SLICE_ARG(sw_slice_head(api_str(v, "start"), 512))));
     /* The start is relative to the requested collection. */
-    o->from = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                           SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    o->from = api_prefix(r->arena, r->res, r->ns);
     {
         char *p = sw_arena_alloc(r->arena, o->from.n + start.n + 1);
 
@@ -91,11 +90,6 @@ static bool read_continue(struct api_req *r, struct list_opts *o, struct sw_slic
     o->rv = rv > 0 ? (uint64_t)rv : 0;
     o->exact = rv > 0;
     return true;
-}
-
-static void list_invalid(struct api_req *r, struct sw_field_errs *e)
-{
-    api_invalid_kind(r, "ListOptions", "meta.k8s.io", sw_slice("", 0), e);
 }
 
 static bool check_match(struct api_req *r)
@@ -125,10 +119,7 @@ static bool check_match(struct api_req *r)
     }
     if (sw_query_get(&r->query, "sendInitialEvents"))
         sw_ferr_forbidden(&e, &s, "sendInitialEvents is forbidden for list");
-    if (e.n == 0)
-        return true;
-    list_invalid(r, &e);
-    return false;
+    return api_options_ok(r, "ListOptions", &e);
 }
 
 bool api_list_opts_check(struct api_req *r, struct api_filter *f, int64_t *ret_limit)
@@ -363,9 +354,7 @@ static void reply_list_text(struct api_req *r, struct page *p, uint64_t rv, cons
     sw_jw_object_end(&w);
     if (sw_jw_end(&w) != SW_OK || sw_buf_putc(&b, '\n') != SW_OK) {
         sw_buf_done(&b);
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: the list is too large; use a "
-                 "limit");
+        api_internal_error(r, "the list is too large; use a limit");
         return;
     }
     sw_xchg_set(r->x, "Cache-Control", SW_SLICE_LIT("no-cache, private"));
@@ -399,24 +388,18 @@ static void reply_list_tree(struct api_req *r, struct page *p, uint64_t rv, cons
         sw_json_put(a, out, "metadata", list_meta_json(r, p, rv, token));
     } else {
         bool partial = r->out.as == API_AS_PARTIAL;
+        const char *meta_version = sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version);
         struct sw_json *items = sw_json_new_array(a);
 
-        out = sw_json_new_object(a);
-        sw_json_put(a, out, "kind",
-                    sw_json_new_str(a, partial ? "PartialObjectMetadataList" : r->res->list_kind));
-        sw_json_put(a, out, "apiVersion",
-                    sw_json_new_str(a, partial
-                                           ? sw_arena_printf(a, "meta.k8s.io/%s", r->out.as_version)
-                                           : r->res->api_version));
-        sw_json_put(a, out, "metadata", list_meta_json(r, p, rv, token));
         for (size_t i = 0; i < p->objs.n; i++) {
-            if (!partial && r->res->builtin) {
-                (void)sw_json_remove(p->objs.p[i], SW_SLICE_LIT("kind"));
-                (void)sw_json_remove(p->objs.p[i], SW_SLICE_LIT("apiVersion"));
-            }
+            if (!partial && r->res->builtin)
+                api_drop_type(p->objs.p[i]);
             sw_json_push(a, items, partial ? api_to_partial(r, p->objs.p[i]) : p->objs.p[i]);
         }
-        sw_json_put(a, out, "items", items);
+        out = SW_JSON_OF(
+            a, {"kind", .str = partial ? "PartialObjectMetadataList" : r->res->list_kind},
+            {"apiVersion", .str = partial ? meta_version : r->res->api_version},
+            {"metadata", .json = list_meta_json(r, p, rv, token)}, {"items", .json = items});
     }
     r->arena = keep;
     api_reply(r, 200, out);
@@ -454,17 +437,14 @@ static void list_failed(struct api_req *r, int rc)
     if (rc == PACE_OFF_LOOP)
         api_work_run(r, list_work, NULL);
     else if (!api_work_ended(r))
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: the list is too large; use a "
-                 "limit");
+        api_internal_error(r, "the list is too large; use a limit");
 }
 
 static void list_now(struct api_req *r)
 {
     struct list_opts o;
     struct page p = {.text = {.max = (size_t)1 << 30}};
-    struct sw_slice prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                                          SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    struct sw_slice prefix = api_prefix(r->arena, r->res, r->ns);
     bool text = r->x && !r->out.pretty && !r->out.yaml;
     const char *token = "";
     uint64_t rv;

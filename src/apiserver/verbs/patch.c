@@ -8,6 +8,7 @@
 #include "apiserver/api/work.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
+#include "base/search.h"
 #include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
 
@@ -111,16 +112,7 @@ static bool patched(struct api_req *r, struct patch *p, struct sw_json **ret)
 
 static bool check_name(struct api_req *r, const struct sw_json *obj)
 {
-    struct sw_slice ns = api_meta_str(obj, "namespace");
-
-    if (!api_check_name(r, obj))
-        return false;
-    if (r->res->namespaced && ns.n && !sw_slice_eq(ns, r->ns)) {
-        api_bad_request(r, "the namespace of the provided object does not match the namespace sent "
-                           "on the request");
-        return false;
-    }
-    return true;
+    return api_check_name(r, obj) && api_check_namespace(r, api_meta_str(obj, "namespace"));
 }
 
 static bool build_patch(struct api_write *w, const struct sw_store_obj *cur)
@@ -148,16 +140,12 @@ static bool build_patch(struct api_write *w, const struct sw_store_obj *cur)
 
 void api_apply_failed(struct api_req *r, const struct sw_smd_result *res)
 {
-    struct sw_json *d;
-
     switch (res->status) {
     case SW_SMD_OK:
         return;
     case SW_SMD_CONFLICT:
-        d = sw_json_new_object(r->arena);
-        if (res->causes)
-            sw_json_put(r->arena, d, "causes", res->causes);
-        api_fail_details(r, 409, "Conflict", res->message, d);
+        api_fail_details(r, 409, "Conflict", res->message,
+                         SW_JSON_OF(r->arena, {"causes", .json = res->causes}));
         return;
     case SW_SMD_TYPED:
         api_fail(r, 500, "", "%s", res->message);
@@ -231,12 +219,10 @@ bool api_need_manager(struct api_req *r)
     struct sw_field_errs e;
     struct sw_fpath m = sw_fpath_str(NULL, "fieldManager");
 
-    if (api_param(r, "fieldManager").n)
-        return true;
     sw_field_errs_init(&e, r->arena);
-    sw_ferr_required(&e, &m, "is required for apply patch");
-    api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
-    return false;
+    if (!api_param(r, "fieldManager").n)
+        sw_ferr_required(&e, &m, "is required for apply patch");
+    return api_options_ok(r, "PatchOptions", &e);
 }
 
 static bool check_apply(struct api_req *r, struct patch *p)
@@ -280,12 +266,10 @@ static bool check_force(struct api_req *r, enum api_patch_kind kind)
     struct sw_field_errs e;
     struct sw_fpath p = sw_fpath_str(NULL, "force");
 
-    if (kind == API_PATCH_APPLY || !sw_query_get(&r->query, "force"))
-        return true;
     sw_field_errs_init(&e, r->arena);
-    sw_ferr_forbidden(&e, &p, "may not be specified for non-apply patch");
-    api_invalid_kind(r, "PatchOptions", "meta.k8s.io", sw_slice("", 0), &e);
-    return false;
+    if (kind != API_PATCH_APPLY && sw_query_get(&r->query, "force"))
+        sw_ferr_forbidden(&e, &p, "may not be specified for non-apply patch");
+    return api_options_ok(r, "PatchOptions", &e);
 }
 
 /* The error of Go's decoder for a text that is no JSON, as far as clients need it. */
@@ -362,22 +346,15 @@ static bool check_form(struct api_req *r, enum api_patch_kind kind, struct sw_js
 /* Unknown and repeated members of operations are noted, with where they stand. */
 static void check_members(struct api_req *r, const struct sw_json *doc, struct sw_json_dups *dups)
 {
-    static const char *const known[] = {"op", "path", "from", "value"};
+    static const char *const known[] = {"op", "path", "from", "value", NULL};
 
     r->patch.notes.arena = r->arena;
     for (size_t i = 0; i < sw_json_len(doc); i++) {
-        const struct sw_json *op = sw_json_at(doc, i);
-
-        for (size_t k = 0; op->type == SW_JSON_OBJECT && k < sw_json_len(op); k++) {
-            struct sw_slice key = sw_json_member_at(op, k)->key;
-            bool found = false;
-
-            for (size_t j = 0; j < SW_ARRAY_LEN(known); j++)
-                found = found || sw_slice_eq_str(key, known[j]);
-            if (!found)
+        SW_JSON_MEMBERS (m, sw_json_at(doc, i)) {
+            if (!sw_word_in(m->key, known))
                 sw_texts_add(&r->patch.notes,
                              sw_arena_printf(r->arena, "json patch unknown field \"[%zu].%.*s\"", i,
-                                             SW_SLICE_ARG(key)));
+                                             SW_SLICE_ARG(m->key)));
         }
     }
     for (size_t i = 0; i < dups->n; i++)

@@ -12,6 +12,7 @@
 #include "apiserver/verbs/verbs.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "tls/tls.h"
 
@@ -61,17 +62,6 @@ void api_revoker_listen(struct api_revoker *v, void (*cb)(void *arg), void *arg)
     v->arg = arg;
 }
 
-/* ---- one client ---- */
-
-static struct sw_slice bearer(const struct sw_xchg *x)
-{
-    struct sw_slice auth = sw_xchg_field(x, "authorization");
-
-    if (auth.n <= 7 || !sw_slice_ieq(sw_slice_head(auth, 7), SW_SLICE_LIT("Bearer ")))
-        return sw_slice("", 0);
-    return sw_slice_trim(sw_slice_from(auth, 7));
-}
-
 static bool token_good(struct api_revoker *v, struct sw_arena *a, struct sw_slice token)
 {
     struct api_user user = {0};
@@ -92,7 +82,7 @@ static bool token_good(struct api_revoker *v, struct sw_arena *a, struct sw_slic
 bool api_still_allowed(struct api_req *r, struct sw_arena *a, const char **ret_why)
 {
     bool by_cert = r->x->cert && r->x->cert->cn.n;
-    struct sw_slice token = by_cert ? sw_slice("", 0) : bearer(r->x);
+    struct sw_slice token = by_cert ? sw_slice("", 0) : api_bearer_of(r->x);
     struct api_attrs at = api_attrs_of(r, a);
     const char *why = "";
 
@@ -145,13 +135,9 @@ static void on_settled(struct sw_timer *t)
 /* Kinds a token stands and falls with. */
 static bool bears_tokens(const struct api_res *res)
 {
-    static const char *const plurals[] = {"serviceaccounts", "secrets", "pods", "nodes"};
+    static const char *const plurals[] = {"serviceaccounts", "secrets", "pods", "nodes", NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(plurals) && !*res->group; i++) {
-        if (strcmp(res->plural, plurals[i]) == 0)
-            return true;
-    }
-    return false;
+    return !*res->group && sw_word_in(sw_slice_str(res->plural), plurals);
 }
 
 void api_revoker_note(struct sw_api *api, const struct api_res *res, bool gone)

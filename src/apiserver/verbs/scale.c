@@ -48,11 +48,26 @@ static void set_path(struct sw_arena *a, struct sw_json *obj, const char *path,
 /* Plain labels in the form of a LabelSelector. */
 static struct sw_json *labels_selector(struct sw_arena *a, const struct sw_json *labels)
 {
-    struct sw_json *s = sw_json_new_object(a);
+    bool some = sw_json_is(labels, SW_JSON_OBJECT);
 
-    if (sw_json_is(labels, SW_JSON_OBJECT))
-        sw_json_put(a, s, "matchLabels", sw_json_copy(a, labels));
-    return s;
+    return SW_JSON_OF(a, {"matchLabels", .json = some ? sw_json_copy(a, labels) : NULL});
+}
+
+static struct sw_json *selector_text(struct sw_arena *a, const struct api_res *res,
+                                     const struct sw_json *obj)
+{
+    const struct sw_json *sel = res->scale_selector ? api_at_path(obj, res->scale_selector) : NULL;
+    struct sw_label_selector parsed;
+    const char *why;
+
+    if (sel && res->builtin && strcmp(res->kind, "ReplicationController") == 0)
+        sel = labels_selector(a, sel);
+    if (sw_json_is(sel, SW_JSON_STRING) && sel->text.n)
+        return sw_json_copy(a, sel);
+    if (sw_json_is(sel, SW_JSON_OBJECT) &&
+        sw_label_selector_from_json(a, sel, &parsed, &why) == SW_OK)
+        return sw_json_new_str(a, sw_label_selector_text(a, &parsed));
+    return NULL;
 }
 
 static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
@@ -60,14 +75,13 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
     static const char *const keep[] = {"name", "namespace", "uid", "resourceVersion",
                                        "creationTimestamp"};
     struct sw_arena *a = r->arena;
-    struct sw_json *s = sw_json_new_object(a);
     struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *spec = sw_json_new_object(a);
-    struct sw_json *status = sw_json_new_object(a);
     const struct sw_json *n = api_at_path(obj, r->res->scale_spec);
     const struct sw_json *have = api_at_path(obj, r->res->scale_status);
-    struct sw_label_selector parsed;
-    const char *why;
+    struct sw_json *spec = SW_JSON_OF(a, {"replicas", .json = n ? sw_json_copy(a, n) : NULL});
+    struct sw_json *status =
+        SW_JSON_OF(a, {"replicas", .json = have ? sw_json_copy(a, have) : sw_json_new_i64(a, 0)},
+                   {"selector", .json = selector_text(a, r->res, obj)});
 
     for (size_t i = 0; i < SW_ARRAY_LEN(keep); i++) {
         struct sw_json *v = sw_json_walk(obj, "metadata", keep[i], NULL);
@@ -75,28 +89,9 @@ static struct sw_json *to_scale(struct api_req *r, const struct sw_json *obj)
         if (v)
             sw_json_put(a, meta, keep[i], v);
     }
-    sw_json_put(a, s, "kind", sw_json_new_str(a, "Scale"));
-    sw_json_put(a, s, "apiVersion", sw_json_new_str(a, "autoscaling/v1"));
-    sw_json_put(a, s, "metadata", meta);
-    if (n)
-        sw_json_put(a, spec, "replicas", sw_json_copy(a, n));
-    sw_json_put(a, s, "spec", spec);
-    sw_json_put(a, status, "replicas", have ? sw_json_copy(a, have) : sw_json_new_i64(a, 0));
-    if (r->res->scale_selector) {
-        const struct sw_json *sel = api_at_path(obj, r->res->scale_selector);
-
-        if (r->res->builtin && strcmp(r->res->kind, "ReplicationController") == 0)
-            sel = labels_selector(a, sel);
-
-        if (sw_json_is(sel, SW_JSON_STRING) && sel->text.n)
-            sw_json_put(a, status, "selector", sw_json_copy(a, sel));
-        else if (sw_json_is(sel, SW_JSON_OBJECT) &&
-                 sw_label_selector_from_json(a, sel, &parsed, &why) == SW_OK)
-            sw_json_put(a, status, "selector",
-                        sw_json_new_str(a, sw_label_selector_text(a, &parsed)));
-    }
-    sw_json_put(a, s, "status", status);
-    return s;
+    return SW_JSON_OF(a, {"kind", .str = "Scale"}, {"apiVersion", .str = "autoscaling/v1"},
+                      {"metadata", .json = meta}, {"spec", .json = spec},
+                      {"status", .json = status});
 }
 
 struct scaling {
@@ -168,17 +163,16 @@ static bool build_apply(struct scaling *s, const struct sw_store_obj *cur)
     struct api_req *r = s->w.r;
     struct sw_arena *a = r->arena;
     struct sw_smd smd = api_smd(r);
-    struct sw_json *config = sw_json_new_object(a);
+    struct sw_json *meta =
+        SW_JSON_OF(a, {"name", .text = r->name},
+                   {"namespace", .some = r->res->namespaced ? r->ns : sw_slice("", 0)});
+    struct sw_json *config = SW_JSON_OF(a, {"apiVersion", .str = r->res->api_version},
+                                        {"kind", .str = r->res->kind}, {"metadata", .json = meta});
     struct sw_smd_result res;
     int64_t n;
 
     if (!read_replicas(s, s->body, &n))
         return false;
-    sw_json_put_str(a, config, "apiVersion", sw_slice_str(r->res->api_version));
-    sw_json_put_str(a, config, "kind", sw_slice_str(r->res->kind));
-    sw_json_put_str(a, api_meta(a, config), "name", r->name);
-    if (r->res->namespaced)
-        sw_json_put_str(a, api_meta(a, config), "namespace", r->ns);
     set_path(a, config, r->res->scale_spec, sw_json_new_i64(a, n));
     res = sw_smd_apply(&smd, s->w.live, config, r->write.force);
     if (res.status != SW_SMD_OK) {
@@ -251,20 +245,16 @@ static bool check_put(struct api_req *r, const struct sw_json *body)
 
 static void get_scale(struct api_req *r)
 {
-    struct sw_store_obj *o;
-    struct sw_json *obj;
+    const struct sw_json *obj;
 
     r->snap = sw_store_snapshot(r->api->store);
-    o = sw_store_snap_get(r->snap, api_key(r->arena, r->res, r->ns, r->name));
-    if (!o) {
+    obj = api_in_snap(r, r->res, r->ns, r->name);
+    if (!obj) {
         api_not_found(r);
         return;
     }
-    obj = api_load(r->arena, r->res, o);
     if (!api_at_path(obj, r->res->scale_spec)) {
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: the spec replicas field \"%s\" does not exist",
-                 r->res->scale_spec);
+        api_internal_error(r, "the spec replicas field \"%s\" does not exist", r->res->scale_spec);
         return;
     }
     api_reply(r, 200, to_scale(r, obj));
@@ -280,9 +270,7 @@ void api_scale(struct api_req *r)
         return;
     }
     if (r->verb != API_UPDATE && r->verb != API_PATCH) {
-        api_fail_details(r, 405, "MethodNotAllowed",
-                         "the server does not allow this method on the requested resource",
-                         sw_json_new_object(r->arena));
+        api_not_allowed(r);
         return;
     }
     s->put = r->verb == API_UPDATE;

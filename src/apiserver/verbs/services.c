@@ -146,22 +146,15 @@ static void mark(void *arg, struct sw_slice id)
 
 static void load(struct sw_api *api)
 {
-    struct sw_store_snap *snap = sw_store_snapshot(api->store);
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
 
     api->pool->loaded = true;
-    sw_store_iter_init(&it, snap, SW_SLICE_LIT("/services/"), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, SW_SLICE_LIT("/services/")) {
         SW_ARENA_AUTO a = {0};
-        struct sw_json *svc = NULL;
         struct marking m = {.p = api->pool, .key = o->key};
 
-        if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &svc, NULL) ==
-            SW_OK)
-            each_id(svc, mark, &m);
+        each_id(api_parse_stored(&a, o), mark, &m);
     }
-    sw_store_snap_unref(snap);
 }
 
 bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct sw_json *old)
@@ -182,10 +175,9 @@ bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct s
     if (!r->api->pool->loaded)
         load(r->api);
     if (!old) { /* the status of a new one is ours */
-        struct sw_json *status = sw_json_new_object(r->arena);
+        struct sw_json *none = sw_json_new_object(r->arena);
 
-        sw_json_put(r->arena, status, "loadBalancer", sw_json_new_object(r->arena));
-        sw_json_put(r->arena, svc, "status", status);
+        sw_json_put(r->arena, svc, "status", SW_JSON_OF(r->arena, {"loadBalancer", .json = none}));
     }
     sw_field_errs_init(&e, r->arena);
     rc = sw_service_settle(r->arena, svc, old, &pool, &e, &why);
@@ -194,7 +186,7 @@ bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct s
         return false;
     }
     if (rc != SW_OK) {
-        api_fail(r, 500, "InternalError", "Internal error occurred: %s", why);
+        api_internal_error(r, "%s", why);
         return false;
     }
     sw_service_warnings(svc, &warnings);

@@ -8,8 +8,9 @@
 #include "apiserver/verbs/verbs_int.h"
 #include "kube/apply/managed.h"
 #include "kube/apply/smd.h"
+#include "kube/at.h"
 
-/* Takes a member over from the stored object (or removes it). */
+/* Takes a member over from another object (or removes it). */
 static void keep(struct sw_arena *a, struct sw_json *obj, const struct sw_json *old,
                  const char *key)
 {
@@ -51,15 +52,11 @@ static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_
     struct sw_arena *a = r->arena;
 
     if (sw_slice_eq_str(r->sub, "status")) {
-        struct sw_json *status = sw_json_find(obj, "status");
         struct sw_json *mf = sw_json_walk(obj, "metadata", "managedFields", NULL);
         struct sw_json *rv = sw_json_walk(obj, "metadata", "resourceVersion", NULL);
         struct sw_json *copy = sw_json_copy(a, old);
 
-        if (status)
-            sw_json_put(a, copy, "status", status);
-        else
-            (void)sw_json_remove(copy, SW_SLICE_LIT("status"));
+        keep(a, copy, obj, "status");
         take_open_meta(r, obj, copy);
         if (mf)
             sw_json_put(a, api_meta(a, copy), "managedFields", mf);
@@ -67,16 +64,11 @@ static void split_doors(struct api_req *r, struct sw_json *obj, const struct sw_
             sw_json_put(a, api_meta(a, copy), "resourceVersion", rv);
         *obj = *copy;
     } else if (sw_slice_eq_str(r->sub, "finalize")) {
-        struct sw_json *fin = sw_json_walk(obj, "spec", "finalizers", NULL);
         struct sw_json *copy = sw_json_copy(a, old);
         struct sw_json *spec = sw_json_find(copy, "spec");
 
-        if (sw_json_is(spec, SW_JSON_OBJECT)) {
-            if (fin)
-                sw_json_put(a, spec, "finalizers", fin);
-            else
-                (void)sw_json_remove(spec, SW_SLICE_LIT("finalizers"));
-        }
+        if (sw_json_is(spec, SW_JSON_OBJECT))
+            keep(a, spec, sw_json_find(obj, "spec"), "finalizers");
         *obj = *copy;
     } else if (r->res->has_status) {
         keep(a, obj, old, "status");
@@ -150,8 +142,11 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
     struct sw_slice rv = api_meta_str(obj, "resourceVersion");
     struct sw_slice uid = api_meta_str(obj, "uid");
     struct sw_slice live_uid = api_meta_str(w->live, "uid");
+    struct sw_field_errs e;
+    const struct sw_at *at = SW_IN(SW_WHOLE(obj, &e), "metadata.resourceVersion");
     uint64_t n = 0;
 
+    sw_field_errs_init(&e, r->arena);
     if (r->verb != API_UPDATE && !metadata_kept(r, obj, w->live))
         return false;
     if (uid.n && !sw_slice_eq(uid, live_uid)) {
@@ -162,15 +157,9 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
         return false;
     }
     if (rv.n && !sw_slice_to_u64(rv, INT64_MAX, &n)) {
-        struct sw_field_errs e;
-        struct sw_fpath m = sw_fpath_str(NULL, "metadata");
-        struct sw_fpath p = sw_fpath_str(&m, "resourceVersion");
-
-        sw_field_errs_init(&e, r->arena);
-        sw_ferr_invalid_str(&e, &p, rv,
-                            sw_arena_printf(r->arena,
-                                            "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
-                                            SW_SLICE_ARG(rv)));
+        sw_at_invalid_text(
+            at, sw_arena_printf(r->arena, "strconv.ParseUint: parsing \"%.*s\": invalid syntax",
+                                SW_SLICE_ARG(rv)));
         api_invalid(r, r->name, &e);
         return false;
     }
@@ -181,12 +170,8 @@ static bool check_conditions(struct api_write *w, const struct sw_json *obj,
     }
     if (!n && (r->verb == API_UPDATE || r->verb == API_PATCH) && r->x &&
         !sw_slice_eq_str(r->sub, "scale") && !(r->res->flags & SW_B_UNCONDITIONAL)) {
-        struct sw_field_errs e;
-        struct sw_fpath m = sw_fpath_str(NULL, "metadata");
-        struct sw_fpath p = sw_fpath_str(&m, "resourceVersion");
-
-        sw_field_errs_init(&e, r->arena);
-        sw_ferr(&e, SW_CAUSE_INVALID, &p, "Invalid value: 0x0: must be specified for an update");
+        sw_ferr(&e, SW_CAUSE_INVALID, &at->path,
+                "Invalid value: 0x0: must be specified for an update");
         api_invalid(r, r->name, &e);
         return false;
     }
@@ -206,7 +191,6 @@ static bool finish_update(struct api_write *w, struct sw_json *obj)
 {
     struct api_req *r = w->r;
     struct sw_arena *a = r->arena;
-    struct sw_json *meta = api_meta(a, obj);
     bool same;
 
     if (api_is_crd_kind(r->res))
@@ -223,24 +207,22 @@ static bool finish_update(struct api_write *w, struct sw_json *obj)
     api_off_loop();
     same = sw_smd_equal_but_times(a, obj, w->live);
     api_on_loop();
-    if (same) {
-        w->obj = w->live;
-        w->noop = true;
-        /* An object that only waits for its finalizers may have lost the last one before. */
-        if (!(sw_json_find(meta, "deletionTimestamp") && !finalizers_left(r->res, obj)))
-            return true;
-        w->noop = false;
-    }
-    w->obj = obj;
-    if (sw_json_find(meta, "deletionTimestamp") && !finalizers_left(r->res, obj)) {
-        w->remove = true;
-        w->obj = obj;
-    }
+    /* An object that only waits for its finalizers may have lost the last one before. */
+    w->remove = api_is_going(obj) && !finalizers_left(r->res, obj);
+    w->noop = same && !w->remove;
+    w->obj = w->noop ? w->live : obj;
     return true;
 }
 
 bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct sw_store_obj *cur)
 {
+    static const char *const kept[] = {"uid",
+                                       "creationTimestamp",
+                                       "deletionTimestamp",
+                                       "deletionGracePeriodSeconds",
+                                       "resourceVersion",
+                                       "name",
+                                       "namespace"};
     struct api_req *r = w->r;
     struct sw_arena *a = r->arena;
     const struct sw_json *old_meta = sw_json_find(w->live, "metadata");
@@ -253,13 +235,8 @@ bool api_prepare_update(struct api_write *w, struct sw_json *obj, const struct s
     api_off_loop();
     split_doors(r, obj, w->live);
     meta = api_meta(a, obj);
-    keep(a, meta, old_meta, "uid");
-    keep(a, meta, old_meta, "creationTimestamp");
-    keep(a, meta, old_meta, "deletionTimestamp");
-    keep(a, meta, old_meta, "deletionGracePeriodSeconds");
-    keep(a, meta, old_meta, "resourceVersion");
-    keep(a, meta, old_meta, "name");
-    keep(a, meta, old_meta, "namespace");
+    for (size_t i = 0; i < SW_ARRAY_LEN(kept); i++)
+        keep(a, meta, old_meta, kept[i]);
     (void)sw_json_remove(meta, SW_SLICE_LIT("selfLink"));
     if (!applied)
         sw_smd_update(&smd, w->live, obj);

@@ -177,15 +177,12 @@ static void send_error(struct api_watch *w, int code, const char *reason, const 
 {
     SW_ARENA_AUTO a = {0};
     SW_BUF_AUTO b = {.max = 65536};
-    int rc = sw_buf_append_str(&b, "{\"type\":\"ERROR\",\"object\":");
+    const struct sw_json *line =
+        SW_JSON_OF(&a, {"type", .str = "ERROR"},
+                   {"object", .json = api_status_new(&a, code, reason, message, NULL)});
 
-    if (rc == SW_OK)
-        rc = sw_json_write(&b, api_status_new(&a, code, reason, message, NULL), NULL);
-    if (rc == SW_OK)
-        rc = sw_buf_append_str(&b, "}\n");
-    if (rc == SW_OK)
-        rc = sw_xchg_write(w->x, sw_buf_slice(&b));
-    (void)rc;
+    if (sw_json_write(&b, line, NULL) == SW_OK && sw_buf_putc(&b, '\n') == SW_OK)
+        (void)!sw_xchg_write(w->x, sw_buf_slice(&b));
 }
 
 /* The list the client would have got, without its items: what its items were made of. */
@@ -443,10 +440,7 @@ static bool check_options(struct api_req *r, bool *ret_send)
     if (match.n && api_param(r, "continue").n)
         sw_ferr_forbidden(&e, &p, "resourceVersionMatch is forbidden when continue is provided");
     *ret_send = given && api_param_bool(r, "sendInitialEvents");
-    if (e.n == 0)
-        return true;
-    api_invalid_kind(r, "ListOptions", "meta.k8s.io", sw_slice("", 0), &e);
-    return false;
+    return api_options_ok(r, "ListOptions", &e);
 }
 
 enum { TIMEOUT_MOST_S = 30 * 86400 };
@@ -552,8 +546,7 @@ void api_watch(struct api_req *r)
         api_bad_request(r, "%s", api_bad_rv(r->arena, rv));
         return;
     }
-    w->prefix = sw_slice_str(sw_arena_printf(r->arena, "%s%.*s%s", r->res->prefix,
-                                             SW_SLICE_ARG(r->ns), r->ns.n ? "/" : ""));
+    w->prefix = api_prefix(r->arena, r->res, r->ns);
     w->bookmarks = api_param_bool(r, "allowWatchBookmarks");
     r->own.done_arg = w;
     /* The initial state is not older than requested. */

@@ -45,20 +45,14 @@ static void note_change(struct sw_api *api, const struct api_res *res, struct sw
 static struct sw_json *success_status(struct api_req *r, const struct sw_json *obj)
 {
     struct sw_arena *a = r->arena;
-    struct sw_json *s = sw_json_new_object(a);
-    struct sw_json *d = sw_json_new_object(a);
+    struct sw_json *details =
+        SW_JSON_OF(a, {"name", .text = api_meta_str(obj, "name")},
+                   {"group", .some = sw_slice_str(r->res->group)}, {"kind", .str = r->res->plural},
+                   {"uid", .text = api_meta_str(obj, "uid")});
 
-    sw_json_put_str(a, s, "kind", SW_SLICE_LIT("Status"));
-    sw_json_put_str(a, s, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put(a, s, "metadata", sw_json_new_object(a));
-    sw_json_put_str(a, s, "status", SW_SLICE_LIT("Success"));
-    sw_json_put_str(a, d, "name", api_meta_str(obj, "name"));
-    if (*r->res->group)
-        sw_json_put_str(a, d, "group", sw_slice_str(r->res->group));
-    sw_json_put_str(a, d, "kind", sw_slice_str(r->res->plural));
-    sw_json_put_str(a, d, "uid", api_meta_str(obj, "uid"));
-    sw_json_put(a, s, "details", d);
-    return s;
+    return SW_JSON_OF(a, {"kind", .str = "Status"}, {"apiVersion", .str = "v1"},
+                      {"metadata", .json = sw_json_new_object(a)}, {"status", .str = "Success"},
+                      {"details", .json = details});
 }
 
 /* The object in the shape of this endpoint's resource. */
@@ -109,22 +103,19 @@ static void on_written(void *arg, const struct sw_store_result *res)
     }
     if (res->rc == SW_OK) {
         note_change(r->api, r->res, api_meta_str(w->obj, "name"));
-        api_revoker_note(r->api, r->res,
-                         w->remove || sw_json_walk(w->obj, "metadata", "deletionTimestamp", NULL));
+        api_revoker_note(r->api, r->res, w->remove || api_is_going(w->obj));
         api_service_written(w);
         w->revision = res->revision;
         api_work_resume(r, answer_later, w);
         return;
     }
-    if ((res->rc == SW_STORE_CONFLICT || res->rc == SW_STORE_EXISTS || res->rc == SW_ENOENT) &&
-        w->tries < TRIES_MAX) {
-        /* The build decides again what that means: 404, 409, or another try. */
-        api_work_resume(r, attempt_later, w);
-        return;
-    }
     if (res->rc == SW_STORE_CONFLICT || res->rc == SW_STORE_EXISTS || res->rc == SW_ENOENT) {
-        api_conflict(r, "the object has been modified; please apply your changes to the latest "
-                        "version and try again");
+        /* The build decides again what that means: 404, 409, or another try. */
+        if (w->tries < TRIES_MAX)
+            api_work_resume(r, attempt_later, w);
+        else
+            api_conflict(r, "the object has been modified; please apply your changes to the "
+                            "latest version and try again");
         return;
     }
     /* The store logs it once for the operator; the client gets the error every time. */
@@ -188,7 +179,7 @@ static void submit(struct api_write *w, struct sw_json *stored)
     if (rc == SW_ELIMIT)
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
     else if (rc != SW_OK)
-        api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
+        api_internal_error(r, "%s", err.msg);
 }
 
 static void on_admitted(struct api_admission *ad)
