@@ -139,13 +139,6 @@ static bool verb_served(const struct api_req *r)
     return r->res->verbs & bits[r->verb];
 }
 
-static void not_allowed(struct api_req *r)
-{
-    api_fail_details(r, 405, "MethodNotAllowed",
-                     "the server does not allow this method on the requested resource",
-                     sw_json_new_object(r->arena));
-}
-
 /* False: a verb of one object on a collection or the other way around, an error was sent. */
 static bool path_fits(struct api_req *r)
 {
@@ -153,14 +146,14 @@ static bool path_fits(struct api_req *r)
 
     if ((r->verb == API_UPDATE || r->verb == API_PATCH) && !named) {
         if (r->res->builtin)
-            not_allowed(r);
+            api_not_allowed(r);
         else
             api_bad_request(r, "name must be provided");
         return false;
     }
     /* Custom resources take the name from the body. */
     if (r->verb == API_CREATE && named && r->res->builtin) {
-        not_allowed(r);
+        api_not_allowed(r);
         return false;
     }
     return true;
@@ -193,7 +186,7 @@ static void run_subresource(struct api_req *r)
         if (r->verb == API_CREATE)
             api_token_request(r);
         else
-            not_allowed(r);
+            api_not_allowed(r);
     } else if (sw_slice_eq_str(r->sub, "scale")) {
         api_scale(r);
     } else if (r->verb == API_GET && !sw_slice_eq_str(r->sub, "finalize")) {
@@ -203,7 +196,7 @@ static void run_subresource(struct api_req *r)
     } else if (r->verb == API_PATCH && !sw_slice_eq_str(r->sub, "finalize")) {
         api_patch(r);
     } else {
-        not_allowed(r);
+        api_not_allowed(r);
     }
 }
 
@@ -250,29 +243,23 @@ static bool scope_ok(const struct api_req *r)
 }
 
 /*
- * `kubectl describe namespace` lists these without checking whether they exist. There are none,
- * which is a truer answer than 404.
+ * `kubectl describe namespace` lists LimitRanges without checking whether they exist. There are
+ * none, which is a truer answer than 404.
  */
 static bool always_empty(struct api_req *r)
 {
-    static const char *const kinds[][2] = {{"limitranges", "LimitRangeList"}};
     struct sw_arena *a = r->arena;
     struct sw_json *v;
 
-    if (r->verb != API_LIST || r->group.n || !sw_slice_eq_str(r->version, "v1"))
+    if (r->verb != API_LIST || r->group.n || !sw_slice_eq_str(r->version, "v1") ||
+        !sw_slice_eq_str(r->resource, "limitranges"))
         return false;
-    for (size_t i = 0; i < SW_ARRAY_LEN(kinds); i++) {
-        if (!sw_slice_eq_str(r->resource, kinds[i][0]))
-            continue;
-        v = sw_json_new_object(a);
-        sw_json_put(a, v, "kind", sw_json_new_str(a, kinds[i][1]));
-        sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "v1"));
-        api_set_rv(a, v, sw_store_revision(r->api->store));
-        sw_json_put(a, v, "items", sw_json_new_array(a));
-        api_reply(r, 200, v);
-        return true;
-    }
-    return false;
+    v = SW_JSON_OF(a, {"kind", .str = "LimitRangeList"}, {"apiVersion", .str = "v1"},
+                   {"metadata", .json = sw_json_new_object(a)},
+                   {"items", .json = sw_json_new_array(a)});
+    api_set_rv(a, v, sw_store_revision(r->api->store));
+    api_reply(r, 200, v);
+    return true;
 }
 
 /* A client gets objects as they are meant, or none. */
@@ -338,7 +325,7 @@ static void run_resource(struct api_req *r)
 
         r->res = NULL;
         if (readable)
-            not_allowed(r);
+            api_not_allowed(r);
         else
             api_no_such_resource(r);
         return;
@@ -348,7 +335,7 @@ static void run_resource(struct api_req *r)
     if (compile_first(r))
         return;
     if (r->unknown_method) {
-        not_allowed(r);
+        api_not_allowed(r);
         return;
     }
     if ((r->res->flags & SW_B_NOT_STORED) && r->name.n) { /* nothing there has a name */
@@ -367,7 +354,7 @@ static void run_resource(struct api_req *r)
         return;
     }
     if (!verb_served(r)) {
-        not_allowed(r);
+        api_not_allowed(r);
         return;
     }
     if (!path_fits(r))

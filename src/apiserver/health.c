@@ -15,24 +15,19 @@ static const uint64_t store_stuck_ns = 10 * SW_NS_PER_S;
 
 static void version(struct api_req *r)
 {
-    static const char *const pairs[][2] = {
-        {"major", "1"},
-        {"minor", "33"},
-        {"gitVersion", "v1.33.0+spanwire-" SW_VERSION},
-        {"gitCommit", ""},
-        {"gitTreeState", "clean"},
-        {"buildDate", "1970-01-01T00:00:00Z"},
-        {"goVersion", "none"},
-        {"compiler", "cc"},
-        {"platform", "linux/amd64"},
+    static const struct sw_json_field pairs[] = {
+        {"major", .str = "1"},
+        {"minor", .str = "33"},
+        {"gitVersion", .str = "v1.33.0+spanwire-" SW_VERSION},
+        {"gitCommit", .str = ""},
+        {"gitTreeState", .str = "clean"},
+        {"buildDate", .str = "1970-01-01T00:00:00Z"},
+        {"goVersion", .str = "none"},
+        {"compiler", .str = "cc"},
+        {"platform", .str = "linux/amd64"},
     };
-    struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(pairs); i++)
-        sw_json_put(a, v, pairs[i][0], sw_json_new_str(a, pairs[i][1]));
     r->out.pretty = true;
-    api_reply(r, 200, v);
+    api_reply(r, 200, sw_json_of(r->arena, pairs, SW_ARRAY_LEN(pairs)));
 }
 
 static bool excluded(const struct api_req *r, const char *name)
@@ -118,7 +113,7 @@ static void one_check(struct api_req *r, const char *kind)
 /* Names in "exclude" that are no checks: a typo there should not go unseen. */
 static const char *strange_exclusions(const struct api_req *r, const char *kind)
 {
-    const char *text = "";
+    struct sw_texts strange = {.arena = r->arena};
 
     for (size_t i = 0; i < r->query.n; i++) {
         bool known = false;
@@ -129,10 +124,9 @@ static const char *strange_exclusions(const struct api_req *r, const char *kind)
             known = known || (asked(&checks[k], kind) &&
                               sw_slice_eq_str(r->query.params[i].value, checks[k].name));
         if (!known)
-            text = sw_arena_printf(r->arena, "%s%s%s", text, *text ? ", " : "",
-                                   sw_go_quote(r->arena, r->query.params[i].value));
+            sw_texts_add(&strange, sw_go_quote(r->arena, r->query.params[i].value));
     }
-    return text;
+    return sw_texts_join(&strange);
 }
 
 static void health(struct api_req *r, const char *kind)
@@ -214,19 +208,16 @@ static void root(struct api_req *r)
         "/healthz",        "/livez",  "/openapi/v2", "/openapi/v3",
         "/openid/v1/jwks", "/readyz", "/version",    "/.well-known/openid-configuration"};
     struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
-    struct sw_json *paths = sw_json_new_array(a);
+    struct sw_json *paths = sw_json_new_list(a, sw_json_new_str(a, "/api"));
 
-    sw_json_push(a, paths, sw_json_new_str(a, "/api"));
     sw_json_push(a, paths, sw_json_new_str(a, "/apis"));
     r->own.done_arg = paths;
     api_registry_each(&r->api->reg, add_path, r);
     r->own.done_arg = NULL;
     for (size_t i = 0; i < SW_ARRAY_LEN(more); i++)
         sw_json_push(a, paths, sw_json_new_str(a, more[i]));
-    sw_json_put(a, v, "paths", paths);
     r->out.pretty = true;
-    api_reply(r, 200, v);
+    api_reply(r, 200, SW_JSON_OF(a, {"paths", .json = paths}));
 }
 
 void api_non_resource(struct api_req *r)
@@ -245,9 +236,7 @@ void api_non_resource(struct api_req *r)
     }
     if (!sw_slice_eq_str(r->method, "GET") && !sw_slice_eq_str(r->method, "HEAD")) {
         if (r->path_segments.n && sw_word_in(r->path_segments.rest[0], read_only))
-            api_fail_details(r, 405, "MethodNotAllowed",
-                             "the server does not allow this method on the requested resource",
-                             sw_json_new_object(r->arena));
+            api_not_allowed(r);
         else
             api_no_such_resource(r);
         return;

@@ -110,10 +110,9 @@ void api_admission_metrics(struct sw_api *api, struct sw_buf *out)
         if (metrics[e].help)
             rc = sw_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n", metrics[e].name,
                                metrics[e].help, metrics[e].name);
-        SW_LIST_FOREACH (it, &all->all) {
+        SW_LIST_EACH (const struct count, c, &all->all, link) {
             if (rc == SW_OK)
-                rc = write_line(out, SW_CONTAINER_OF(it, struct count, link),
-                                (enum api_admission_event)e);
+                rc = write_line(out, c, (enum api_admission_event)e);
         }
     }
 }

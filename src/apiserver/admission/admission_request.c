@@ -6,12 +6,7 @@
 static struct sw_json *triple(struct sw_arena *a, const char *group, const char *version,
                               const char *last, const char *name)
 {
-    struct sw_json *t = sw_json_new_object(a);
-
-    sw_json_put_str(a, t, "group", sw_slice_str(group));
-    sw_json_put_str(a, t, "version", sw_slice_str(version));
-    sw_json_put_str(a, t, last, sw_slice_str(name));
-    return t;
+    return SW_JSON_OF(a, {"group", .str = group}, {"version", .str = version}, {last, .str = name});
 }
 
 /* The kind of what is sent to the endpoint. */
@@ -32,20 +27,10 @@ static struct sw_json *options_of(const struct api_req *r, enum api_operation op
 {
     static const char *const names[] = {"CreateOptions", "UpdateOptions", "DeleteOptions"};
     struct sw_slice manager = sw_admission_asker(r)->write.manager;
-    struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
 
-    sw_json_put(a, v, "kind", sw_json_new_str(a, names[op]));
-    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "meta.k8s.io/v1"));
-    if (r->write.dry_run) {
-        struct sw_json *all = sw_json_new_array(a);
-
-        sw_json_push(a, all, sw_json_new_str(a, "All"));
-        sw_json_put(a, v, "dryRun", all);
-    }
-    if (op != API_OP_DELETE && manager.n)
-        sw_json_put_str(a, v, "fieldManager", manager);
-    return v;
+    return SW_JSON_OF(r->arena, {"kind", .str = names[op]}, {"apiVersion", .str = "meta.k8s.io/v1"},
+                      {"dryRun", .json = api_dry_run_json(r)},
+                      {"fieldManager", .some = op == API_OP_DELETE ? sw_slice("", 0) : manager});
 }
 
 struct sw_slice sw_admission_namespace(const struct api_req *r)
@@ -58,27 +43,17 @@ struct sw_slice sw_admission_namespace(const struct api_req *r)
 struct sw_json *sw_admission_request(const struct api_req *r, enum api_operation op,
                                      const struct api_res *as)
 {
-    struct sw_slice ns = sw_admission_namespace(r);
     struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
 
-    sw_json_put(a, v, "kind", kind_of(r, as));
-    sw_json_put(a, v, "resource", resource_of(r, as));
-    sw_json_put(a, v, "requestKind", kind_of(r, r->res));
-    sw_json_put(a, v, "requestResource", resource_of(r, r->res));
-    if (r->sub.n) {
-        sw_json_put_str(a, v, "subResource", r->sub);
-        sw_json_put_str(a, v, "requestSubResource", r->sub);
-    }
-    if (r->name.n)
-        sw_json_put_str(a, v, "name", r->name);
-    if (ns.n)
-        sw_json_put_str(a, v, "namespace", ns);
-    sw_json_put(a, v, "operation", sw_json_new_str(a, sw_admission_operation(op)));
-    sw_json_put(a, v, "userInfo", api_user_info(a, &sw_admission_asker(r)->user));
-    sw_json_put(a, v, "dryRun", sw_json_new_bool(a, r->write.dry_run));
-    sw_json_put(a, v, "options", options_of(r, op));
-    return v;
+    return SW_JSON_OF(a, {"kind", .json = kind_of(r, as)}, {"resource", .json = resource_of(r, as)},
+                      {"requestKind", .json = kind_of(r, r->res)},
+                      {"requestResource", .json = resource_of(r, r->res)},
+                      {"subResource", .some = r->sub}, {"requestSubResource", .some = r->sub},
+                      {"name", .some = r->name}, {"namespace", .some = sw_admission_namespace(r)},
+                      {"operation", .str = sw_admission_operation(op)},
+                      {"userInfo", .json = api_user_info(a, &sw_admission_asker(r)->user)},
+                      {"dryRun", .json = sw_json_new_bool(a, r->write.dry_run)},
+                      {"options", .json = options_of(r, op)});
 }
 
 struct sw_json *sw_admission_object(const struct api_req *r, const struct api_res *as,
@@ -102,8 +77,7 @@ bool sw_admission_allowed(void *arg, struct sw_arena *a, const struct sw_cel_acc
                           const char **ret_reason)
 {
     const struct api_req *asker = sw_admission_asker(arg);
-    struct sw_slice groups[3];
-    struct api_user account = {.groups = groups, .ngroups = 3};
+    struct api_user account = {0};
     struct api_attrs at = {.user = &asker->user,
                            .verb = x->verb,
                            .is_resource = !x->is_path,
@@ -115,13 +89,8 @@ bool sw_admission_allowed(void *arg, struct sw_arena *a, const struct sw_cel_acc
                            .path = x->path};
 
     if (x->account.p) {
-        account.name =
-            sw_slice_str(sw_arena_printf(a, "system:serviceaccount:%.*s:%.*s",
-                                         SW_SLICE_ARG(x->account_ns), SW_SLICE_ARG(x->account)));
-        groups[0] = SW_SLICE_LIT("system:serviceaccounts");
-        groups[1] = sw_slice_str(
-            sw_arena_printf(a, "system:serviceaccounts:%.*s", SW_SLICE_ARG(x->account_ns)));
-        groups[2] = SW_SLICE_LIT("system:authenticated");
+        account.name = api_account_name(a, x->account_ns, x->account);
+        api_account_groups(a, x->account_ns, &account);
         at.user = &account;
     }
     return api_allowed(asker->api, a, &at, ret_reason);

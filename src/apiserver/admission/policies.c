@@ -75,7 +75,7 @@ static struct entry *find_policy(struct sw_api *api, struct api_policies *x, str
 {
     const struct api_res *res = api_registry_find(&api->reg, group, SW_SLICE_LIT("v1"),
                                                   SW_SLICE_LIT("validatingadmissionpolicies"));
-    struct sw_store_obj *o;
+    const struct sw_store_obj *o;
 
     for (size_t i = 0; i < x->all.n; i++) {
         if (sw_slice_eq(x->all.p[i]->policy->name, name))
@@ -98,13 +98,10 @@ static struct api_policies *policies_new(struct sw_api *api)
     struct api_policies *x = SW_NEW(struct api_policies);
     const struct api_res *res = api_registry_find(
         &api->reg, group, SW_SLICE_LIT("v1"), SW_SLICE_LIT("validatingadmissionpolicybindings"));
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
     x->refs = 1;
     x->snap = sw_store_snapshot(api->store);
-    sw_store_iter_init(&it, x->snap, sw_slice_str(res->prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, x->snap, sw_slice_str(res->prefix)) {
         const struct sw_json *b = api_load(&x->arena, res, o);
         struct entry *e =
             b ? find_policy(api, x, api_str(sw_json_find(b, "spec"), "policyName")) : NULL;
@@ -152,13 +149,10 @@ static const struct api_res *res_in(const struct question *q, struct sw_slice ve
 
 static const struct sw_json *load_namespace(struct question *q)
 {
-    const struct api_res *res = api_registry_core(&q->r->api->reg, "namespaces");
-    struct sw_store_obj *o;
-
-    if (!q->r->res->namespaced)
-        return NULL;
-    o = sw_store_snap_get(q->r->snap, api_key(q->a, res, sw_slice("", 0), q->r->ns));
-    return o ? api_load(q->a, res, o) : NULL;
+    return q->r->res->namespaced
+               ? api_in_snap(q->r, api_registry_core(&q->r->api->reg, "namespaces"),
+                             sw_slice("", 0), q->r->ns)
+               : NULL;
 }
 
 /* ---- verdicts ---- */
@@ -178,9 +172,8 @@ static void note_denial(struct question *q, const struct entry *e, const struct 
     api_admission_count(q->r->api, API_POLICY_DENIED, API_BY_POLICY, e->policy->name);
     if (q->denied)
         return;
-    q->denied = sw_json_new_object(q->a);
-    sw_json_put_str(q->a, q->denied, "message", sw_slice_str(message));
-    sw_json_put_str(q->a, q->denied, "reason", reason.n ? reason : SW_SLICE_LIT("Invalid"));
+    q->denied = SW_JSON_OF(q->a, {"message", .str = message},
+                           {"reason", .text = reason.n ? reason : SW_SLICE_LIT("Invalid")});
 }
 
 /* A policy or binding that cannot be used. */
@@ -199,19 +192,16 @@ static void audit_failure(struct question *q, const struct entry *e, const struc
                           const struct sw_policy_denial *d)
 {
     struct sw_arena *a = q->a;
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *v = sw_json_new_object(a);
+    const struct sw_json *actions = sw_json_walk(binding, "spec", "validationActions", NULL);
+    struct sw_json *v =
+        SW_JSON_OF(a, {"message", .str = d->message}, {"policy", .text = e->policy->name},
+                   {"binding", .text = api_meta_str(binding, "name")},
+                   {"expressionIndex", .json = sw_json_new_i64(a, (int64_t)d->index)},
+                   {"validationActions", .json = sw_json_copy(a, actions)});
 
     api_admission_count(q->r->api, API_POLICY_AUDITED, API_BY_POLICY, e->policy->name);
-    sw_json_put_str(a, v, "message", sw_slice_str(d->message));
-    sw_json_put_str(a, v, "policy", e->policy->name);
-    sw_json_put_str(a, v, "binding", api_meta_str(binding, "name"));
-    sw_json_put(a, v, "expressionIndex", sw_json_new_i64(a, (int64_t)d->index));
-    sw_json_put(a, v, "validationActions",
-                sw_json_copy(a, sw_json_walk(binding, "spec", "validationActions", NULL)));
-    sw_json_push(a, list, v);
     api_audit_note(q->asker, "validation.policy.admission.k8s.io/validation_failure",
-                   sw_json_text(a, list, NULL));
+                   sw_json_text(a, sw_json_new_list(a, v), NULL));
 }
 
 static void warn(struct question *q, const struct entry *e, const struct sw_json *binding,
@@ -298,8 +288,6 @@ static size_t select_params(struct question *q, const struct entry *e,
 {
     const struct sw_json *sel = sw_json_walk(binding, "spec", "paramRef", "selector", NULL);
     struct sw_label_selector s;
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
     const char *why = NULL;
     size_t n = 0;
     struct api_crd *crd;
@@ -309,11 +297,7 @@ static size_t select_params(struct question *q, const struct entry *e,
         return 1;
     }
     crd = res->crd ? api_crd_ref(res->crd) : NULL; /* it may change while one is evaluated */
-    sw_store_iter_init(&it, q->r->snap,
-                       sw_slice_str(sw_arena_printf(q->a, "%s%.*s%s", res->prefix, SW_SLICE_ARG(ns),
-                                                    ns.n ? "/" : "")),
-                       sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, q->r->snap, api_prefix(q->a, res, ns)) {
         const struct sw_json *v = api_load(q->a, res, o);
 
         if (!v || !sw_label_selector_match(&s, sw_json_walk(v, "metadata", "labels", NULL)))
@@ -331,7 +315,7 @@ static void with_params(struct question *q, const struct entry *e, const struct 
     const struct sw_json *ref = sw_json_walk(binding, "spec", "paramRef", NULL);
     const struct api_res *res = param_resource(q, e);
     struct sw_slice ns = api_str(ref, "namespace");
-    struct sw_store_obj *o = NULL;
+    const struct sw_json *param;
     size_t found = 0;
 
     if (!res->namespaced && ns.n) {
@@ -350,11 +334,10 @@ static void with_params(struct question *q, const struct entry *e, const struct 
     if (sw_json_find(ref, "selector")) {
         found = select_params(q, e, binding, res, res->namespaced ? ns : sw_slice("", 0), version);
     } else {
-        o = sw_store_snap_get(q->r->snap, api_key(q->a, res, ns, api_str(ref, "name")));
-        if (o) {
-            found = 1;
-            evaluate(q, e, binding, api_load(q->a, res, o), version);
-        }
+        param = api_in_snap(q->r, res, ns, api_str(ref, "name"));
+        found = param != NULL;
+        if (param)
+            evaluate(q, e, binding, param, version);
     }
     if (!found && sw_json_str_eq(sw_json_find(ref, "parameterNotFoundAction"), "Deny"))
         misconfigured(q, e, binding,
@@ -457,25 +440,18 @@ static void refuse(struct question *q)
     struct sw_arena *a = q->a;
     struct sw_slice message = api_str(q->denied, "message");
     struct sw_slice reason = api_str(q->denied, "reason");
-    struct sw_json *details = sw_json_new_object(a);
-    struct sw_json *causes = sw_json_new_array(a);
-    struct sw_json *cause = sw_json_new_object(a);
+    struct sw_json *cause = SW_JSON_OF(a, {"message", .text = message});
     const struct api_res *res = q->r->res;
 
     sw_log_info("api", "%s of %s '%.*s' by '%.*s' refused: %.*s", q->at.operation, api_gr(a, res),
                 SW_SLICE_ARG(q->r->name), SW_SLICE_ARG(q->asker->user.name),
                 SW_SLICE_ARG(sw_slice_head(message, 512)));
-    sw_json_put_str(a, details, "name", q->r->name);
-    if (*res->group)
-        sw_json_put_str(a, details, "group", sw_slice_str(res->group));
-    sw_json_put_str(a, details, "kind", sw_slice_str(res->plural));
-    sw_json_put_str(a, cause, "message", message);
-    sw_json_push(a, causes, cause);
-    sw_json_put(a, details, "causes", causes);
-    api_fail_details(q->r, code_of(reason), sw_arena_dup(a, reason),
-                     sw_arena_printf(a, "%s \"%.*s\" is forbidden: %.*s", api_gr(a, res),
-                                     SW_SLICE_ARG(q->r->name), SW_SLICE_ARG(message)),
-                     details);
+    api_fail_details(
+        q->r, code_of(reason), sw_arena_dup(a, reason),
+        sw_arena_printf(a, "%s \"%.*s\" is forbidden: %.*s", api_gr(a, res),
+                        SW_SLICE_ARG(q->r->name), SW_SLICE_ARG(message)),
+        SW_JSON_OF(a, {"name", .text = q->r->name}, {"group", .some = sw_slice_str(res->group)},
+                   {"kind", .str = res->plural}, {"causes", .json = sw_json_new_list(a, cause)}));
 }
 
 void api_policies_admit(struct api_admission *ad)

@@ -85,30 +85,21 @@ static int64_t size_of(const struct sw_store_obj *o)
 struct api_quota *api_quota_new(struct sw_api *api, const struct api_quota_opts *o)
 {
     struct api_quota *q = SW_NEW(struct api_quota);
-    struct sw_store_snap *snap = sw_store_snapshot(api->store);
-    struct sw_store_iter it;
-    struct sw_store_obj *obj;
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
 
     q->api = api;
     q->opts = *o;
-    sw_store_iter_init(&it, snap, sw_slice("", 0), sw_slice("", 0));
-    while ((obj = sw_store_iter_next(&it)))
+    SW_STORE_EACH (obj, snap, sw_slice("", 0))
         change(q, obj->key, 1, size_of(obj));
-    sw_store_snap_unref(snap);
     return q;
-}
-
-static void tallies_free(struct sw_map *m)
-{
-    SW_MAP_DRAIN(m, sw_free);
 }
 
 void api_quota_free(struct api_quota *q)
 {
     if (!q)
         return;
-    tallies_free(&q->spaces);
-    tallies_free(&q->resources);
+    SW_MAP_DRAIN(&q->spaces, sw_free);
+    SW_MAP_DRAIN(&q->resources, sw_free);
     sw_free(q);
 }
 
@@ -140,15 +131,6 @@ static void refuse(struct api_write *w, const char *why)
                  api_gr(r->arena, r->res), SW_SLICE_ARG(r->name), why);
 }
 
-static bool is_master(const struct api_user *u)
-{
-    for (size_t i = 0; i < u->ngroups; i++) {
-        if (sw_slice_eq_str(u->groups[i], "system:masters"))
-            return true;
-    }
-    return false;
-}
-
 /* The limit of every namespace. Cluster administrators may exceed it. */
 static bool space_ok(struct api_write *w, struct sw_slice space, int64_t objects, int64_t bytes)
 {
@@ -157,7 +139,7 @@ static bool space_ok(struct api_write *w, struct sw_slice space, int64_t objects
     uint64_t has = t ? t->objects : 0;
     uint64_t holds = t ? t->bytes : 0;
 
-    if (is_master(&w->r->user))
+    if (api_in_groups(&w->r->user, SW_SLICE_LIT("system:masters")))
         return true;
     if (q->opts.objects && objects > 0 && has + 1 > q->opts.objects) {
         refuse(w, sw_arena_printf(w->r->arena,
@@ -210,24 +192,18 @@ static bool quotas_ok(struct api_write *w)
 {
     struct api_req *r = w->r;
     const struct api_res *res = api_registry_core(&r->api->reg, "resourcequotas");
-    struct sw_slice prefix =
-        sw_slice_str(sw_arena_printf(r->arena, "%s%.*s/", res->prefix, SW_SLICE_ARG(r->ns)));
-    struct sw_store_snap *snap;
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
-    bool ok = true;
+    SW_STORE_SNAP_AUTO snap = NULL;
 
     if (!api_quota_count(r->api->quota, res, r->ns))
         return true;
     snap = sw_store_snapshot(r->api->store);
-    sw_store_iter_init(&it, snap, prefix, sw_slice("", 0));
-    while (ok && (o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, api_prefix(r->arena, res, r->ns)) {
         const struct sw_json *quota = api_load(r->arena, res, o);
 
-        ok = !quota || quota_ok(w, quota);
+        if (quota && !quota_ok(w, quota))
+            return false;
     }
-    sw_store_snap_unref(snap);
-    return ok;
+    return true;
 }
 
 bool api_quota_take(struct api_write *w, size_t size)

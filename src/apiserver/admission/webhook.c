@@ -17,8 +17,8 @@ enum {
 
 static void api_call_failed(struct hook_call *c)
 {
-    api_fail(c->q.r, 500, "InternalError", "Internal error occurred: failed calling webhook %s: %s",
-             sw_go_quote(c->q.r->arena, c->hook->name), c->why);
+    api_internal_error(c->q.r, "failed calling webhook %s: %s",
+                       sw_go_quote(c->q.r->arena, c->hook->name), c->why);
 }
 
 static void take_warnings(struct hook_call *c)
@@ -166,14 +166,14 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
     struct sw_err err = {0};
 
     if (m->w->view) {
-        api_fail(r, 500, "InternalError",
-                 "Internal error occurred: admission webhook %s attempted to modify the object, "
-                 "which is not supported for this operation",
-                 sw_go_quote(r->arena, c->hook->name));
+        api_internal_error(r,
+                           "admission webhook %s attempted to modify the object, which is not "
+                           "supported for this operation",
+                           sw_go_quote(r->arena, c->hook->name));
         return false;
     }
     if (sw_json_patch(r->arena, sent, c->answer.patch, &o, &made, &err) != SW_OK) {
-        api_fail(r, 500, "InternalError", "Internal error occurred: %s", err.msg);
+        api_internal_error(r, "%s", err.msg);
         return false;
     }
     made = api_convert(r->arena, c->as, r->res, made);

@@ -53,16 +53,6 @@ struct place {
     bool service;              /* host is what a Service or its EndpointSlices say */
 };
 
-static struct sw_json *stored(struct api_req *r, const char *group, const char *plural,
-                              struct sw_slice ns, struct sw_slice name)
-{
-    const struct api_res *res = api_registry_find(&r->api->reg, sw_slice_str(group),
-                                                  SW_SLICE_LIT("v1"), sw_slice_str(plural));
-    struct sw_store_obj *o = sw_store_snap_get(r->snap, api_key(r->arena, res, ns, name));
-
-    return o ? api_load(r->arena, res, o) : NULL;
-}
-
 /* The port of a slice that belongs to a port of the Service; 0 when it has none. */
 static uint16_t slice_port(const struct sw_json *slice, const struct sw_json *port)
 {
@@ -100,12 +90,8 @@ static bool find_endpoint(struct api_req *r, struct sw_slice ns, struct sw_slice
     const struct api_res *res =
         api_registry_find(&r->api->reg, SW_SLICE_LIT("discovery.k8s.io"), SW_SLICE_LIT("v1"),
                           SW_SLICE_LIT("endpointslices"));
-    const char *prefix = sw_arena_printf(r->arena, "%s%.*s/", res->prefix, SW_SLICE_ARG(ns));
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, r->snap, sw_slice_str(prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, r->snap, api_prefix(r->arena, res, ns)) {
         const struct sw_json *slice;
         const struct sw_json *of;
 
@@ -128,7 +114,8 @@ static const char *find_service(struct api_req *r, const struct sw_json *ref, st
 {
     struct sw_slice ns = api_str(ref, "namespace");
     struct sw_slice name = api_str(ref, "name");
-    const struct sw_json *svc = stored(r, "", "services", ns, name);
+    const struct sw_json *svc =
+        api_in_snap(r, api_registry_core(&r->api->reg, "services"), ns, name);
     const struct sw_json *ports = sw_json_walk(svc, "spec", "ports", NULL);
     const struct sw_json *port = NULL;
     int64_t want = 443;
@@ -239,13 +226,12 @@ static struct hook_client *client_for(struct api_req *r, const struct place *p,
                                     .egress = p->service ? r->api->egress : NULL};
     struct hook_client *c;
 
-    SW_LIST_FOREACH (it, &all->clients) {
-        c = SW_CONTAINER_OF(it, struct hook_client, link);
-        if (strcmp(c->key, key) != 0)
+    SW_LIST_EACH (struct hook_client, known, &all->clients, link) {
+        if (strcmp(known->key, key) != 0)
             continue;
-        sw_list_unlink(&c->link);
-        sw_list_push_back(&all->clients, &c->link);
-        return c;
+        sw_list_unlink(&known->link);
+        sw_list_push_back(&all->clients, &known->link);
+        return known;
     }
     o.cred = make_cred(bundle, err);
     if (!o.cred)
@@ -284,18 +270,18 @@ static struct sw_slice review_text(struct hook_call *c)
 {
     struct api_req *r = c->q.r;
     struct sw_arena *a = r->arena;
-    struct sw_json *v = sw_json_new_object(a);
     struct sw_json *req = sw_admission_request(r, c->q.op, c->as);
     struct sw_json *object = sw_admission_object(r, c->as, c->q.object);
     struct sw_json *old = sw_admission_object(r, c->as, c->q.old);
 
-    sw_json_put(a, v, "kind", sw_json_new_str(a, "AdmissionReview"));
-    sw_json_put(a, v, "apiVersion", sw_json_new_str(a, "admission.k8s.io/v1"));
-    sw_json_put(a, v, "request", req);
     sw_json_put(a, req, "uid", sw_json_new_str(a, c->uid));
     sw_json_put(a, req, "object", object ? object : sw_json_new_null(a));
     sw_json_put(a, req, "oldObject", old ? old : sw_json_new_null(a));
-    return sw_json_text(a, v, NULL);
+    return sw_json_text(a,
+                        SW_JSON_OF(a, {"kind", .str = "AdmissionReview"},
+                                   {"apiVersion", .str = "admission.k8s.io/v1"},
+                                   {"request", .json = req}),
+                        NULL);
 }
 
 /* --- the call --------------------------------------------------------------------------- */

@@ -66,13 +66,10 @@ static void load_kind(struct sw_api *api, struct hook_set *s, const char *plural
 {
     const struct api_res *res =
         api_registry_find(&api->reg, admission_group, SW_SLICE_LIT("v1"), sw_slice_str(plural));
-    struct sw_store_snap *snap = sw_store_snapshot(api->store);
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
 
     /* Keys come sorted, so configurations are called by name. */
-    sw_store_iter_init(&it, snap, sw_slice_str(res->prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, sw_slice_str(res->prefix)) {
         SW_ARENA_AUTO tmp = {0};
         struct sw_json *loaded = api_load(&tmp, res, o);
         const struct sw_json *obj = loaded ? sw_json_copy(&s->arena, loaded) : NULL;
@@ -81,7 +78,6 @@ static void load_kind(struct sw_api *api, struct hook_set *s, const char *plural
         SW_JSON_ITEMS (def, list)
             add_hook(s, api_meta_str(obj, "name"), def, mutating);
     }
-    sw_store_snap_unref(snap);
 }
 
 struct hook_set *hook_set_now(struct sw_api *api)
@@ -132,8 +128,6 @@ static bool labels_match(const struct sw_label_selector *s, const struct sw_json
 static bool namespace_matches(const struct hook *h, const struct hook_question *q)
 {
     struct api_req *r = q->r;
-    const struct api_res *nsres;
-    struct sw_store_obj *o;
 
     if (!h->namespaces.n)
         return true;
@@ -141,9 +135,9 @@ static bool namespace_matches(const struct hook *h, const struct hook_question *
         return labels_match(&h->namespaces, q->object ? q->object : q->old);
     if (!r->res->namespaced)
         return true;
-    nsres = api_registry_core(&r->api->reg, "namespaces");
-    o = sw_store_snap_get(r->snap, api_key(r->arena, nsres, sw_slice("", 0), r->ns));
-    return o && labels_match(&h->namespaces, api_load(r->arena, nsres, o));
+    return labels_match(
+        &h->namespaces,
+        api_in_snap(r, api_registry_core(&r->api->reg, "namespaces"), sw_slice("", 0), r->ns));
 }
 
 static const struct api_res *version_for(const struct hook *h, const struct hook_question *q)

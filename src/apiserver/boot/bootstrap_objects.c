@@ -23,20 +23,19 @@ struct sw_json *boot_parse(struct sw_arena *a, const char *text)
     return v;
 }
 
-static void put_words(struct sw_arena *a, struct sw_json *to, const char *key, const char *words)
+/* Words that spaces separate; NULL for NULL. */
+static struct sw_json *words_json(struct sw_arena *a, const char *words)
 {
-    struct sw_slice rest = sw_slice_str(words ? words : "");
-    struct sw_json *list = sw_json_new_array(a);
+    struct sw_slice rest = sw_slice_str(words);
+    struct sw_json *list = words ? sw_json_new_array(a) : NULL;
 
-    if (!words)
-        return;
     while (rest.n) {
         struct sw_slice word = sw_slice_cut(&rest, ' ');
 
         sw_json_push(a, list,
                      sw_json_new_string(a, sw_slice_eq_str(word, "-") ? sw_slice("", 0) : word));
     }
-    sw_json_put(a, to, key, list);
+    return list;
 }
 
 struct sw_json *boot_rules(struct sw_arena *a, const struct boot_rule *r, size_t n)
@@ -44,13 +43,12 @@ struct sw_json *boot_rules(struct sw_arena *a, const struct boot_rule *r, size_t
     struct sw_json *out = sw_json_new_array(a);
 
     for (size_t i = 0; i < n; i++) {
-        struct sw_json *v = sw_json_new_object(a);
+        struct sw_json *v = SW_JSON_OF(a, {"apiGroups", .json = words_json(a, r[i].groups)},
+                                       {"resources", .json = words_json(a, r[i].resources)},
+                                       {"resourceNames", .json = words_json(a, r[i].names)},
+                                       {"nonResourceURLs", .json = words_json(a, r[i].urls)},
+                                       {"verbs", .json = words_json(a, r[i].verbs)});
 
-        put_words(a, v, "apiGroups", r[i].groups);
-        put_words(a, v, "resources", r[i].resources);
-        put_words(a, v, "resourceNames", r[i].names);
-        put_words(a, v, "nonResourceURLs", r[i].urls);
-        put_words(a, v, "verbs", r[i].verbs);
         sw_json_push(a, out, v);
     }
     return out;
@@ -107,14 +105,7 @@ static const struct api_res *res_of(struct sw_api *api, const struct boot_place 
 static struct sw_json *stored(struct sw_api *api, struct sw_arena *a, const struct boot_place *at,
                               struct sw_slice name)
 {
-    const struct api_res *res = res_of(api, at);
-    struct sw_store_obj *o =
-        res ? sw_store_get(api->store, api_key(a, res, sw_slice_str(at->ns), name)) : NULL;
-    struct sw_json *obj = o ? sw_json_copy(a, api_load(a, res, o)) : NULL;
-
-    if (o)
-        sw_store_obj_unref(o);
-    return obj;
+    return api_stored(api, a, res_of(api, at), sw_slice_str(at->ns), name);
 }
 
 bool boot_make(struct sw_api *api, const struct boot_place *at, const char *name,
@@ -161,12 +152,11 @@ static void change(struct sw_api *api, const struct boot_place *at, struct sw_sl
 
 static void put_notes(struct sw_arena *a, struct sw_json *obj, const struct sw_json *rules)
 {
-    struct sw_json *notes = sw_json_new_object(a);
+    struct sw_slice note = rules ? sw_bundled_note(a, rules) : sw_slice(NULL, 0);
 
-    sw_json_put_str(a, notes, SW_BUNDLED_AUTOUPDATE, SW_SLICE_LIT("true"));
-    if (rules)
-        sw_json_put_str(a, notes, SW_BUNDLED_RULES, sw_bundled_note(a, rules));
-    sw_json_put(a, api_meta(a, obj), "annotations", notes);
+    sw_json_put(
+        a, api_meta(a, obj), "annotations",
+        SW_JSON_OF(a, {SW_BUNDLED_AUTOUPDATE, .str = "true"}, {SW_BUNDLED_RULES, .text = note}));
 }
 
 static void update_rules(struct sw_api *api, const struct boot_place *at, struct sw_slice name,
@@ -221,7 +211,6 @@ void boot_binding(struct sw_api *api, const struct boot_place *at, struct sw_jso
     struct sw_slice name = api_meta_str(obj, "name");
     const struct sw_json *want = sw_json_find(obj, "subjects");
     struct sw_json *all = sw_json_new_array(&a);
-    struct sw_json *patch = sw_json_new_object(&a);
     const struct sw_json *have;
     bool lacks = false;
 
@@ -239,8 +228,6 @@ void boot_binding(struct sw_api *api, const struct boot_place *at, struct sw_jso
         sw_json_push(&a, all, sw_json_copy(&a, it));
         lacks = true;
     }
-    if (!lacks)
-        return;
-    sw_json_put(&a, patch, "subjects", all);
-    change(api, at, name, patch);
+    if (lacks)
+        change(api, at, name, SW_JSON_OF(&a, {"subjects", .json = all}));
 }

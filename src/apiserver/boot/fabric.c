@@ -88,13 +88,11 @@ void api_fabric_install(struct sw_api *api)
         const struct api_res *res = api_registry_find(
             &api->reg, sw_slice_str(k->group), SW_SLICE_LIT("v1"), sw_slice_str(k->resource));
         SW_ARENA_AUTO a = {0};
-        struct sw_store_obj *o =
-            sw_store_get(api->store, api_key(&a, res, sw_slice("", 0), sw_slice_str(k->name)));
+        const struct sw_json *have =
+            api_stored(api, &a, res, sw_slice("", 0), sw_slice_str(k->name));
 
-        if (!o || outdated(api_load(&a, res, o)))
+        if (!have || outdated(have))
             apply(api, res, k);
-        if (o)
-            sw_store_obj_unref(o);
     }
     boot_done(api);
 }

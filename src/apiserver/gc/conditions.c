@@ -45,14 +45,9 @@ void gc_left_add(struct gc_left *l, const struct api_res *res, const struct sw_s
 {
     const char *kind = sw_arena_printf(l->arena, "%s.%s", res->plural, res->group);
     SW_ARENA_AUTO a = {0};
-    struct sw_json *obj = NULL;
-    const struct sw_json *fin;
 
     COUNT(&l->kinds, kind);
-    if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) != SW_OK)
-        return;
-    fin = sw_json_walk(obj, "metadata", "finalizers", NULL);
-    SW_JSON_ITEMS (it, fin) {
+    SW_JSON_ITEMS (it, sw_json_walk(api_parse_stored(&a, o), "metadata", "finalizers", NULL)) {
         const char *name = sw_arena_dup(l->arena, sw_json_str(it));
 
         COUNT(&l->finalizers, name);
@@ -83,13 +78,9 @@ static const char *listed(struct sw_arena *a, struct gc_count *p, size_t n, cons
 bool gc_left_report(struct gc_left *l, struct sw_json *ns)
 {
     struct sw_arena *a = l->arena;
-    struct sw_json *status = sw_json_find(ns, "status");
+    struct sw_json *status = sw_json_need(a, ns, "status", SW_JSON_OBJECT);
     bool changed = false;
 
-    if (!sw_json_is(status, SW_JSON_OBJECT)) {
-        status = sw_json_new_object(a);
-        sw_json_put(a, ns, "status", status);
-    }
     for (size_t i = 0; i < SW_ARRAY_LEN(fine); i++) {
         bool bad = (i == CONTENT && l->kinds.n) || (i == FINALIZERS && l->finalizers.n);
         const char *reason = fine[i].reason;

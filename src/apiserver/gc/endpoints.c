@@ -39,15 +39,6 @@ static void queue_service(void *arg, struct sw_slice key)
     gc_queue(arg, GC_SLICES, key);
 }
 
-static const struct sw_json *parse(struct sw_arena *a, const struct sw_store_obj *o)
-{
-    struct sw_json *v = NULL;
-
-    if (sw_json_parse(a, o->value, &(struct sw_json_opts){.borrow = true}, &v, NULL) != SW_OK)
-        return NULL;
-    return v;
-}
-
 /* A slice of ours was written or deleted, maybe by another client: reconcile its Service. */
 static void slice_changed(struct api_gc *g, const struct sw_store_obj *o)
 {
@@ -59,8 +50,8 @@ static void slice_changed(struct api_gc *g, const struct sw_store_obj *o)
     if (!memmem(o->value.p, o->value.n, GC_SLICE_MANAGER, strlen(GC_SLICE_MANAGER)))
         return;
     split(o->key, SLICES, &ns, &name);
-    service = sw_json_str(
-        sw_json_walk(parse(&a, o), "metadata", "labels", "kubernetes.io/service-name", NULL));
+    service = sw_json_str(sw_json_walk(api_parse_stored(&a, o), "metadata", "labels",
+                                       "kubernetes.io/service-name", NULL));
     if (service.n)
         gc_queue(g, GC_SLICES,
                  sw_slice_str(sw_arena_printf(&a, SERVICES "%.*s/%.*s", SW_SLICE_ARG(ns),
@@ -75,11 +66,12 @@ void gc_endpoints_seen(struct api_gc *g, const struct sw_store_obj *o)
 
     if (is_of(o->key, PODS)) {
         split(o->key, PODS, &ns, &name);
-        gc_pods_set(g->pods, ns, name, gc_pod_digest(&a, parse(&a, o)), queue_service, g);
+        gc_pods_set(g->pods, ns, name, gc_pod_digest(&a, api_parse_stored(&a, o)), queue_service,
+                    g);
     } else if (is_of(o->key, SERVICES)) {
         split(o->key, SERVICES, &ns, &name);
         gc_pods_set_service(g->pods, ns, o->key,
-                            sw_json_walk(parse(&a, o), "spec", "selector", NULL));
+                            sw_json_walk(api_parse_stored(&a, o), "spec", "selector", NULL));
         gc_queue(g, GC_SLICES, o->key);
     } else if (is_of(o->key, SLICES)) {
         slice_changed(g, o);
@@ -148,7 +140,7 @@ static void load_slices(struct api_gc *g, struct gc_slices *s, struct sw_slice u
         if (sw_json_str_eq(sw_json_walk(x.old, "metadata", "labels",
                                         "endpointslice.kubernetes.io/managed-by", NULL),
                            GC_SLICE_MANAGER) &&
-            !sw_json_walk(x.old, "metadata", "deletionTimestamp", NULL))
+            !api_is_going(x.old))
             sw_vec_push(&s->all, x);
     }
 }
@@ -184,7 +176,7 @@ static void make_slices(struct gc_task *t, const struct gc_at *at)
                           .zone = zone_of,
                           .arg = &z};
 
-    if (s.service && !sw_json_walk(s.service, "metadata", "deletionTimestamp", NULL)) {
+    if (s.service && !api_is_going(s.service)) {
         load_slices(g, &s, api_meta_str(s.service, "uid"));
         gc_slices_plan(&s, g->pods);
         write_slices(t, &s, at->ns);

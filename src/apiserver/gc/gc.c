@@ -21,6 +21,13 @@ static const uint64_t sweep_ns = 60 * SW_NS_PER_S;
 
 static void enqueue(struct gc_task *t);
 
+static void task_free(struct gc_task *t)
+{
+    sw_timer_stop(t->gc->api->loop, &t->timer);
+    sw_slice_free(&t->id);
+    sw_free(t);
+}
+
 /* Nothing under way: continues when it was queued meanwhile, else the task is forgotten. */
 static void task_rest(struct gc_task *t)
 {
@@ -34,22 +41,18 @@ static void task_rest(struct gc_task *t)
         return;
     }
     (void)sw_map_del(&g->tasks, t->id);
-    sw_free((void *)(uintptr_t)t->id.p);
-    sw_free(t);
+    task_free(t);
 }
 
 static void on_run(struct sw_defer *d)
 {
     struct api_gc *g = SW_CONTAINER_OF(d, struct api_gc, run);
-    struct sw_list *m;
 
     for (int i = 0; i < 64; i++) {
-        struct gc_task *t;
+        struct gc_task *t = SW_LIST_POP(&g->queue, struct gc_task, link);
 
-        m = sw_list_pop_front(&g->queue);
-        if (!m)
+        if (!t)
             return;
-        t = SW_CONTAINER_OF(m, struct gc_task, link);
         t->queued = false;
         t->running++; /* our own hold while it runs */
         gc_run(t);
@@ -161,13 +164,20 @@ static struct gc_owner *owner_of(struct api_gc *g, struct sw_slice uid)
     return o;
 }
 
-static void owner_free(struct api_gc *g, struct gc_owner *o)
+static void owner_free(struct gc_owner *o)
 {
-    (void)sw_map_del(&g->owners, o->uid);
     sw_vec_done(&o->deps);
-    sw_free((void *)(uintptr_t)o->uid.p);
-    sw_free((void *)(uintptr_t)o->key.p);
+    sw_slice_free(&o->uid);
+    sw_slice_free(&o->key);
     sw_free(o);
+}
+
+static void dep_free(struct gc_dep *d)
+{
+    sw_vec_done(&d->owners);
+    sw_vec_done(&d->blocks);
+    sw_slice_free(&d->key);
+    sw_free(d);
 }
 
 static void dep_drop(struct api_gc *g, struct gc_dep *d)
@@ -184,27 +194,31 @@ static void dep_drop(struct api_gc *g, struct gc_dep *d)
         /* A waiting owner may be free now. */
         if (o->key.n)
             gc_queue(g, GC_FOREGROUND, o->key);
-        if (o->deps.n == 0)
-            owner_free(g, o);
+        if (o->deps.n == 0) {
+            (void)sw_map_del(&g->owners, o->uid);
+            owner_free(o);
+        }
     }
     (void)sw_map_del(&g->deps, d->key);
-    sw_vec_done(&d->owners);
-    sw_vec_done(&d->blocks);
-    sw_free((void *)(uintptr_t)d->key.p);
-    sw_free(d);
+    dep_free(d);
+}
+
+const struct api_res *gc_owner_res(const struct sw_api *api, const struct sw_json *ref)
+{
+    struct sw_slice version = api_str(ref, "apiVersion");
+    struct sw_slice group = sw_slice("", 0);
+
+    if (sw_slice_find(version, '/') >= 0)
+        group = sw_slice_cut(&version, '/');
+    return api_registry_kind(&api->reg, group, version, api_str(ref, "kind"));
 }
 
 /* The store key an owner reference leads to; empty when its kind is not served. */
 static struct sw_slice owner_key(struct sw_api *api, struct sw_arena *a, const struct sw_json *ref,
                                  struct sw_slice ns)
 {
-    struct sw_slice version = api_str(ref, "apiVersion");
-    struct sw_slice group = sw_slice("", 0);
-    const struct api_res *res;
+    const struct api_res *res = gc_owner_res(api, ref);
 
-    if (sw_slice_find(version, '/') >= 0)
-        group = sw_slice_cut(&version, '/');
-    res = api_registry_kind(&api->reg, group, version, api_str(ref, "kind"));
     if (!res || (res->namespaced && ns.n == 0))
         return sw_slice("", 0);
     return api_key(a, res, ns, api_str(ref, "name"));
@@ -269,9 +283,8 @@ static void queue_namespace_of(struct api_gc *g, struct sw_slice key)
 static void look_at(struct api_gc *g, const struct sw_store_obj *o)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *obj = NULL;
+    const struct sw_json *obj;
     const struct sw_json *meta;
-    const struct sw_json *fin;
     struct gc_dep *d = sw_map_get(&g->deps, o->key);
     bool owned = mentions(o->value, "\"ownerReferences\"");
     bool going = mentions(o->value, "\"deletionTimestamp\"");
@@ -290,7 +303,8 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
         dep_drop(g, d);
     if (!owned && !going)
         return;
-    if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) != SW_OK)
+    obj = api_parse_stored(&a, o);
+    if (!obj)
         return;
     meta = sw_json_find(obj, "metadata");
     if (owned) {
@@ -301,8 +315,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
         return;
     if (is_prefix(o->key, "apiextensions.k8s.io/customresourcedefinitions/"))
         gc_queue(g, GC_CRD, o->key);
-    fin = sw_json_find(meta, "finalizers");
-    SW_JSON_ITEMS (it, fin) {
+    SW_JSON_ITEMS (it, sw_json_find(meta, "finalizers")) {
         if (sw_json_str_eq(it, "foregroundDeletion"))
             gc_queue(g, GC_FOREGROUND, o->key);
         if (sw_json_str_eq(it, "orphan"))
@@ -316,7 +329,7 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
     SW_ARENA_AUTO a = {0};
     struct sw_slice key = sw_store_event_key(ev);
     struct gc_dep *d = sw_map_get(&g->deps, key);
-    struct sw_json *obj = NULL;
+    const struct sw_json *obj;
     struct gc_owner *o;
     struct gc_at at;
 
@@ -326,8 +339,8 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
     gc_endpoints_gone(g, ev);
     if (is_prefix(key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
-    if (ev->prev && sw_json_parse(&a, ev->prev->value, &(struct sw_json_opts){.borrow = true}, &obj,
-                                  NULL) == SW_OK) {
+    obj = ev->prev ? api_parse_stored(&a, ev->prev) : NULL;
+    if (obj) {
         o = sw_map_get(&g->owners, api_meta_str(obj, "uid"));
         for (size_t i = 0; o && i < o->deps.n; i++)
             gc_queue(g, GC_DEPENDENT, o->deps.p[i]->key);
@@ -346,13 +359,9 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
 
 static void scan(struct api_gc *g, struct sw_store_snap *snap)
 {
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
-
     gc_pods_free(g->pods); /* some may be gone, and all Services are looked at */
     g->pods = gc_pods_new();
-    sw_store_iter_init(&it, snap, sw_slice("", 0), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it)))
+    SW_STORE_EACH (o, snap, sw_slice("", 0))
         look_at(g, o);
 }
 
@@ -373,13 +382,12 @@ static void on_event(struct sw_store_watch *w, struct sw_store_event *ev, int rc
 
 static void follow(struct api_gc *g)
 {
-    struct sw_store_snap *snap = sw_store_snapshot(g->api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(g->api->store);
 
     scan(g, snap);
     if (sw_store_watch_start(g->api->feed, &g->watch, sw_slice("", 0), sw_store_snap_revision(snap),
                              on_event, NULL) != SW_OK)
         sw_log_error("gc", "cannot follow the store");
-    sw_store_snap_unref(snap);
 }
 
 /* --- events do not live for ever -------------------------------------------------------- */
@@ -410,26 +418,20 @@ static void on_swept(void *arg, const struct sw_store_result *res)
 static void on_sweep(struct sw_timer *timer)
 {
     struct api_gc *g = SW_CONTAINER_OF(timer, struct api_gc, sweep);
-    struct sw_store_snap *snap = sw_store_snapshot(g->api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(g->api->store);
     uint64_t now = sw_wall_ns();
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
     char limit[SW_RFC3339_LEN];
     int n = 0;
 
     (void)sw_rfc3339(now > event_ttl_ns ? now - event_ttl_ns : 0, 0, limit);
-    sw_store_iter_init(&it, snap, SW_SLICE_LIT("/events/"), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it)) && n < 1000) {
+    SW_STORE_EACH (o, snap, SW_SLICE_LIT("/events/")) {
         SW_ARENA_AUTO a = {0};
-        struct sw_json *obj = NULL;
-        struct sw_slice when;
+        const struct sw_json *obj = api_parse_stored(&a, o);
 
-        if (sw_json_parse(&a, o->value, &(struct sw_json_opts){.borrow = true}, &obj, NULL) !=
-            SW_OK)
-            continue;
-        when = last_written(obj);
+        if (n == 1000)
+            break;
         /* Times in this form sort as texts. */
-        if (sw_slice_cmp(sw_slice_head(when, 19), sw_slice(limit, 19)) < 0) {
+        if (obj && sw_slice_cmp(sw_slice_head(last_written(obj), 19), sw_slice(limit, 19)) < 0) {
             struct sw_store_write w = {.verb = SW_STORE_DELETE,
                                        .key = o->key,
                                        .expect = o->revision,
@@ -441,7 +443,6 @@ static void on_sweep(struct sw_timer *timer)
             n++;
         }
     }
-    sw_store_snap_unref(snap);
     sw_timer_start(g->api->loop, timer, sweep_ns, on_sweep);
 }
 
@@ -463,8 +464,8 @@ void api_gc_stop(struct api_gc *g)
     sw_store_watch_stop(&g->watch);
     sw_timer_stop(g->api->loop, &g->sweep);
     sw_defer_cancel(&g->run);
-    SW_MAP_FOREACH (it, &g->tasks)
-        sw_timer_stop(g->api->loop, &((struct gc_task *)it->value)->timer);
+    SW_MAP_EACH (struct gc_task, t, &g->tasks)
+        sw_timer_stop(g->api->loop, &t->timer);
 }
 
 void api_gc_free(struct api_gc *g)
@@ -472,26 +473,9 @@ void api_gc_free(struct api_gc *g)
     if (!g)
         return;
     api_gc_stop(g);
-    SW_MAP_EACH (struct gc_task, t, &g->tasks) {
-        sw_timer_stop(g->api->loop, &t->timer);
-        sw_free((void *)(uintptr_t)t->id.p);
-        sw_free(t);
-    }
-    sw_map_done(&g->tasks);
-    SW_MAP_EACH (struct gc_dep, d, &g->deps) {
-        sw_vec_done(&d->owners);
-        sw_vec_done(&d->blocks);
-        sw_free((void *)(uintptr_t)d->key.p);
-        sw_free(d);
-    }
-    sw_map_done(&g->deps);
-    SW_MAP_EACH (struct gc_owner, o, &g->owners) {
-        sw_vec_done(&o->deps);
-        sw_free((void *)(uintptr_t)o->uid.p);
-        sw_free((void *)(uintptr_t)o->key.p);
-        sw_free(o);
-    }
-    sw_map_done(&g->owners);
+    SW_MAP_DRAIN(&g->tasks, task_free);
+    SW_MAP_DRAIN(&g->deps, dep_free);
+    SW_MAP_DRAIN(&g->owners, owner_free);
     gc_pods_free(g->pods);
     sw_free(g);
 }

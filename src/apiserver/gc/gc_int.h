@@ -71,6 +71,8 @@ struct gc_at {
     struct sw_slice ns;
     struct sw_slice name; /* empty in requests that create */
 };
+/* What an owner reference is about; NULL: such a kind is not served. */
+const struct api_res *gc_owner_res(const struct sw_api *api, const struct sw_json *ref);
 /* That of a store key. */
 struct gc_at gc_resolve(struct sw_api *api, struct sw_slice key);
 /* The newest state of what is there, as a tree that owns its memory; NULL when gone. */

@@ -50,12 +50,8 @@ static void service_free(struct service *s)
 
 static void space_free(struct space *s)
 {
-    SW_MAP_FOREACH (it, &s->pods)
-        pod_free(it->value);
-    SW_MAP_FOREACH (it, &s->services)
-        service_free(it->value);
-    sw_map_done(&s->pods);
-    sw_map_done(&s->services);
+    SW_MAP_DRAIN(&s->pods, pod_free);
+    SW_MAP_DRAIN(&s->services, service_free);
     sw_free(s->name);
     sw_free(s);
 }
@@ -94,11 +90,7 @@ static bool is_ready(const struct sw_json *pod)
 {
     const struct sw_json *list = sw_json_walk(pod, "status", "conditions", NULL);
 
-    SW_JSON_ITEMS (it, list) {
-        if (sw_field_is(it, "type", "Ready"))
-            return sw_field_is(it, "status", "True");
-    }
-    return false;
+    return sw_field_is(sw_json_find_item(list, "type", SW_SLICE_LIT("Ready")), "status", "True");
 }
 
 static struct sw_json *addresses(struct sw_arena *a, const struct sw_json *status)
@@ -122,17 +114,15 @@ static void add_ports(struct sw_arena *a, struct sw_json *out, const struct sw_j
     const struct sw_json *ports = sw_json_find(container, "ports");
 
     SW_JSON_ITEMS (p, ports) {
-        struct sw_json *one;
+        struct sw_slice name = sw_field_text(p, "name");
+        struct sw_slice protocol = sw_field_text(p, "protocol");
 
-        if (!sw_field_text(p, "name").n)
-            continue;
-        one = sw_json_new_object(a);
-        sw_json_put_str(a, one, "name", sw_field_text(p, "name"));
-        sw_json_put(a, one, "port", sw_json_new_i64(a, sw_field_int(p, "containerPort")));
-        sw_json_put_str(a, one, "protocol",
-                        sw_field_text(p, "protocol").n ? sw_field_text(p, "protocol")
-                                                       : SW_SLICE_LIT("TCP"));
-        sw_json_push(a, out, one);
+        if (name.n)
+            sw_json_push(
+                a, out,
+                SW_JSON_OF(a, {"name", .text = name},
+                           {"port", .json = sw_json_new_i64(a, sw_field_int(p, "containerPort"))},
+                           {"protocol", .text = protocol.n ? protocol : SW_SLICE_LIT("TCP")}));
     }
 }
 
@@ -154,28 +144,25 @@ static struct sw_json *named_ports(struct sw_arena *a, const struct sw_json *spe
 
 struct sw_slice gc_pod_digest(struct sw_arena *a, const struct sw_json *pod)
 {
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     const struct sw_json *meta = sw_json_find(pod, "metadata");
     const struct sw_json *spec = sw_json_find(pod, "spec");
     const struct sw_json *status = sw_json_find(pod, "status");
     const struct sw_json *labels = sw_json_find(meta, "labels");
     struct sw_json *ips = addresses(a, status);
-    struct sw_json *d = sw_json_new_object(a);
+    bool going = sw_json_find(meta, "deletionTimestamp") != NULL;
 
     if (sw_json_len(ips) == 0 || sw_field_is(status, "phase", "Failed") ||
         sw_field_is(status, "phase", "Succeeded"))
         return sw_slice("", 0);
-    sw_json_put_str(a, d, "uid", sw_field_text(meta, "uid"));
-    sw_json_put_str(a, d, "node", sw_field_text(spec, "nodeName"));
-    sw_json_put_str(a, d, "hostname", sw_field_text(spec, "hostname"));
-    sw_json_put_str(a, d, "subdomain", sw_field_text(spec, "subdomain"));
-    sw_json_put(a, d, "labels", labels ? sw_json_copy(a, labels) : sw_json_new_object(a));
-    sw_json_put(a, d, "ips", ips);
-    sw_json_put(a, d, "ports", named_ports(a, spec));
-    sw_json_put(a, d, "ready", sw_json_new_bool(a, is_ready(pod)));
-    sw_json_put(a, d, "terminating",
-                sw_json_new_bool(a, sw_json_find(meta, "deletionTimestamp") != NULL));
-    return sw_json_text(a, d, &sorted);
+    return sw_json_sorted_text(
+        a, SW_JSON_OF(a, {"uid", .text = sw_field_text(meta, "uid")},
+                      {"node", .text = sw_field_text(spec, "nodeName")},
+                      {"hostname", .text = sw_field_text(spec, "hostname")},
+                      {"subdomain", .text = sw_field_text(spec, "subdomain")},
+                      {"labels", .json = labels ? sw_json_copy(a, labels) : sw_json_new_object(a)},
+                      {"ips", .json = ips}, {"ports", .json = named_ports(a, spec)},
+                      {"ready", .json = sw_json_new_bool(a, is_ready(pod))},
+                      {"terminating", .json = sw_json_new_bool(a, going)}));
 }
 
 /* ---- selecting ---- */
@@ -271,9 +258,8 @@ void gc_pods_select(const struct gc_pods *p, struct sw_slice ns, const struct sw
 
     if (!s)
         return;
-    SW_MAP_FOREACH (it, &s->pods) {
+    SW_MAP_EACH (const struct pod, pod, &s->pods) {
         SW_ARENA_AUTO a = {0};
-        const struct pod *pod = it->value;
         const struct sw_json *digest = parse(&a, pod->digest);
 
         if (digest && selects(selector, digest))

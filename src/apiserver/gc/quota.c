@@ -14,9 +14,7 @@ void gc_quota_changed(struct api_gc *g, struct sw_slice key)
 {
     SW_ARENA_AUTO a = {0};
     const struct api_res *res = quota_res(g->api);
-    struct sw_store_snap *snap;
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
+    SW_STORE_SNAP_AUTO snap = NULL;
     struct sw_slice rest = key;
     struct sw_slice space;
 
@@ -27,12 +25,8 @@ void gc_quota_changed(struct api_gc *g, struct sw_slice key)
     if (!rest.p || !g->api->quota || !api_quota_count(g->api->quota, res, space))
         return;
     snap = sw_store_snapshot(g->api->store);
-    sw_store_iter_init(
-        &it, snap, sw_slice_str(sw_arena_printf(&a, "%s%.*s/", res->prefix, SW_SLICE_ARG(space))),
-        sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it)))
+    SW_STORE_EACH (o, snap, api_prefix(&a, res, space))
         gc_queue(g, GC_QUOTA, o->key);
-    sw_store_snap_unref(snap);
 }
 
 /* What is used of each limit, by the counters. */
@@ -63,12 +57,12 @@ void gc_run_quota(struct gc_task *t)
     struct gc_at at = gc_resolve(api, t->key);
     struct sw_json *obj = gc_load(api, &a, &at);
     const struct sw_json *hard = sw_json_walk(obj, "spec", "hard", NULL);
-    struct sw_json *status = sw_json_new_object(&a);
+    struct sw_json *status;
 
     if (!hard)
         return;
-    sw_json_put(&a, status, "hard", sw_json_copy(&a, hard));
-    sw_json_put(&a, status, "used", used(api, &a, hard, at.ns));
+    status = SW_JSON_OF(&a, {"hard", .json = sw_json_copy(&a, hard)},
+                        {"used", .json = used(api, &a, hard, at.ns)});
     if (sw_json_equal(status, sw_json_find(obj, "status"), SW_JSON_EQ_VALUE))
         return;
     sw_json_put(&a, obj, "status", status);

@@ -37,13 +37,6 @@ static struct sw_slice meta_text(const struct sw_json *obj, const char *key)
     return sw_field_text(sw_json_find(obj, "metadata"), key);
 }
 
-static struct sw_slice text_of(struct sw_arena *a, const struct sw_json *v)
-{
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
-
-    return sw_json_text(a, v, &sorted);
-}
-
 /* ---- ports ---- */
 
 /* The number a port of the Service has in this pod; 0: the pod has no port of that name. */
@@ -73,17 +66,13 @@ static struct sw_json *ports_of(struct sw_arena *a, const struct sw_json *spec,
 
     SW_JSON_ITEMS (p, ports) {
         int64_t n = target_port(p, pod);
-        struct sw_json *one;
 
-        if (!n)
-            continue;
-        one = sw_json_new_object(a);
-        sw_json_put_str(a, one, "name", sw_field_text(p, "name"));
-        sw_json_put(a, one, "port", sw_json_new_i64(a, n));
-        sw_json_put_str(a, one, "protocol", sw_field_text(p, "protocol"));
-        if (sw_field_text(p, "appProtocol").n)
-            sw_json_put_str(a, one, "appProtocol", sw_field_text(p, "appProtocol"));
-        sw_json_push(a, out, one);
+        if (n)
+            sw_json_push(a, out,
+                         SW_JSON_OF(a, {"name", .text = sw_field_text(p, "name")},
+                                    {"port", .json = sw_json_new_i64(a, n)},
+                                    {"protocol", .text = sw_field_text(p, "protocol")},
+                                    {"appProtocol", .some = sw_field_text(p, "appProtocol")}));
     }
     return out;
 }
@@ -107,24 +96,19 @@ static struct sw_json *conditions_of(struct sw_arena *a, const struct sw_json *s
     bool serving = sw_json_true(sw_json_find(pod, "ready"));
     bool terminating = sw_json_true(sw_json_find(pod, "terminating"));
     bool always = sw_json_true(sw_json_find(spec, "publishNotReadyAddresses"));
-    struct sw_json *c = sw_json_new_object(a);
 
-    sw_json_put(a, c, "ready", sw_json_new_bool(a, always || (serving && !terminating)));
-    sw_json_put(a, c, "serving", sw_json_new_bool(a, serving));
-    sw_json_put(a, c, "terminating", sw_json_new_bool(a, terminating));
-    return c;
+    return SW_JSON_OF(a,
+                      {"ready", .json = sw_json_new_bool(a, always || (serving && !terminating))},
+                      {"serving", .json = sw_json_new_bool(a, serving)},
+                      {"terminating", .json = sw_json_new_bool(a, terminating)});
 }
 
 static struct sw_json *target_of(struct gc_slices *s, struct sw_slice name,
                                  const struct sw_json *pod)
 {
-    struct sw_json *t = sw_json_new_object(s->arena);
-
-    sw_json_put_str(s->arena, t, "kind", SW_SLICE_LIT("Pod"));
-    sw_json_put_str(s->arena, t, "namespace", meta_text(s->service, "namespace"));
-    sw_json_put_str(s->arena, t, "name", name);
-    sw_json_put_str(s->arena, t, "uid", sw_field_text(pod, "uid"));
-    return t;
+    return SW_JSON_OF(s->arena, {"kind", .str = "Pod"},
+                      {"namespace", .text = meta_text(s->service, "namespace")},
+                      {"name", .text = name}, {"uid", .text = sw_field_text(pod, "uid")});
 }
 
 static struct sw_json *endpoint_of(struct plan *p, struct sw_slice name, const struct sw_json *pod,
@@ -132,24 +116,18 @@ static struct sw_json *endpoint_of(struct plan *p, struct sw_slice name, const s
 {
     struct gc_slices *s = p->s;
     struct sw_arena *a = s->arena;
-    struct sw_json *e = sw_json_new_object(a);
-    struct sw_json *list = sw_json_new_array(a);
     struct sw_slice node = sw_field_text(pod, "node");
-    struct sw_slice zone = node.n ? s->zone(s->arg, node) : sw_slice("", 0);
+    struct sw_slice hostname = sw_field_text(pod, "hostname");
     char text[SW_IP_TEXT];
+    struct sw_json *ips = sw_json_new_list(a, sw_json_new_str(a, sw_ip_text(ip, text)));
 
-    sw_json_push(a, list, sw_json_new_string(a, sw_slice_str(sw_ip_text(ip, text))));
-    sw_json_put(a, e, "addresses", list);
-    sw_json_put(a, e, "conditions", conditions_of(a, p->spec, pod));
-    if (sw_field_text(pod, "hostname").n &&
-        sw_slice_eq(sw_field_text(pod, "subdomain"), meta_text(s->service, "name")))
-        sw_json_put_str(a, e, "hostname", sw_field_text(pod, "hostname"));
-    if (node.n)
-        sw_json_put_str(a, e, "nodeName", node);
-    sw_json_put(a, e, "targetRef", target_of(s, name, pod));
-    if (zone.n)
-        sw_json_put_str(a, e, "zone", zone);
-    return e;
+    if (!sw_slice_eq(sw_field_text(pod, "subdomain"), meta_text(s->service, "name")))
+        hostname = sw_slice("", 0);
+    return SW_JSON_OF(a, {"addresses", .json = ips},
+                      {"conditions", .json = conditions_of(a, p->spec, pod)},
+                      {"hostname", .some = hostname}, {"nodeName", .some = node},
+                      {"targetRef", .json = target_of(s, name, pod)},
+                      {"zone", .some = node.n ? s->zone(s->arg, node) : sw_slice("", 0)});
 }
 
 /* What an endpoint of a slice is known by. */
@@ -165,8 +143,8 @@ static struct sw_slice id_of(struct sw_arena *a, const struct sw_json *e)
 static struct group *group_of(struct plan *p, const char *family, struct sw_json *ports)
 {
     struct sw_arena *a = p->s->arena;
-    struct sw_slice id =
-        sw_slice_str(sw_arena_printf(a, "%s %.*s", family, SW_SLICE_ARG(text_of(a, ports))));
+    struct sw_slice id = sw_slice_str(
+        sw_arena_printf(a, "%s %.*s", family, SW_SLICE_ARG(sw_json_sorted_text(a, ports))));
     struct group *g;
 
     for (size_t i = 0; i < p->groups.n; i++) {
@@ -236,17 +214,13 @@ static struct sw_json *labels_of(struct gc_slices *s)
 static struct sw_json *owners_of(struct gc_slices *s)
 {
     struct sw_arena *a = s->arena;
-    struct sw_json *list = sw_json_new_array(a);
-    struct sw_json *o = sw_json_new_object(a);
 
-    sw_json_put_str(a, o, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put(a, o, "blockOwnerDeletion", sw_json_new_bool(a, true));
-    sw_json_put(a, o, "controller", sw_json_new_bool(a, true));
-    sw_json_put_str(a, o, "kind", SW_SLICE_LIT("Service"));
-    sw_json_put_str(a, o, "name", meta_text(s->service, "name"));
-    sw_json_put_str(a, o, "uid", meta_text(s->service, "uid"));
-    sw_json_push(a, list, o);
-    return list;
+    return sw_json_new_list(a, SW_JSON_OF(a, {"apiVersion", .str = "v1"},
+                                          {"blockOwnerDeletion", .json = sw_json_new_bool(a, true)},
+                                          {"controller", .json = sw_json_new_bool(a, true)},
+                                          {"kind", .str = "Service"},
+                                          {"name", .text = meta_text(s->service, "name")},
+                                          {"uid", .text = meta_text(s->service, "uid")}));
 }
 
 /*
@@ -281,21 +255,16 @@ static bool name_taken(const struct gc_slices *s, const char *name)
 static struct sw_json *new_slice(struct gc_slices *s, const struct group *g)
 {
     struct sw_arena *a = s->arena;
-    struct sw_json *obj = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
+    const char *prefix = sw_arena_printf(a, "%.*s-", SW_SLICE_ARG(meta_text(s->service, "name")));
+    struct sw_json *meta;
     const char *name;
     size_t number = 0;
 
     while (name_taken(s, name = name_of(s, g, number)))
         number++;
-    sw_json_put_str(a, meta, "name", sw_slice_str(name));
-    sw_json_put_str(
-        a, meta, "generateName",
-        sw_slice_str(sw_arena_printf(a, "%.*s-", SW_SLICE_ARG(meta_text(s->service, "name")))));
-    sw_json_put_str(a, meta, "namespace", meta_text(s->service, "namespace"));
-    sw_json_put(a, obj, "metadata", meta);
-    sw_json_put_str(a, obj, "addressType", sw_slice_str(g->family));
-    return obj;
+    meta = SW_JSON_OF(a, {"name", .str = name}, {"generateName", .str = prefix},
+                      {"namespace", .text = meta_text(s->service, "namespace")});
+    return SW_JSON_OF(a, {"metadata", .json = meta}, {"addressType", .str = g->family});
 }
 
 /* A copy of a slice without its endpoints, which are written anew. */
@@ -335,7 +304,7 @@ static bool of_group(struct sw_arena *a, const struct sw_json *slice, const stru
 
     return sw_field_is(slice, "addressType", g->family) &&
            (sw_json_len(ports) + sw_json_len(g->ports) == 0 ||
-            sw_slice_eq(text_of(a, ports), text_of(a, g->ports)));
+            sw_slice_eq(sw_json_sorted_text(a, ports), sw_json_sorted_text(a, g->ports)));
 }
 
 /* Puts back into an existing slice what is still wanted of it. */

@@ -5,6 +5,7 @@
 
 #include "apiserver/gc/gc_int.h"
 #include "base/mem.h"
+#include "kube/fields.h"
 #include "kube/select/selector.h"
 #include "tls/cert/ca.h"
 
@@ -39,61 +40,45 @@ struct gc_at gc_resolve(struct sw_api *api, struct sw_slice key)
 
 struct sw_json *gc_load(struct sw_api *api, struct sw_arena *a, const struct gc_at *at)
 {
-    struct sw_store_obj *o =
-        at->res ? sw_store_get(api->store, api_key(a, at->res, at->ns, at->name)) : NULL;
-    struct sw_json *obj = o ? api_load(a, at->res, o) : NULL;
-
-    obj = obj ? sw_json_copy(a, obj) : NULL;
-    if (o)
-        sw_store_obj_unref(o);
-    return obj;
+    return api_stored(api, a, at->res, at->ns, at->name);
 }
 
 /* A merge patch that only applies to the state we looked at; key, if any, is of the metadata. */
 static struct sw_json *meta_patch(struct sw_arena *a, const struct sw_json *obj, const char *key,
                                   struct sw_json *value)
 {
-    struct sw_json *p = sw_json_new_object(a);
-    struct sw_json *m = sw_json_new_object(a);
+    struct sw_json *m = SW_JSON_OF(
+        a, {"resourceVersion", .text = api_meta_str(obj, "resourceVersion")}, {key, .json = value});
 
-    sw_json_put_str(a, m, "resourceVersion", api_meta_str(obj, "resourceVersion"));
-    if (key)
-        sw_json_put(a, m, key, value);
-    sw_json_put(a, p, "metadata", m);
-    return p;
+    return SW_JSON_OF(a, {"metadata", .json = m});
+}
+
+/* The finalizers at a place without one; NULL: it is not there. */
+static struct sw_json *finalizers_without(struct sw_arena *a, const struct sw_json *list,
+                                          const char *finalizer)
+{
+    struct sw_json *left = sw_json_new_array(a);
+
+    SW_JSON_ITEMS (it, list) {
+        if (!sw_json_str_eq(it, finalizer))
+            sw_json_push(a, left, it);
+    }
+    return sw_json_len(left) < sw_json_len(list) ? left : NULL;
 }
 
 static void drop_finalizer(struct gc_task *t, struct sw_arena *a, const struct gc_at *at,
                            const struct sw_json *obj, const char *finalizer)
 {
-    const struct sw_json *old = sw_json_walk(obj, "metadata", "finalizers", NULL);
-    struct sw_json *left = sw_json_new_array(a);
-    bool had = false;
+    struct sw_json *left =
+        finalizers_without(a, sw_json_walk(obj, "metadata", "finalizers", NULL), finalizer);
 
-    SW_JSON_ITEMS (it, old) {
-        if (sw_json_str_eq(it, finalizer))
-            had = true;
-        else
-            sw_json_push(a, left, it);
-    }
-    if (had)
+    if (left)
         gc_request(t, API_PATCH, at, NULL, meta_patch(a, obj, "finalizers", left));
 }
 
 static bool has_finalizer(const struct sw_json *obj, const char *f)
 {
-    const struct sw_json *list = sw_json_walk(obj, "metadata", "finalizers", NULL);
-
-    SW_JSON_ITEMS (it, list) {
-        if (sw_json_str_eq(it, f))
-            return true;
-    }
-    return false;
-}
-
-static bool is_going(const struct sw_json *obj)
-{
-    return sw_json_walk(obj, "metadata", "deletionTimestamp", NULL) != NULL;
+    return sw_field_list_has(sw_json_walk(obj, "metadata", "finalizers", NULL), sw_slice_str(f));
 }
 
 /* --- dependents ------------------------------------------------------------------------- */
@@ -103,43 +88,28 @@ enum owner_state { OWNER_SOLID, OWNER_ABSENT, OWNER_WAITS };
 static enum owner_state look_up(struct api_gc *g, struct sw_arena *a, const struct sw_json *ref,
                                 struct sw_slice ns)
 {
-    struct sw_slice version = api_str(ref, "apiVersion");
-    struct sw_slice group = sw_slice("", 0);
-    const struct api_res *res;
-    struct sw_store_obj *o;
-    struct sw_json *obj;
-    enum owner_state st = OWNER_SOLID;
+    const struct api_res *res = gc_owner_res(g->api, ref);
+    const struct sw_json *obj;
 
-    if (sw_slice_find(version, '/') >= 0)
-        group = sw_slice_cut(&version, '/');
-    res = api_registry_kind(&g->api->reg, group, version, api_str(ref, "kind"));
     if (!res)
         return OWNER_SOLID; /* a kind we do not know: never delete on a guess */
     if (res->namespaced && ns.n == 0)
         return OWNER_ABSENT;
-    o = sw_store_get(g->api->store, api_key(a, res, ns, api_str(ref, "name")));
-    if (!o)
-        return OWNER_ABSENT;
-    obj = api_load(a, res, o);
+    obj = api_stored(g->api, a, res, ns, api_str(ref, "name"));
     if (!obj || !sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")))
-        st = OWNER_ABSENT;
-    else if (is_going(obj) && has_finalizer(obj, "foregroundDeletion"))
-        st = OWNER_WAITS;
-    sw_store_obj_unref(o);
-    return st;
+        return OWNER_ABSENT;
+    return api_is_going(obj) && has_finalizer(obj, "foregroundDeletion") ? OWNER_WAITS
+                                                                         : OWNER_SOLID;
 }
 
 static struct sw_json *delete_options(struct sw_arena *a, const struct sw_json *obj,
                                       const char *policy)
 {
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *pre = sw_json_new_object(a);
+    struct sw_json *pre =
+        SW_JSON_OF(a, {"uid", .text = api_meta_str(obj, "uid")},
+                   {"resourceVersion", .text = api_meta_str(obj, "resourceVersion")});
 
-    sw_json_put_str(a, o, "propagationPolicy", sw_slice_str(policy));
-    sw_json_put_str(a, pre, "uid", api_meta_str(obj, "uid"));
-    sw_json_put_str(a, pre, "resourceVersion", api_meta_str(obj, "resourceVersion"));
-    sw_json_put(a, o, "preconditions", pre);
-    return o;
+    return SW_JSON_OF(a, {"propagationPolicy", .str = policy}, {"preconditions", .json = pre});
 }
 
 static bool has_dependents(struct api_gc *g, const struct sw_json *obj)
@@ -163,7 +133,7 @@ static void run_dependent(struct gc_task *t)
 
     if (!obj || sw_json_len(refs) == 0)
         return;
-    if (is_going(obj)) {
+    if (api_is_going(obj)) {
         if (has_finalizer(obj, "foregroundDeletion"))
             gc_queue(t->gc, GC_FOREGROUND, t->key);
         return;
@@ -197,7 +167,7 @@ static void run_foreground(struct gc_task *t)
     const struct gc_owner *o;
     bool blocked = false;
 
-    if (!obj || !is_going(obj) || !has_finalizer(obj, "foregroundDeletion"))
+    if (!obj || !api_is_going(obj) || !has_finalizer(obj, "foregroundDeletion"))
         return;
     o = sw_map_get(&t->gc->owners, api_meta_str(obj, "uid"));
     for (size_t i = 0; o && i < o->deps.n; i++) {
@@ -236,7 +206,7 @@ static void run_orphan(struct gc_task *t)
     struct sw_json *obj = gc_load(t->gc->api, &a, &at);
     const struct gc_owner *o;
 
-    if (!obj || !is_going(obj) || !has_finalizer(obj, "orphan"))
+    if (!obj || !api_is_going(obj) || !has_finalizer(obj, "orphan"))
         return;
     o = sw_map_get(&t->gc->owners, api_meta_str(obj, "uid"));
     if (!o || o->deps.n == 0) {
@@ -258,11 +228,11 @@ static void publish_root(struct gc_task *t, struct sw_slice ns)
     struct gc_at at = {api_registry_core(&api->reg, "configmaps"), ns,
                        SW_SLICE_LIT("kube-root-ca.crt")};
     struct sw_json *obj = gc_load(api, &a, &at);
-    struct sw_json *data = sw_json_new_object(&a);
+    struct sw_json *data = SW_JSON_OF(&a, {"ca.crt", .text = sw_ca_root_pem(api->ca)});
     bool fresh = !obj;
 
-    sw_json_put_str(&a, data, "ca.crt", sw_ca_root_pem(api->ca));
-    if (obj && (is_going(obj) || sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
+    if (obj &&
+        (api_is_going(obj) || sw_json_equal(sw_json_find(obj, "data"), data, SW_JSON_EQ_VALUE)))
         return;
     if (fresh)
         obj = sw_json_new_object(&a);
@@ -306,17 +276,11 @@ static void empty_kind(const struct api_res *res, void *arg)
 {
     struct emptying *e = arg;
     SW_ARENA_AUTO a = {0};
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
-    struct sw_json *opts = sw_json_new_object(&a);
-    struct sw_slice prefix = sw_slice_str(
-        e->ns.n ? sw_arena_printf(&a, "%s%.*s/", res->prefix, SW_SLICE_ARG(e->ns)) : res->prefix);
+    const struct sw_json *opts = SW_JSON_OF(&a, {"propagationPolicy", .str = "Background"});
 
     if (e->ns.n && !res->namespaced)
         return;
-    sw_json_put_str(&a, opts, "propagationPolicy", SW_SLICE_LIT("Background"));
-    sw_store_iter_init(&it, e->snap, prefix, sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, e->snap, api_prefix(&a, res, e->ns)) {
         struct gc_at at = {.res = res};
         bool going = memmem(o->value.p, o->value.n, "\"deletionTimestamp\"", 19) != NULL;
 
@@ -333,19 +297,6 @@ static void empty_kind(const struct api_res *res, void *arg)
     }
 }
 
-/* The finalizers of a namespace that are not ours to remove; NULL when ours is gone already. */
-static struct sw_json *without_our_finalizer(struct sw_arena *a, const struct sw_json *obj)
-{
-    const struct sw_json *list = sw_json_walk(obj, "spec", "finalizers", NULL);
-    struct sw_json *others = sw_json_new_array(a);
-
-    SW_JSON_ITEMS (it, list) {
-        if (!sw_json_str_eq(it, "kubernetes"))
-            sw_json_push(a, others, it);
-    }
-    return sw_json_len(others) < sw_json_len(list) ? others : NULL;
-}
-
 static void run_namespace(struct gc_task *t)
 {
     SW_ARENA_AUTO a = {0};
@@ -358,7 +309,7 @@ static void run_namespace(struct gc_task *t)
 
     if (!obj)
         return;
-    if (!is_going(obj)) {
+    if (!api_is_going(obj)) {
         fill_namespace(t, at.name);
         return;
     }
@@ -370,7 +321,8 @@ static void run_namespace(struct gc_task *t)
     else if (e.left && gc_left_report(&left, obj))
         gc_request(t, API_UPDATE, &at, "status", obj);
     gc_left_done(&left);
-    if (e.left || !(others = without_our_finalizer(&a, obj)))
+    others = finalizers_without(&a, sw_json_walk(obj, "spec", "finalizers", NULL), "kubernetes");
+    if (e.left || !others)
         return; /* the last deletion brings us back */
     sw_json_put(&a, sw_json_find(obj, "spec"), "finalizers", others);
     gc_request(t, API_UPDATE, &at, "finalize", obj);
@@ -387,7 +339,7 @@ static void run_crd(struct gc_task *t)
     struct api_crd *c = sw_map_get(&api->reg.crds, at.name);
     struct emptying e = {.t = t, .ns = sw_slice("", 0)};
 
-    if (!obj || !is_going(obj))
+    if (!obj || !api_is_going(obj))
         return;
     if (c && c->n) {
         e.snap = sw_store_snapshot(api->store);
@@ -404,7 +356,6 @@ static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size
                           const struct sw_json *selectors, const struct sw_json *self,
                           struct sw_json *out)
 {
-    static const struct sw_json_write_opts sorted = {.flags = SW_JSON_SORT_KEYS};
     struct sw_map there = {0};
 
     SW_JSON_ITEMS (it, selectors) {
@@ -419,10 +370,8 @@ static void collect_rules(struct sw_arena *a, struct sw_json *const *roles, size
             if (sw_slice_eq(api_meta_str(roles[i], "name"), api_meta_str(self, "name")) ||
                 !sw_label_selector_match(&sel, sw_json_walk(roles[i], "metadata", "labels", NULL)))
                 continue;
-            for (size_t k = 0; k < sw_json_len(rules); k++) {
-                struct sw_json *rule = sw_json_at(rules, k);
-
-                if (!sw_map_put(&there, sw_json_text(a, rule, &sorted), rule))
+            SW_JSON_ITEMS (rule, rules) {
+                if (!sw_map_put(&there, sw_json_sorted_text(a, rule), rule))
                     sw_json_push(a, out, rule);
             }
         }
@@ -437,13 +386,10 @@ static void run_aggregate(struct gc_task *t)
     const struct api_res *res =
         api_registry_find(&api->reg, SW_SLICE_LIT("rbac.authorization.k8s.io"), SW_SLICE_LIT("v1"),
                           SW_SLICE_LIT("clusterroles"));
-    struct sw_store_snap *snap = sw_store_snapshot(api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
     SW_VEC(struct sw_json *) roles = {0};
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, snap, sw_slice_str(res->prefix), sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, sw_slice_str(res->prefix)) {
         struct sw_json *obj = api_load(&a, res, o);
 
         if (obj)
@@ -468,38 +414,21 @@ static void run_aggregate(struct gc_task *t)
                    patch);
     }
     sw_vec_done(&roles);
-    sw_store_snap_unref(snap);
 }
 
 void gc_run(struct gc_task *t)
 {
-    switch (t->kind) {
-    case GC_DEPENDENT:
-        run_dependent(t);
-        break;
-    case GC_FOREGROUND:
-        run_foreground(t);
-        break;
-    case GC_ORPHAN:
-        run_orphan(t);
-        break;
-    case GC_NAMESPACE:
-        run_namespace(t);
-        break;
-    case GC_CRD:
-        run_crd(t);
-        break;
-    case GC_AGGREGATE:
-        run_aggregate(t);
-        break;
-    case GC_TOKEN:
-        gc_run_token(t);
-        break;
-    case GC_QUOTA:
-        gc_run_quota(t);
-        break;
-    case GC_SLICES:
-        gc_run_slices(t);
-        break;
-    }
+    static void (*const runs[])(struct gc_task * t) = {
+        [GC_DEPENDENT] = run_dependent,
+        [GC_FOREGROUND] = run_foreground,
+        [GC_ORPHAN] = run_orphan,
+        [GC_NAMESPACE] = run_namespace,
+        [GC_CRD] = run_crd,
+        [GC_AGGREGATE] = run_aggregate,
+        [GC_TOKEN] = gc_run_token,
+        [GC_QUOTA] = gc_run_quota,
+        [GC_SLICES] = gc_run_slices,
+    };
+
+    runs[t->kind](t);
 }

@@ -32,6 +32,11 @@ static void put_bytes(struct sw_arena *a, struct sw_json *data, const char *key,
         sw_json_put_str(a, data, key, sw_buf_slice(&b));
 }
 
+static bool differs(const struct sw_json_member *m, const void *old)
+{
+    return !sw_json_equal(m->value, sw_json_get(old, m->key), SW_JSON_EQ_TEXT);
+}
+
 static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, const struct gc_at *at,
                               const struct sw_json *secret, const struct sw_json *sa)
 {
@@ -46,12 +51,7 @@ static struct sw_json *wanted(struct sw_api *api, struct sw_arena *a, const stru
         if (token.n)
             put_bytes(a, data, "token", token);
     }
-    for (size_t i = sw_json_len(data); i > 0; i--) {
-        const struct sw_json_member *m = sw_json_member_at(data, i - 1);
-
-        if (sw_json_equal(m->value, sw_json_get(old, m->key), SW_JSON_EQ_TEXT))
-            (void)sw_json_remove_at(data, i - 1);
-    }
+    (void)sw_json_filter(data, differs, old);
     return data;
 }
 
@@ -60,21 +60,18 @@ static void fill(struct gc_task *t, struct sw_arena *a, const struct gc_at *at,
 {
     const struct sw_json *notes = sw_json_walk(secret, "metadata", "annotations", NULL);
     struct sw_json *data = wanted(t->gc->api, a, at, secret, sa);
-    struct sw_json *patch = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *note = sw_json_new_object(a);
+    struct sw_json *note = NULL;
+    struct sw_json *meta;
 
     if (!api_str(notes, uid_key).n)
-        sw_json_put_str(a, note, uid_key, api_meta_str(sa, "uid"));
-    if (!sw_json_len(data) && !sw_json_len(note))
+        note = SW_JSON_OF(a, {uid_key, .text = api_meta_str(sa, "uid")});
+    if (!sw_json_len(data) && !note)
         return;
-    sw_json_put_str(a, meta, "resourceVersion", api_meta_str(secret, "resourceVersion"));
-    if (sw_json_len(note))
-        sw_json_put(a, meta, "annotations", note);
-    sw_json_put(a, patch, "metadata", meta);
-    if (sw_json_len(data))
-        sw_json_put(a, patch, "data", data);
-    gc_request(t, API_PATCH, at, NULL, patch);
+    meta = SW_JSON_OF(a, {"resourceVersion", .text = api_meta_str(secret, "resourceVersion")},
+                      {"annotations", .json = note});
+    gc_request(t, API_PATCH, at, NULL,
+               SW_JSON_OF(a, {"metadata", .json = meta},
+                          {"data", .json = sw_json_len(data) ? data : NULL}));
 }
 
 void gc_run_token(struct gc_task *t)
@@ -84,10 +81,9 @@ void gc_run_token(struct gc_task *t)
     struct gc_at at = gc_resolve(api, t->key);
     struct sw_json *secret = gc_load(api, &a, &at);
     struct sw_json *sa;
-    struct sw_json *opts;
     struct sw_json *pre;
 
-    if (!secret || sw_json_walk(secret, "metadata", "deletionTimestamp", NULL) ||
+    if (!secret || api_is_going(secret) ||
         !sw_json_str_eq(sw_json_find(secret, "type"), "kubernetes.io/service-account-token"))
         return;
     sa = account_of(api, &a, at.ns, secret);
@@ -95,25 +91,18 @@ void gc_run_token(struct gc_task *t)
         fill(t, &a, &at, secret, sa);
         return;
     }
-    opts = sw_json_new_object(&a);
-    pre = sw_json_new_object(&a);
-    sw_json_put_str(&a, pre, "uid", api_meta_str(secret, "uid"));
-    sw_json_put(&a, opts, "preconditions", pre);
-    gc_request(t, API_DELETE, &at, NULL, opts);
+    pre = SW_JSON_OF(&a, {"uid", .text = api_meta_str(secret, "uid")});
+    gc_request(t, API_DELETE, &at, NULL, SW_JSON_OF(&a, {"preconditions", .json = pre}));
 }
 
 void gc_account_gone(struct api_gc *g, struct sw_slice ns)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_store_snap *snap = sw_store_snapshot(g->api->store);
+    SW_STORE_SNAP_AUTO snap = sw_store_snapshot(g->api->store);
     struct sw_slice prefix = sw_slice_str(sw_arena_printf(&a, "/secrets/%.*s/", SW_SLICE_ARG(ns)));
-    struct sw_store_iter it;
-    struct sw_store_obj *o;
 
-    sw_store_iter_init(&it, snap, prefix, sw_slice("", 0));
-    while ((o = sw_store_iter_next(&it))) {
+    SW_STORE_EACH (o, snap, prefix) {
         if (memmem(o->value.p, o->value.n, GC_TOKEN_TYPE, strlen(GC_TOKEN_TYPE)))
             gc_queue(g, GC_TOKEN, o->key);
     }
-    sw_store_snap_unref(snap);
 }
