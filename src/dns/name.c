@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the DNS: text, order, relations. */
-#include <string.h>
+#include "dns/name.h"
 
-#include "dns/wire.h"
+#include <string.h>
 
 enum { LABEL_MAX = 63 };
 
@@ -213,4 +212,12 @@ int sw_dns_name_cmp(const struct sw_dns_name *a, const struct sw_dns_name *b)
             return d;
     }
     return (int)i - (int)j;
+}
+
+void *sw_dns_name_find(const struct sw_map *table, const struct sw_dns_name *name,
+                       struct sw_dns_name *ret_key)
+{
+    *ret_key = *name;
+    sw_dns_name_lower(ret_key);
+    return sw_map_get(table, sw_dns_name_bytes(ret_key));
 }

@@ -103,11 +103,11 @@ static void free_entry(struct sw_dns_entry *e)
 {
     if (e->asking)
         sw_dns_ask_stop(e);
-    SW_LIST_FOREACH (it, &e->waiters)
-        sw_free(SW_CONTAINER_OF(it, struct sw_dns_lookup, link));
+    SW_LIST_EACH (struct sw_dns_lookup, l, &e->waiters, link)
+        sw_free(l);
     sw_defer_cancel(&e->deliver);
     sw_list_unlink(&e->lru);
-    (void)sw_map_del(&e->stub->entries, sw_slice(e->name.b, e->name.n));
+    (void)sw_map_del(&e->stub->entries, sw_dns_name_bytes(&e->name));
     sw_arena_clear(&e->arena);
     sw_free(e);
 }
@@ -116,10 +116,10 @@ void sw_dns_stub_free(struct sw_dns_stub *s)
 {
     if (!s)
         return;
-    SW_LIST_FOREACH (it, &s->lru)
-        free_entry(SW_CONTAINER_OF(it, struct sw_dns_entry, lru));
-    SW_LIST_FOREACH (it, &s->rejected)
-        sw_free(SW_CONTAINER_OF(it, struct sw_dns_lookup, link));
+    SW_LIST_EACH (struct sw_dns_entry, e, &s->lru, lru)
+        free_entry(e);
+    SW_LIST_EACH (struct sw_dns_lookup, l, &s->rejected, link)
+        sw_free(l);
     sw_defer_cancel(&s->reject);
     sw_map_done(&s->entries);
     sw_free(s);
@@ -138,11 +138,9 @@ static void evict(struct sw_dns_stub *s)
 
 static struct sw_dns_entry *get_entry(struct sw_dns_stub *s, const struct sw_dns_name *name)
 {
-    struct sw_dns_name key = *name;
-    struct sw_dns_entry *e;
+    struct sw_dns_name key;
+    struct sw_dns_entry *e = sw_dns_name_find(&s->entries, name, &key);
 
-    sw_dns_name_lower(&key);
-    e = sw_map_get(&s->entries, sw_slice(key.b, key.n));
     if (e)
         return e;
     evict(s);
@@ -152,7 +150,7 @@ static struct sw_dns_entry *get_entry(struct sw_dns_stub *s, const struct sw_dns
     sw_list_init(&e->waiters);
     sw_list_init(&e->attempts);
     sw_list_push_back(&s->lru, &e->lru);
-    (void)sw_map_put(&s->entries, sw_slice(e->name.b, e->name.n), e);
+    (void)sw_map_put(&s->entries, sw_dns_name_bytes(&e->name), e);
     return e;
 }
 
@@ -281,11 +279,9 @@ void sw_dns_lookup_cancel(struct sw_dns_lookup *l)
 
 void sw_dns_stub_forget(struct sw_dns_stub *s, const struct sw_dns_name *name)
 {
-    struct sw_dns_name key = *name;
-    struct sw_dns_entry *e;
+    struct sw_dns_name key;
+    struct sw_dns_entry *e = sw_dns_name_find(&s->entries, name, &key);
 
-    sw_dns_name_lower(&key);
-    e = sw_map_get(&s->entries, sw_slice(key.b, key.n));
     if (e && !e->asking)
         e->expires_ns = 0;
 }

@@ -6,7 +6,8 @@
  */
 #pragma once
 
-#include "dns/wire.h"
+#include "dns/name.h"
+#include "io/addr.h"
 #include "io/loop.h"
 
 struct sw_dns_stub;

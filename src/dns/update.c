@@ -195,7 +195,7 @@ static bool is_ours(struct sw_dns_updater *u, const struct sw_dns_name *name)
     if (!sw_dns_marker_name(name, &at))
         return false;
     sw_dns_name_lower(&at);
-    m = sw_map_get(&u->inventory.names, sw_slice(at.b, at.n));
+    m = sw_map_get(&u->inventory.names, sw_dns_name_bytes(&at));
     return m && m->n == 1 && sw_slice_eq(m->first, u->marker);
 }
 
@@ -207,7 +207,7 @@ static void take_inventory(struct sw_dns_updater *u)
     SW_MAP_FOREACH (slot, &u->items)
         ((struct updater_item *)slot->value)->have = 0;
     SW_MAP_EACH (const struct sw_dns_inventory_name, n, &u->inventory.names) {
-        if (sw_slice_has_prefix(sw_slice(n->name.b, n->name.n), label) && is_ours(u, &n->name))
+        if (sw_slice_has_prefix(sw_dns_name_bytes(&n->name), label) && is_ours(u, &n->name))
             updater_item_at(u, &n->name)->have = sw_dns_inventory_print(n);
     }
     SW_MAP_FOREACH (slot, &u->items) {

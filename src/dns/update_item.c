@@ -5,11 +5,9 @@
 
 struct updater_item *updater_item_at(struct sw_dns_updater *u, const struct sw_dns_name *name)
 {
-    struct sw_dns_name key = *name;
-    struct updater_item *it;
+    struct sw_dns_name key;
+    struct updater_item *it = sw_dns_name_find(&u->items, name, &key);
 
-    sw_dns_name_lower(&key);
-    it = sw_map_get(&u->items, sw_slice(key.b, key.n));
     if (it)
         return it;
     it = SW_NEW(struct updater_item);
@@ -17,7 +15,7 @@ struct updater_item *updater_item_at(struct sw_dns_updater *u, const struct sw_d
     it->set.name = *name;
     it->set.type = SW_DNS_TXT;
     sw_list_init(&it->link);
-    (void)sw_map_put(&u->items, sw_slice(it->key.b, it->key.n), it);
+    (void)sw_map_put(&u->items, sw_dns_name_bytes(&it->key), it);
     return it;
 }
 
@@ -25,7 +23,7 @@ void updater_free_item(struct sw_dns_updater *u, struct updater_item *it)
 {
     if (u->current == it)
         u->current = NULL;
-    (void)sw_map_del(&u->items, sw_slice(it->key.b, it->key.n));
+    (void)sw_map_del(&u->items, sw_dns_name_bytes(&it->key));
     sw_list_unlink(&it->link);
     sw_arena_clear(&it->arena);
     sw_free(it);

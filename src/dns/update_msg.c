@@ -118,16 +118,14 @@ void sw_dns_axfr_question(struct sw_dns_writer *w, uint16_t id, const struct sw_
 static struct sw_dns_inventory_name *inventory_at(struct sw_dns_inventory *v,
                                                   const struct sw_dns_name *name)
 {
-    struct sw_dns_name key = *name;
-    struct sw_dns_inventory_name *n;
+    struct sw_dns_name key;
+    struct sw_dns_inventory_name *n = sw_dns_name_find(&v->names, name, &key);
 
-    sw_dns_name_lower(&key);
-    n = sw_map_get(&v->names, sw_slice(key.b, key.n));
     if (n)
         return n;
     n = SW_ARENA_NEW(&v->arena, struct sw_dns_inventory_name);
     n->name = key;
-    (void)sw_map_put(&v->names, sw_slice(n->name.b, n->name.n), n);
+    (void)sw_map_put(&v->names, sw_dns_name_bytes(&n->name), n);
     return n;
 }
 

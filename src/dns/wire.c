@@ -366,7 +366,7 @@ struct sw_slice sw_dns_txt_rdata(struct sw_arena *a, struct sw_slice text)
 
 struct sw_slice sw_dns_name_rdata(struct sw_arena *a, const struct sw_dns_name *name)
 {
-    return sw_arena_slice(a, sw_slice(name->b, name->n));
+    return sw_arena_slice(a, sw_dns_name_bytes(name));
 }
 
 struct sw_slice sw_dns_ip_rdata(struct sw_arena *a, const struct sw_ip *ip)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DNS messages as bytes (RFC 1035, 2136, 6891): names, questions, records, a bounded writer with
- * name compression. No I/O and no clock.
+ * DNS messages as bytes (RFC 1035, 2136, 6891): questions, records, a bounded writer with name
+ * compression. No I/O and no clock.
  */
 #pragma once
 
@@ -11,11 +11,10 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "dns/name.h"
 #include "io/addr.h"
 
 enum {
-    SW_DNS_NAME_MAX = 255,   /* on the wire, with the root's zero */
-    SW_DNS_NAME_TEXT = 1010, /* every byte escaped, with NUL */
     SW_DNS_HEADER = 12,
     SW_DNS_MSG_MAX = 65535,
     SW_DNS_UDP_PLAIN = 512, /* without EDNS */
@@ -69,36 +68,6 @@ enum {
 
 /* "NOERROR" and so on; "RCODE" for others. */
 const char *sw_dns_rcode_text(unsigned rcode);
-
-/* ---- names ---- */
-
-/* Absolute, as labels on the wire and uncompressed, case kept. Never longer than allowed. */
-struct sw_dns_name {
-    uint8_t n; /* with the root's zero: 1 is the root itself */
-    uint8_t b[SW_DNS_NAME_MAX];
-};
-
-/*
- * From text, "a.example." or "a.example"; "." is the root. \. and \DDD are understood. SW_EINVAL:
- * empty, empty label, label above 63 bytes, name above 255.
- */
-SW_NODISCARD int sw_dns_name_parse(struct sw_slice text, struct sw_dns_name *ret,
-                                   struct sw_err *err);
-/* Puts the labels of 'head' (relative text; empty: none) before 'tail'. SW_EINVAL as above. */
-SW_NODISCARD int sw_dns_name_join(struct sw_slice head, const struct sw_dns_name *tail,
-                                  struct sw_dns_name *ret, struct sw_err *err);
-/* Without the last dot but for the root; returns out. */
-char *sw_dns_name_text(const struct sw_dns_name *name, char out[SW_DNS_NAME_TEXT]);
-/* ASCII case does not matter. */
-bool sw_dns_name_eq(const struct sw_dns_name *a, const struct sw_dns_name *b);
-/* True for zone itself and everything below. */
-bool sw_dns_name_under(const struct sw_dns_name *name, const struct sw_dns_name *zone);
-/* Without the first label; false for the root. ret may be name itself. */
-bool sw_dns_name_parent(const struct sw_dns_name *name, struct sw_dns_name *ret);
-/* In lower case: the form for keys of tables. */
-void sw_dns_name_lower(struct sw_dns_name *name);
-/* The order of RFC 4034, 6.1. */
-int sw_dns_name_cmp(const struct sw_dns_name *a, const struct sw_dns_name *b);
 
 /* ---- reading ---- */
 

@@ -174,7 +174,7 @@ static struct node *add_node(struct sw_dns_zone *z, const struct sw_dns_name *ke
     struct node *node = SW_ARENA_NEW(&z->arena, struct node);
 
     node->key = *key;
-    (void)sw_map_put(&z->nodes, sw_slice(node->key.b, node->key.n), node);
+    (void)sw_map_put(&z->nodes, sw_dns_name_bytes(&node->key), node);
     return node;
 }
 
