@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/fair.h"
 #include "apiserver/api/work.h"
 #include "apiserver/auth/auth.h"
 #include "apiserver/health.h"

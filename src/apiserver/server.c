@@ -9,6 +9,7 @@
 #include "apiserver/admission/policies.h"
 #include "apiserver/admission/quota.h"
 #include "apiserver/admission/webhook.h"
+#include "apiserver/api/fair.h"
 #include "apiserver/api/work.h"
 #include "apiserver/auth/auth.h"
 #include "apiserver/boot/boot_int.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request as webhooks and expressions of admission see it. */
 #include "apiserver/admission/admission_request.h"
+#include "apiserver/api/body.h"
 #include "apiserver/auth/auth.h"
 
 static struct sw_json *triple(struct sw_arena *a, const char *group, const char *version,

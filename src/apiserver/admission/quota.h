@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "apiserver/api/api.h"
+#include "apiserver/api/write.h"
 
 struct api_quota;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/admission/webhook_int.h"
+#include "apiserver/api/body.h"
 #include "base/json/patch.h"
 #include "base/log.h"
 #include "kube/names.h"
@@ -17,8 +18,8 @@ enum {
 
 static void api_call_failed(struct hook_call *c)
 {
-    api_internal_error(c->q.r, "failed calling webhook %s: %s",
-                       sw_go_quote(c->q.r->arena, c->hook->name), c->why);
+    api_internal_error(c->q.r, sw_arena_printf(c->q.r->arena, "failed calling webhook %s: %s",
+                                               sw_go_quote(c->q.r->arena, c->hook->name), c->why));
 }
 
 static void take_warnings(struct hook_call *c)
@@ -166,14 +167,14 @@ static bool apply_patch(struct mutation *m, struct hook_call *c)
     struct sw_err err = {0};
 
     if (m->w->view) {
-        api_internal_error(r,
-                           "admission webhook %s attempted to modify the object, which is not "
-                           "supported for this operation",
-                           sw_go_quote(r->arena, c->hook->name));
+        api_internal_error(r, sw_arena_printf(r->arena,
+                                              "admission webhook %s attempted to modify the "
+                                              "object, which is not supported for this operation",
+                                              sw_go_quote(r->arena, c->hook->name)));
         return false;
     }
     if (sw_json_patch(r->arena, sent, c->answer.patch, &o, &made, &err) != SW_OK) {
-        api_internal_error(r, "%s", err.msg);
+        api_internal_error(r, err.msg);
         return false;
     }
     made = api_convert(r->arena, c->as, r->res, made);

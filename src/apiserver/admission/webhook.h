@@ -7,6 +7,7 @@
 #pragma once
 
 #include "apiserver/admission/admission.h"
+#include "apiserver/api/write.h"
 
 /* Some webhook configuration changed. */
 void api_webhooks_changed(struct sw_api *api);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "apiserver/api/res.h"
+#include "apiserver/api/user.h"
 #include "apiserver/front/front.h"
 #include "base/json.h"
 #include "base/list.h"
@@ -134,16 +135,6 @@ struct sw_api {
     struct sw_arena arena;
 };
 
-/* The user of a request. Slices live in the request's arena. */
-struct api_user {
-    struct sw_slice name;
-    struct sw_slice uid;
-    struct sw_slice *groups;
-    size_t ngroups;
-    struct sw_json *extra; /* object of arrays, or NULL */
-    uint64_t expires_s;    /* wall time when the credential ends; 0: never */
-};
-
 enum api_verb {
     API_GET,
     API_LIST,
@@ -253,16 +244,6 @@ struct api_req {
     struct sw_slice client_key;
 };
 
-/* --- user.c --- */
-
-/* Is the user in this group? */
-bool api_in_groups(const struct api_user *u, struct sw_slice g);
-/* The name and the groups of a service account as a user, in the arena. */
-struct sw_slice api_account_name(struct sw_arena *a, struct sw_slice ns, struct sw_slice name);
-void api_account_groups(struct sw_arena *a, struct sw_slice ns, struct api_user *ret);
-/* UserInfo: username, uid, groups and extra. */
-struct sw_json *api_user_info(struct sw_arena *a, const struct api_user *u);
-
 /* --- status.c: answers --- */
 
 /* Status with a reason ("" for none) and no details. */
@@ -282,7 +263,7 @@ void api_bad_request(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
 void api_not_allowed(struct api_req *r);
 void api_shutting_down(struct api_req *r);
 /* 500, "Internal error occurred: ". */
-void api_internal_error(struct api_req *r, const char *fmt, ...) SW_PRINTF(2, 3);
+void api_internal_error(struct api_req *r, const char *why);
 /* 422 about an object of ours. */
 void api_invalid(struct api_req *r, struct sw_slice name, const struct sw_field_errs *e);
 /* 422 about something else, e.g. "CreateOptions" in "meta.k8s.io". */
@@ -397,87 +378,7 @@ struct sw_json *api_unview(struct sw_arena *a, const struct api_res *res, struct
 const char *api_uuid(struct sw_arena *a);
 void api_set_rv(struct sw_arena *a, struct sw_json *obj, uint64_t revision);
 
-/* --- body.c: decoding requests --- */
-/* The body as JSON, within the bounds of requests. */
-SW_NODISCARD int api_parse_json(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups,
-                                struct sw_err *err);
-/* The tree of the body; false: an error was sent. */
-bool api_decode_body(struct api_req *r, struct sw_json **ret, struct sw_json_dups *dups);
-/*
- * The apiVersion of the core group has two spellings, since its group is empty: "/v1" becomes "v1".
- * Anything else stays.
- */
-void api_settle_version(struct sw_arena *a, struct sw_json *obj);
-/*
- * Turns a decoded body into an object of the resource: checks type, prunes or refuses unknown
- * fields, fills defaults. 'patch' changes the form of the strict error. False: an error was sent.
- */
-bool api_admit_object(struct api_req *r, struct sw_json *obj, const struct sw_json_dups *dups,
-                      bool patch);
-/* dryRun, fieldManager, fieldValidation, force. kind: "CreateOptions" and so on. */
-bool api_write_options(struct api_req *r, const char *kind);
-/* The namespace of an object, if any, is that of the URL. False: 400 was sent. */
-bool api_check_namespace(struct api_req *r, struct sw_slice ns);
-/* dryRun as options of a request in turn have it; NULL: it is not set. */
-struct sw_json *api_dry_run_json(const struct api_req *r);
-/* Values of dryRun: only "All" is known, anything else adds an error. */
-void api_take_dry_run(struct api_req *r, struct sw_field_errs *e, const struct sw_json *list);
-
-/* --- the way of every change (verbs/write.c) --- */
-
-struct api_write;
-/*
- * Computes the new object from what is stored (cur, NULL when missing). Sets w->obj for a write or
- * w->remove; or answers the request itself and returns false.
- */
-typedef bool (*api_build_fn)(struct api_write *w, const struct sw_store_obj *cur);
-
-struct api_write {
-    struct api_req *r;
-    api_build_fn build;
-    struct sw_slice key;
-    struct sw_json *obj;  /* new state; with remove: the last state */
-    struct sw_json *live; /* what was stored, as a tree; NULL when nothing */
-    /* Set instead of obj when mutating webhooks come first; finish makes obj of what they made. */
-    struct sw_json *draft;
-    bool (*finish)(struct api_write *w, struct sw_json *obj);
-    bool remove;
-    bool noop;  /* nothing to store: answer with obj */
-    bool retry; /* conflicts are tried again */
-    int code;   /* of the answer */
-    uint64_t expect;
-    uint64_t revision;    /* once it is written */
-    int64_t took_objects; /* of its namespace's share, while it is on its way */
-    int64_t took_bytes;
-    unsigned tries;
-    bool answer_status;                                        /* a removal answers with a Status */
-    void (*committed)(struct api_write *w, uint64_t revision); /* optional */
-    /* What the endpoint shows of an object, for admission; NULL: the object. */
-    struct sw_json *(*view)(struct api_req *r, const struct sw_json *obj);
-    bool exists; /* a create that is refused with 409 once it is admitted */
-    void *arg;
-};
-/* --- fair.c, audit.c --- */
-/*
- * The tenant of a user: service accounts of a namespace are one, since its administrator can make
- * any number of them; those of the system's namespaces are one each. Borrowed from the name.
- */
-struct sw_slice api_tenant(const struct api_user *u);
-/* True for administrators and the system's own accounts: what is kept free is for them. */
-bool api_first(const struct api_user *u);
-struct api_fair *api_fair_new(uint32_t max_inflight, uint32_t max_watches);
-void api_fair_free(struct api_fair *f);
-/* False: too many of this client are under way. */
-bool api_fair_enter(struct api_req *r);
-void api_fair_leave(struct api_req *r);
-/* Counts a watch of a request under way; false: the client has too many. Until unwatch. */
-bool api_fair_watch(struct api_req *r);
-void api_fair_unwatch(struct api_req *r);
-/* The watch waits until its client's turn comes; clients take turns. */
-void api_fair_walk(struct api_req *r, struct sw_list *turn);
-/* Takes out the watch whose turn it is; NULL: none waits. */
-struct sw_list *api_fair_walk_next(struct api_fair *f);
-bool api_fair_walks(const struct api_fair *f);
+/* --- audit.c --- */
 void api_audit(const struct api_req *r, int code);
 /* An annotation of the line in the audit log. */
 void api_audit_note(struct api_req *r, const char *key, struct sw_slice value);

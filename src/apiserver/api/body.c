@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Request bodies: JSON, YAML or protobuf to a tree, and a tree to an object of its kind. */
+#include "apiserver/api/body.h"
+
 #include <string.h>
 
-#include "apiserver/api/api.h"
 #include "apiserver/api/limits.h"
 #include "base/hex.h"
 #include "base/search.h"

@@ -3,7 +3,8 @@
  * Fairness: requests under way are counted per client, and no client may have more than a share.
  * Watches count apart once they stream. Our own requests are not limited.
  */
-#include "apiserver/api/api.h"
+#include "apiserver/api/fair.h"
+
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/round.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/fair.h"
 #include "apiserver/api/work.h"
 #include "base/mem.h"
 #include "base/time.h"

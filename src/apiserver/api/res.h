@@ -23,13 +23,10 @@ struct api_res {
     const char *group; /* "" = core */
     const char *version;
     const char *api_version; /* "group/version" or "v1" */
-    const char *plural;
-    const char *singular;
-    const char *kind;
-    const char *list_kind;
-    const char *short_names; /* comma-separated */
-    const char *categories;
-    const char *prefix; /* of its keys in the store: "group/plural/" */
+    const char *plural, *singular;
+    const char *kind, *list_kind;
+    const char *short_names, *categories; /* comma-separated */
+    const char *prefix;                   /* of its keys in the store: "group/plural/" */
     bool namespaced;
     unsigned verbs; /* enum sw_verbs */
     unsigned flags; /* enum sw_builtin_flags */

@@ -88,15 +88,9 @@ void api_bad_request(struct api_req *r, const char *fmt, ...)
     api_fail_details(r, 400, "BadRequest", m, NULL);
 }
 
-void api_internal_error(struct api_req *r, const char *fmt, ...)
+void api_internal_error(struct api_req *r, const char *why)
 {
-    va_list ap;
-    const char *m;
-
-    va_start(ap, fmt);
-    m = vformat(r->arena, fmt, ap);
-    va_end(ap);
-    api_fail(r, 500, "InternalError", "Internal error occurred: %s", m);
+    api_fail(r, 500, "InternalError", "Internal error occurred: %s", why);
 }
 
 void api_not_allowed(struct api_req *r)

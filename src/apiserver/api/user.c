@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user of a request: name, groups, extra attributes. */
-#include "apiserver/api/api.h"
+#include "apiserver/api/user.h"
 
 bool api_in_groups(const struct api_user *u, struct sw_slice g)
 {

@@ -5,6 +5,7 @@
  * of turns are behind the lock.
  */
 #include "apiserver/api/work.h"
+#include "apiserver/api/fair.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

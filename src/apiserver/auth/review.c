@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/body.h"
 #include "apiserver/auth/auth.h"
 #include "kube/at.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/body.h"
 #include "apiserver/auth/auth.h"
 #include "base/time.h"
 #include "tls/crypto/jws.h"
@@ -251,7 +252,7 @@ static void issue(struct api_req *r, struct sw_json *tr, const struct sw_json *s
         g.bound = NULL;
     claims = make_claims(r->api, a, &g, sw_json_find(spec, "audiences"));
     if (sw_jws_sign(r->api->token_key, sw_json_text(a, claims, NULL), &token, &err) != SW_OK) {
-        api_internal_error(r, "%s", err.msg);
+        api_internal_error(r, err.msg);
         return;
     }
     (void)sw_rfc3339((uint64_t)(now + g.ttl) * SW_NS_PER_S, 0, text);

@@ -72,29 +72,24 @@ static struct sw_json *texts_json(struct sw_arena *a, const char *list)
     return l;
 }
 
-/* Subresources as one table for both kinds of resources. */
-struct sub {
-    const char *name;
-    const char *group;
-    const char *version;
-    const char *kind;
-    unsigned verbs;
-};
-
-static size_t subs_of(const struct api_res *res, struct sub out[8])
+/* The subresources of a resource; the list ends without a name. */
+static const struct sw_builtin_sub *subs_of(const struct api_res *res)
 {
-    const unsigned rw = SW_VERB_GET | SW_VERB_PATCH | SW_VERB_UPDATE;
-    size_t n = 0;
+    enum { RW = SW_VERB_GET | SW_VERB_PATCH | SW_VERB_UPDATE };
+    static const struct sw_builtin_sub none = {0};
+    static const struct sw_builtin_sub custom[] = {
+        {"status", NULL, NULL, NULL, RW},
+        {"scale", "autoscaling", "v1", "Scale", RW},
+        {0},
+        {"status", NULL, NULL, NULL, RW},
+        {0},
+    };
 
-    for (const struct sw_builtin_sub *s = res->builtin ? res->builtin->subs : NULL;
-         s && s->name && n < 8; s++)
-        out[n++] =
-            (struct sub){s->name, s->group, s->version, s->kind ? s->kind : res->kind, s->verbs};
-    if (res->crd && res->has_status)
-        out[n++] = (struct sub){"status", NULL, NULL, res->kind, rw};
-    if (res->crd && res->has_scale)
-        out[n++] = (struct sub){"scale", "autoscaling", "v1", "Scale", rw};
-    return n;
+    if (res->builtin)
+        return res->builtin->subs ? res->builtin->subs : &none;
+    if (res->has_status)
+        return res->has_scale ? &custom[0] : &custom[3];
+    return res->has_scale ? &custom[1] : &none;
 }
 
 /* --- aggregated ------------------------------------------------------------------------- */
@@ -104,8 +99,7 @@ struct aggregate {
     struct sw_json *items;
     struct sw_json *group;
     struct sw_json *version;
-    const char *group_name;
-    const char *version_name;
+    const struct api_res *last; /* the one before */
     bool core;
 };
 
@@ -120,23 +114,22 @@ static void begin_version(struct aggregate *g, const struct api_res *res)
 {
     struct sw_arena *a = g->a;
 
-    if (!g->group || strcmp(g->group_name, res->group) != 0) {
+    if (!g->last || strcmp(g->last->group, res->group) != 0) {
         struct sw_json *m = SW_JSON_OF(a, {"name", .some = sw_slice_str(res->group)},
                                        {"creationTimestamp", .json = sw_json_new_null(a)});
 
         g->group =
             SW_JSON_OF(a, {"metadata", .json = m}, {"versions", .json = sw_json_new_array(a)});
         sw_json_push(a, g->items, g->group);
-        g->group_name = res->group;
         g->version = NULL;
     }
-    if (!g->version || strcmp(g->version_name, res->version) != 0) {
+    if (!g->version || strcmp(g->last->version, res->version) != 0) {
         g->version = SW_JSON_OF(a, {"version", .str = res->version},
                                 {"resources", .json = sw_json_new_array(a)},
                                 {"freshness", .str = "Current"});
         sw_json_push(a, sw_json_find(g->group, "versions"), g->version);
-        g->version_name = res->version;
     }
+    g->last = res;
 }
 
 static void add_aggregated(const struct api_res *res, void *arg)
@@ -144,15 +137,14 @@ static void add_aggregated(const struct api_res *res, void *arg)
     struct aggregate *g = arg;
     struct sw_arena *a = g->a;
     struct sw_json *subs = sw_json_new_array(a);
-    struct sub sub[8];
-    size_t n = subs_of(res, sub);
 
     if ((*res->group == 0) != g->core)
         return;
     begin_version(g, res);
-    for (const struct sub *s = sub; s < sub + n; s++) {
-        struct sw_json *kind = kind_json(a, s->group ? s->group : res->group,
-                                         s->version ? s->version : res->version, s->kind);
+    for (const struct sw_builtin_sub *s = subs_of(res); s->name; s++) {
+        struct sw_json *kind =
+            kind_json(a, s->group ? s->group : res->group, s->version ? s->version : res->version,
+                      s->kind ? s->kind : res->kind);
 
         sw_json_push(a, subs,
                      SW_JSON_OF(a, {"subresource", .str = s->name}, {"responseKind", .json = kind},
@@ -167,7 +159,7 @@ static void add_aggregated(const struct api_res *res, void *arg)
                    {"verbs", .json = verbs_json(a, res->verbs)},
                    {"shortNames", .json = texts_json(a, res->short_names)},
                    {"categories", .json = texts_json(a, res->categories)},
-                   {"subresources", .json = n ? subs : NULL}));
+                   {"subresources", .json = sw_json_len(subs) ? subs : NULL}));
 }
 
 static void make_aggregated(struct sw_api *api, bool core)
@@ -222,8 +214,7 @@ struct legacy {
     struct sw_arena *a;
     struct sw_json *groups; /* /apis */
     struct sw_json *group;
-    const char *group_name;
-    const char *version_name;
+    const struct api_res *last; /* the one before */
     struct sw_slice want_group;
     struct sw_slice want_version;
     struct sw_json *resources; /* /apis/g/v */
@@ -242,18 +233,16 @@ static void add_group(const struct api_res *res, void *arg)
 
     if (!*res->group)
         return;
-    if (!l->group || strcmp(l->group_name, res->group) != 0) {
-        l->group_name = res->group;
-        l->version_name = "";
+    if (!l->last || strcmp(l->last->group, res->group) != 0) {
+        l->last = NULL;
         l->group =
             SW_JSON_OF(a, {"name", .str = res->group}, {"versions", .json = sw_json_new_array(a)},
                        {"preferredVersion", .json = gv_json(a, res)});
         sw_json_push(a, l->groups, l->group);
     }
-    if (strcmp(l->version_name, res->version) != 0) {
+    if (!l->last || strcmp(l->last->version, res->version) != 0)
         sw_json_push(a, sw_json_find(l->group, "versions"), gv_json(a, res));
-        l->version_name = res->version;
-    }
+    l->last = res;
 }
 
 static const char *storage_hash(struct sw_arena *a, const struct api_res *res)
@@ -273,8 +262,6 @@ static void add_resource(const struct api_res *res, void *arg)
     struct legacy *l = arg;
     struct sw_arena *a = l->a;
     bool stored = !(res->flags & SW_B_NOT_STORED);
-    struct sub sub[8];
-    size_t n = subs_of(res, sub);
 
     if (!sw_slice_eq_str(l->want_group, res->group) ||
         !sw_slice_eq_str(l->want_version, res->version))
@@ -287,17 +274,18 @@ static void add_resource(const struct api_res *res, void *arg)
                             {"shortNames", .json = texts_json(a, res->short_names)},
                             {"categories", .json = texts_json(a, res->categories)},
                             {"storageVersionHash", .str = stored ? storage_hash(a, res) : NULL}));
-    for (const struct sub *s = sub; s < sub + n; s++) {
+    for (const struct sw_builtin_sub *s = subs_of(res); s->name; s++) {
         bool other = s->group && *s->group;
 
-        sw_json_push(
-            a, l->resources,
-            SW_JSON_OF(a, {"name", .str = sw_arena_printf(a, "%s/%s", res->plural, s->name)},
-                       {"singularName", .str = ""},
-                       {"namespaced", .json = sw_json_new_bool(a, res->namespaced)},
-                       {"group", .str = other ? s->group : NULL},
-                       {"version", .str = other ? s->version : NULL}, {"kind", .str = s->kind},
-                       {"verbs", .json = verbs_json(a, s->verbs)}));
+        sw_json_push(a, l->resources,
+                     SW_JSON_OF(a,
+                                {"name", .str = sw_arena_printf(a, "%s/%s", res->plural, s->name)},
+                                {"singularName", .str = ""},
+                                {"namespaced", .json = sw_json_new_bool(a, res->namespaced)},
+                                {"group", .str = other ? s->group : NULL},
+                                {"version", .str = other ? s->version : NULL},
+                                {"kind", .str = s->kind ? s->kind : res->kind},
+                                {"verbs", .json = verbs_json(a, s->verbs)}));
     }
 }
 

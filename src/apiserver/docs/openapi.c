@@ -14,12 +14,16 @@
 #define META_PREFIX   "io.k8s.apimachinery.pkg.apis.meta.v1."
 #define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
+struct gv {
+    const char *group;
+    const char *version;
+};
+
 struct maker {
     struct sw_arena *a;
     struct sw_json *schemas;
     struct sw_json *paths;
-    const char *group;
-    const char *version;
+    struct gv gv;
 };
 
 static const char *type_name(struct sw_arena *a, struct sw_slice ref)
@@ -243,7 +247,7 @@ static void add_kind(const struct api_res *res, void *arg)
     struct sw_json *s;
     const char *name;
 
-    if (strcmp(res->group, m->group) != 0 || strcmp(res->version, m->version) != 0)
+    if (strcmp(res->group, m->gv.group) != 0 || strcmp(res->version, m->gv.version) != 0)
         return;
     name = kind_name(a, res);
     s = res->builtin ? schema_json(m, res->schema, true)
@@ -264,8 +268,7 @@ static struct sw_slice make_document(struct sw_api *api, struct sw_arena *a, con
     struct maker m = {.a = &tmp,
                       .schemas = sw_json_new_object(&tmp),
                       .paths = sw_json_new_object(&tmp),
-                      .group = group,
-                      .version = version};
+                      .gv = {group, version}};
     struct sw_json *info =
         SW_JSON_OF(&tmp, {"title", .str = "Spanwire"}, {"version", .str = SW_VERSION});
     const struct sw_json *doc = SW_JSON_OF(
@@ -277,11 +280,6 @@ static struct sw_slice make_document(struct sw_api *api, struct sw_arena *a, con
 }
 
 /* --- the root: all documents with their hashes ------------------------------------------ */
-
-struct gv {
-    const char *group;
-    const char *version;
-};
 
 struct gvs {
     SW_VEC(struct gv) all;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/body.h"
 #include "apiserver/api/work.h"
 #include "apiserver/auth/auth.h"
 #include "apiserver/verbs/verbs_int.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/body.h"
 #include "apiserver/api/work.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"

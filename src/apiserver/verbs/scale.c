@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/body.h"
 #include "apiserver/verbs/verbs_int.h"
 #include "base/json/patch.h"
 #include "kube/apply/managed.h"
@@ -254,7 +255,9 @@ static void get_scale(struct api_req *r)
         return;
     }
     if (!api_at_path(obj, r->res->scale_spec)) {
-        api_internal_error(r, "the spec replicas field \"%s\" does not exist", r->res->scale_spec);
+        api_internal_error(r, sw_arena_printf(r->arena,
+                                              "the spec replicas field \"%s\" does not exist",
+                                              r->res->scale_spec));
         return;
     }
     api_reply(r, 200, to_scale(r, obj));

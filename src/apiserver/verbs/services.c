@@ -186,7 +186,7 @@ bool api_service_settle(struct api_write *w, struct sw_json *svc, const struct s
         return false;
     }
     if (rc != SW_OK) {
-        api_internal_error(r, "%s", why);
+        api_internal_error(r, why);
         return false;
     }
     sw_service_warnings(svc, &warnings);

@@ -2,7 +2,7 @@
 /* The verbs on stored resources, writes and watches, and the kinds that writes treat specially. */
 #pragma once
 
-#include "apiserver/api/api.h"
+#include "apiserver/api/write.h"
 #include "kube/apply/smd.h"
 #include "kube/select/fieldsel.h"
 

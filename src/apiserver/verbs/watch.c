@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "apiserver/api/api.h"
+#include "apiserver/api/fair.h"
 #include "apiserver/verbs/verbs.h"
 #include "base/base64.h"
 #include "base/log.h"

@@ -179,7 +179,7 @@ static void submit(struct api_write *w, struct sw_json *stored)
     if (rc == SW_ELIMIT)
         api_fail(r, 429, "TooManyRequests", "Too many requests, please try again later.");
     else if (rc != SW_OK)
-        api_internal_error(r, "%s", err.msg);
+        api_internal_error(r, err.msg);
 }
 
 static void on_admitted(struct api_admission *ad)
