@@ -126,20 +126,6 @@ static void name_from_selector(struct api_req *r)
         r->name = v;
 }
 
-/* --- dispatch --------------------------------------------------------------------------- */
-
-static bool verb_served(const struct api_req *r)
-{
-    static const unsigned bits[] = {
-        [API_GET] = SW_VERB_GET,       [API_LIST] = SW_VERB_LIST,
-        [API_WATCH] = SW_VERB_WATCH,   [API_CREATE] = SW_VERB_CREATE,
-        [API_UPDATE] = SW_VERB_UPDATE, [API_PATCH] = SW_VERB_PATCH,
-        [API_DELETE] = SW_VERB_DELETE, [API_DELETECOLLECTION] = SW_VERB_DELETECOLLECTION,
-    };
-
-    return r->res->verbs & bits[r->verb];
-}
-
 /* False: a verb of one object on a collection or the other way around, an error was sent. */
 static bool path_fits(struct api_req *r)
 {
@@ -201,35 +187,19 @@ static void run_subresource(struct api_req *r)
     }
 }
 
-static void run_verb(struct api_req *r)
-{
-    switch (r->verb) {
-    case API_GET:
-        api_get(r);
-        break;
-    case API_LIST:
-        api_list(r);
-        break;
-    case API_WATCH:
-        api_watch(r);
-        break;
-    case API_CREATE:
-        api_create(r);
-        break;
-    case API_UPDATE:
-        api_update(r);
-        break;
-    case API_PATCH:
-        api_patch(r);
-        break;
-    case API_DELETE:
-        api_delete(r);
-        break;
-    case API_DELETECOLLECTION:
-        api_delete_collection(r);
-        break;
-    }
-}
+static const struct {
+    void (*run)(struct api_req *r);
+    unsigned bit; /* in the verbs of a resource */
+} verbs[] = {
+    [API_GET] = {api_get, SW_VERB_GET},
+    [API_LIST] = {api_list, SW_VERB_LIST},
+    [API_WATCH] = {api_watch, SW_VERB_WATCH},
+    [API_CREATE] = {api_create, SW_VERB_CREATE},
+    [API_UPDATE] = {api_update, SW_VERB_UPDATE},
+    [API_PATCH] = {api_patch, SW_VERB_PATCH},
+    [API_DELETE] = {api_delete, SW_VERB_DELETE},
+    [API_DELETECOLLECTION] = {api_delete_collection, SW_VERB_DELETECOLLECTION},
+};
 
 static bool scope_ok(const struct api_req *r)
 {
@@ -277,7 +247,6 @@ static void run_resource(struct api_req *r);
 
 static void on_compiled(struct api_req *r, void *arg)
 {
-    (void)arg;
     if (r->api->phase.stopping || !r->api->store)
         api_shutting_down(r);
     else
@@ -296,7 +265,6 @@ static bool compiled(struct api_req *r)
 /* The worker only compiles: the request itself, a watch above all, is handled on the loop. */
 static void compile_work(struct api_req *r, void *arg)
 {
-    (void)arg;
     if (!compiled(r))
         return;
     r->crd = api_crd_unref(r->crd);
@@ -354,7 +322,7 @@ static void run_resource(struct api_req *r)
         run_subresource(r);
         return;
     }
-    if (!verb_served(r)) {
+    if (!(r->res->verbs & verbs[r->verb].bit)) {
         api_not_allowed(r);
         return;
     }
@@ -363,12 +331,11 @@ static void run_resource(struct api_req *r)
     if (r->res->flags & SW_B_NOT_STORED)
         api_review(r);
     else
-        run_verb(r);
+        verbs[r->verb].run(r);
 }
 
 static void resource_work(struct api_req *r, void *arg)
 {
-    (void)arg;
     run_resource(r);
 }
 
@@ -479,7 +446,7 @@ static void run_internal(struct api_req *r)
     if (r->sub.n && !sw_slice_eq_str(r->sub, "token"))
         run_subresource(r);
     else
-        run_verb(r);
+        verbs[r->verb].run(r);
 }
 
 const struct api_dispatch api_dispatch = {

@@ -71,7 +71,6 @@ static const char *shutdown_amiss(struct sw_api *api)
 
 static const char *nothing_amiss(struct sw_api *api)
 {
-    (void)api;
     return NULL;
 }
 

@@ -124,7 +124,6 @@ static void on_udp(struct sw_watch *w, unsigned events)
     struct dns_listener *l = SW_CONTAINER_OF(w, struct dns_listener, udp_watch);
     uint8_t buf[4096];
 
-    (void)events;
     for (unsigned i = 0; i < BATCH; i++) {
         struct sw_addr from;
         ssize_t n = sw_dgram_recv(l->udp, buf, sizeof(buf), &from);

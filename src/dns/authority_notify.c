@@ -48,7 +48,6 @@ static void on_answer(struct sw_watch *w, unsigned events)
     uint8_t buf[SW_DNS_UDP_SIZE];
     char text[SW_ADDR_TEXT];
 
-    (void)events;
     for (;;) {
         ssize_t k = sw_dgram_recv(n->fd, buf, sizeof(buf), NULL);
 

@@ -145,7 +145,6 @@ static void on_udp(struct sw_watch *w, unsigned events)
     struct sw_dns_exchange *x = SW_CONTAINER_OF(w, struct sw_dns_exchange, watch);
     uint8_t buf[UDP_MAX];
 
-    (void)events;
     for (;;) {
         ssize_t n = sw_dgram_recv(x->fd, buf, sizeof(buf), NULL);
 
@@ -208,7 +207,6 @@ static void on_tcp(struct sw_watch *w, unsigned events)
 {
     struct sw_dns_exchange *x = SW_CONTAINER_OF(w, struct sw_dns_exchange, watch);
 
-    (void)events;
     if (!x->connected) {
         int rc = sw_sock_connect_result(x->fd, NULL);
 

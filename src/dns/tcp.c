@@ -178,7 +178,6 @@ static void on_again(struct sw_defer *d)
 
 static void on_event(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     step(SW_CONTAINER_OF(w, struct sw_dns_tcp, watch));
 }
 

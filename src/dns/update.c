@@ -377,7 +377,6 @@ static void on_event(struct sw_watch *w, unsigned events)
     struct sw_dns_updater *u = SW_CONTAINER_OF(w, struct sw_dns_updater, watch);
     struct sw_err err = {0};
 
-    (void)events;
     if (u->state == UPDATER_CONNECT) {
         int rc = sw_sock_connect_result(u->fd, &err);
 

@@ -126,8 +126,6 @@ static int on_wal(void *arg, sqlite3 *sql, const char *name, int pages)
 {
     struct sw_db *db = arg;
 
-    (void)sql;
-    (void)name;
     db->wal_pages = (uint64_t)pages;
     if (db->wal_pages <= db->wal_end)
         db->wal_size = 0; /* began anew, perhaps in a shorter file */

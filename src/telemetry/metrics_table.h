@@ -8,8 +8,7 @@
 
 /* clang-format off */
 #define SW_METRICS(X) \
-    X(ISTIO_BUILD, GAUGE, "istio_build", "component,tag", \
-      "Component and version, always 1") \
+    X(ISTIO_BUILD, GAUGE, "istio_build", "component,tag", "Component and version, always 1") \
     X(SOCKETS_OPEN, GAUGE, "istio_tcp_sockets_open", "reporter", \
       "Accepted sockets that are alive (unstable)") \
     X(ON_DEMAND_DNS, COUNTER, "istio_on_demand_dns", \
@@ -27,8 +26,7 @@
       "Messages from the control plane, by resource type") \
     X(XDS_MESSAGE_BYTES, COUNTER, "istio_xds_message_bytes", "url", \
       "Bytes of messages from the control plane, by resource type") \
-    X(XDS_STREAMS, GAUGE, "spanwire_xds_streams", "", \
-      "Streams open at the xDS server") \
+    X(XDS_STREAMS, GAUGE, "spanwire_xds_streams", "", "Streams open at the xDS server") \
     X(XDS_RESPONSES, COUNTER, "spanwire_xds_responses", "url", \
       "Responses sent by the xDS server, by resource type") \
     X(XDS_RESPONSE_BYTES, COUNTER, "spanwire_xds_response_bytes", "url", \
@@ -91,10 +89,8 @@
       "Zone transfers to secondaries: sent, stalled") \
     X(DNS_NOTIFIES, COUNTER, "spanwire_dns_notifies", "result", \
       "NOTIFY sent to secondaries: acknowledged, refused, lost") \
-    X(DNS_SERIAL, GAUGE, "spanwire_dns_serial", "", \
-      "Serial of the zone that is served") \
-    X(DNS_SETS, GAUGE, "spanwire_dns_record_sets", "", \
-      "Record sets of the zone that is served") \
+    X(DNS_SERIAL, GAUGE, "spanwire_dns_serial", "", "Serial of the zone that is served") \
+    X(DNS_SETS, GAUGE, "spanwire_dns_record_sets", "", "Record sets of the zone that is served") \
     X(DNS_UPDATES, COUNTER, "spanwire_dns_updates", "result", \
       "Dynamic updates sent: done, foreign (owned by another publisher), refused, failed") \
     X(DNS_REQUESTS, COUNTER, "istio_dns_requests", \
@@ -117,8 +113,7 @@
       "Workloads that came under service") \
     X(PROXIES_STOPPED, COUNTER, "workload_manager_proxies_stopped", "", \
       "Workloads that left service") \
-    X(ZDS_CONNECTED, GAUGE, "spanwire_zds_connected", "", \
-      "1 while the node agent is connected") \
+    X(ZDS_CONNECTED, GAUGE, "spanwire_zds_connected", "", "1 while the node agent is connected") \
     X(ZDS_REFUSALS, COUNTER, "spanwire_zds_refusals", "reason", \
       "Requests of the node agent that were refused") \
     X(CNI_PODS, GAUGE, "spanwire_cni_pods", "state", \
@@ -143,12 +138,9 @@
       "Connections and requests refused before they were authorised, by reason") \
     X(LINK_UNBOUND, GAUGE, "spanwire_link_sockets_unbound", "", \
       "Sockets of imports that cannot be opened, over all workers: the port is taken, for example") \
-    X(OPEN_FDS, GAUGE, "process_open_fds", "", \
-      "Open file descriptors of the process") \
-    X(MAX_FDS, GAUGE, "process_max_fds", "", \
-      "Most file descriptors the process may open") \
-    X(STORE_OBJECTS, GAUGE, "spanwire_store_objects", "", \
-      "Objects of the embedded store") \
+    X(OPEN_FDS, GAUGE, "process_open_fds", "", "Open file descriptors of the process") \
+    X(MAX_FDS, GAUGE, "process_max_fds", "", "Most file descriptors the process may open") \
+    X(STORE_OBJECTS, GAUGE, "spanwire_store_objects", "", "Objects of the embedded store") \
     X(STORE_CHANGES, GAUGE, "spanwire_store_changes", "", \
       "Changes kept in memory for watches that resume") \
     X(STORE_CHANGE_BYTES, GAUGE, "spanwire_store_change_bytes", "", \
@@ -215,32 +207,25 @@
       "Largest round trip of the connections by this kind of path (direct, relay)") \
     X(QUIC_BUFFERED, GAUGE, "spanwire_quic_buffered_bytes", "", \
       "Bytes streams hold, to be sent or not taken yet (--max-buffered)") \
-    X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", \
-      "Clients connected to the relay") \
-    X(RELAY_ACCEPTS, COUNTER, "spanwire_relay_accepts", "", \
-      "Clients that were let in") \
-    X(RELAY_DISCONNECTS, COUNTER, "spanwire_relay_disconnects", "", \
-      "Clients that left") \
+    X(RELAY_CLIENTS, GAUGE, "spanwire_relay_clients", "", "Clients connected to the relay") \
+    X(RELAY_ACCEPTS, COUNTER, "spanwire_relay_accepts", "", "Clients that were let in") \
+    X(RELAY_DISCONNECTS, COUNTER, "spanwire_relay_disconnects", "", "Clients that left") \
     X(RELAY_UNIQUE_KEYS, COUNTER, "spanwire_relay_unique_client_keys", "", \
       "NodeIDs that connected while they had no other connection") \
     X(RELAY_INACTIVE_ADDED, COUNTER, "spanwire_relay_clients_inactive_added", "", \
       "Connections another one of the same NodeID took over from") \
     X(RELAY_INACTIVE_REMOVED, COUNTER, "spanwire_relay_clients_inactive_removed", "", \
       "Connections of a NodeID that ended while it had others") \
-    X(RELAY_BYTES_SENT, COUNTER, "spanwire_relay_bytes_sent", "", \
-      "Payload forwarded to clients") \
-    X(RELAY_BYTES_RECV, COUNTER, "spanwire_relay_bytes_recv", "", \
-      "Payload received from clients") \
+    X(RELAY_BYTES_SENT, COUNTER, "spanwire_relay_bytes_sent", "", "Payload forwarded to clients") \
+    X(RELAY_BYTES_RECV, COUNTER, "spanwire_relay_bytes_recv", "", "Payload received from clients") \
     X(RELAY_PACKETS_SENT, COUNTER, "spanwire_relay_send_packets_sent", "", \
       "Datagram frames forwarded to clients") \
     X(RELAY_PACKETS_RECV, COUNTER, "spanwire_relay_send_packets_recv", "", \
       "Datagram frames received from clients") \
     X(RELAY_PACKETS_DROPPED, COUNTER, "spanwire_relay_send_packets_dropped", "reason", \
       "Datagram frames dropped: unknown (no client with that NodeID), queue (the receiver is too slow)") \
-    X(RELAY_GOT_PING, COUNTER, "spanwire_relay_got_ping", "", \
-      "Pings of clients") \
-    X(RELAY_SENT_PONG, COUNTER, "spanwire_relay_sent_pong", "", \
-      "Answers to them") \
+    X(RELAY_GOT_PING, COUNTER, "spanwire_relay_got_ping", "", "Pings of clients") \
+    X(RELAY_SENT_PONG, COUNTER, "spanwire_relay_sent_pong", "", "Answers to them") \
     X(RELAY_UNKNOWN_FRAMES, COUNTER, "spanwire_relay_unknown_frames", "", \
       "Messages that are none of the relay protocol") \
     X(RELAY_LIMITED_BYTES, COUNTER, "spanwire_relay_bytes_rx_ratelimited", "", \
@@ -289,8 +274,7 @@
       "Failures on the way to a node, by reason and state of its connection") \
     X(SIDE_RX, COUNTER, "iroh_gateway_iroh_recv_bytes", "", \
       "Bytes received from nodes, as packets") \
-    X(SIDE_TX, COUNTER, "iroh_gateway_iroh_send_bytes", "", \
-      "Bytes sent to nodes, as packets") \
+    X(SIDE_TX, COUNTER, "iroh_gateway_iroh_send_bytes", "", "Bytes sent to nodes, as packets") \
     X(SIDE_CONNS_OPENED, COUNTER, "iroh_gateway_quic_connections_opened", "path", \
       "Connections to nodes opened, by path (direct, relay)") \
     X(SIDE_CONNS_CLOSED, COUNTER, "iroh_gateway_quic_connections_closed", "path", \
@@ -320,24 +304,18 @@
       "Of these: extended CONNECT over HTTP/2") \
     X(SIDE_DENIED, COUNTER, "iroh_gateway_requests_denied", "", \
       "Requests the sidecar did not pass on") \
-    X(SIDE_COMPLETED, COUNTER, "iroh_gateway_requests_completed", "", \
-      "Requests that ended well") \
-    X(SIDE_FAILED, COUNTER, "iroh_gateway_requests_failed", "", \
-      "Requests that did not") \
+    X(SIDE_COMPLETED, COUNTER, "iroh_gateway_requests_completed", "", "Requests that ended well") \
+    X(SIDE_FAILED, COUNTER, "iroh_gateway_requests_failed", "", "Requests that did not") \
     X(SIDE_POOL_OPENED, COUNTER, "iroh_gateway_iroh_connections_opened", "", \
       "Connections to nodes opened") \
     X(SIDE_POOL_CLOSED_IDLE, COUNTER, "iroh_gateway_iroh_connections_closed_idle", "", \
       "Idle connections to nodes closed") \
     X(SIDE_POOL_CLOSED_ERROR, COUNTER, "iroh_gateway_iroh_connections_closed_error", "", \
       "Connections to nodes that broke") \
-    X(SIDE_UP, COUNTER, "iroh_gateway_bytes_to_upstream", "", \
-      "Payload bytes to nodes") \
-    X(SIDE_DOWN, COUNTER, "iroh_gateway_bytes_from_upstream", "", \
-      "Payload bytes from nodes") \
-    X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", \
-      "Tunnels opened on a pooled connection") \
-    X(POOL_MISSES, COUNTER, "spanwire_pool_misses", "", \
-      "Tunnels that needed a new connection") \
+    X(SIDE_UP, COUNTER, "iroh_gateway_bytes_to_upstream", "", "Payload bytes to nodes") \
+    X(SIDE_DOWN, COUNTER, "iroh_gateway_bytes_from_upstream", "", "Payload bytes from nodes") \
+    X(POOL_HITS, COUNTER, "spanwire_pool_hits", "", "Tunnels opened on a pooled connection") \
+    X(POOL_MISSES, COUNTER, "spanwire_pool_misses", "", "Tunnels that needed a new connection") \
     X(POOL_STALLS, COUNTER, "spanwire_pool_stalls", "result", \
       "Tunnels that found the connection window of their peer used up by others: given a sibling connection, or shared") \
     X(POOL_RETIRED, COUNTER, "spanwire_pool_retired", "", \
@@ -357,8 +335,7 @@
       "denied, invalid (unusable answer)") \
     X(CRL_RELOADS, COUNTER, "spanwire_crl_reloads", "result", \
       "Revocation list reloads, by result (ok, failed)") \
-    X(SERIES, GAUGE, "spanwire_metrics_series", "", \
-      "Time series held, all threads together") \
+    X(SERIES, GAUGE, "spanwire_metrics_series", "", "Time series held, all threads together") \
     X(SERIES_OVERFLOW, COUNTER, "spanwire_metrics_overflow", "", \
       "Label sets that found the table full and were counted under 'overflow'")
 

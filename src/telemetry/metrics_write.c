@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text forms: Prometheus 0.0.4, OpenMetrics 1.0.0 and the reference page. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "telemetry/metrics_int.h"
+
+static const char *const types[] = {"counter", "gauge", "histogram"};
 
 /* Remembers the first failure, so that writers need not check every line. */
 struct writer {
@@ -24,20 +27,14 @@ static void put_str(struct writer *w, const char *s)
     put(w, sw_slice_str(s));
 }
 
-static void put_u64(struct writer *w, uint64_t v)
+SW_PRINTF(2, 3) static void put_format(struct writer *w, const char *fmt, ...)
 {
-    char text[24];
+    va_list ap;
 
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-    put_str(w, text);
-}
-
-static void put_i64(struct writer *w, int64_t v)
-{
-    char text[24];
-
-    (void)snprintf(text, sizeof(text), "%lld", (long long)v);
-    put_str(w, text);
+    va_start(ap, fmt);
+    if (w->rc == SW_OK)
+        w->rc = sw_buf_vprintf(w->out, fmt, ap);
+    va_end(ap);
 }
 
 /* OpenMetrics wants floats to look like floats. */
@@ -95,20 +92,10 @@ static void put_label_str(struct writer *w, const char *name, const char *value)
 /* HELP and TYPE. Only OpenMetrics names the family without the counter's suffix. */
 static void put_family(struct writer *w, const char *name, enum metric_type type, const char *help)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
     const char *suffix = type == TYPE_COUNTER && !w->open ? "_total" : "";
 
-    put_str(w, "# HELP ");
-    put_str(w, name);
-    put_str(w, suffix);
-    put_str(w, " ");
-    put_str(w, help);
-    put_str(w, ".\n# TYPE ");
-    put_str(w, name);
-    put_str(w, suffix);
-    put_str(w, " ");
-    put_str(w, types[type]);
-    put_str(w, "\n");
+    put_format(w, "# HELP %s%s %s.\n# TYPE %s%s %s\n", name, suffix, help, name, suffix,
+               types[type]);
 }
 
 /* --- traffic ---------------------------------------------------------------------------- */
@@ -154,9 +141,7 @@ static void put_traffic_sample(struct writer *w, enum traffic_metric t, struct s
     put_str(w, traffic_table[t].name);
     put_str(w, "_total{");
     put_traffic_labels(w, key, flag);
-    put_str(w, "} ");
-    put_u64(w, v);
-    put_str(w, "\n");
+    put_format(w, "} %" PRIu64 "\n", v);
 }
 
 enum {
@@ -239,9 +224,7 @@ static void put_bucket(struct writer *w, const struct metric_info *info, struct 
                        const char *le, uint64_t v)
 {
     put_name(w, info, "_bucket", key, le);
-    put_str(w, " ");
-    put_u64(w, v);
-    put_str(w, "\n");
+    put_format(w, " %" PRIu64 "\n", v);
 }
 
 static void put_histogram(struct writer *w, enum sw_metric_id id, const struct row *r)
@@ -268,9 +251,7 @@ static void put_histogram(struct writer *w, enum sw_metric_id id, const struct r
     put_double(w, sum);
     put_str(w, "\n");
     put_name(w, info, "_count", key, NULL);
-    put_str(w, " ");
-    put_u64(w, total);
-    put_str(w, "\n");
+    put_format(w, " %" PRIu64 "\n", total);
 }
 
 static void put_metric(struct writer *w, enum sw_metric_id id, const struct row *r)
@@ -283,17 +264,13 @@ static void put_metric(struct writer *w, enum sw_metric_id id, const struct row 
         return;
     case TYPE_COUNTER:
         put_name(w, info, "_total", r->metric->key, NULL);
-        break;
+        put_format(w, " %" PRIu64 "\n", r->v[0]);
+        return;
     case TYPE_GAUGE:
         put_name(w, info, "", r->metric->key, NULL);
-        break;
+        put_format(w, " %" PRId64 "\n", (int64_t)r->v[0]);
+        return;
     }
-    put_str(w, " ");
-    if (info->type == TYPE_GAUGE)
-        put_i64(w, (int64_t)r->v[0]);
-    else
-        put_u64(w, r->v[0]);
-    put_str(w, "\n");
 }
 
 /* --- all -------------------------------------------------------------------------------- */
@@ -381,20 +358,15 @@ const char *sw_metrics_content_type(enum sw_metrics_format f)
 
 int sw_metrics_reference(struct sw_buf *out)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
     struct writer w = {.out = out};
 
     put_str(&w, "| Name | Type | Labels | Meaning |\n|---|---|---|---|\n");
-    for (size_t i = 0; i < TRAFFIC_METRICS && w.rc == SW_OK; i++)
-        w.rc = sw_buf_printf(out, "| `%s_total` | counter | traffic labels | %s |\n",
-                             traffic_table[i].name, traffic_table[i].help);
-    for (size_t i = 0; i < SW_METRIC_COUNT && w.rc == SW_OK; i++) {
-        const struct metric_info *info = &metric_table[i];
-
-        w.rc = sw_buf_printf(out, "| `%s%s` | %s | %s | %s |\n", info->name,
-                             info->type == TYPE_COUNTER ? "_total" : "", types[info->type],
-                             info->labels, info->help);
-    }
+    for (size_t i = 0; i < TRAFFIC_METRICS; i++)
+        put_format(&w, "| `%s_total` | counter | traffic labels | %s |\n", traffic_table[i].name,
+                   traffic_table[i].help);
+    for (const struct metric_info *m = metric_table; m < metric_table + SW_METRIC_COUNT; m++)
+        put_format(&w, "| `%s%s` | %s | %s | %s |\n", m->name,
+                   m->type == TYPE_COUNTER ? "_total" : "", types[m->type], m->labels, m->help);
     put_str(&w, "\nTraffic labels, in order: reporter");
 #define PUT(name) put_str(&w, ", " #name);
     SW_TRAFFIC_LABELS(PUT)

@@ -16,7 +16,7 @@
 #include "kube/admission/admission_match.h"
 #include "kube/admission/policy.h"
 
-static const struct sw_slice group = SW_SLICE_LIT("admissionregistration.k8s.io");
+static const char group[] = "admissionregistration.k8s.io";
 
 struct entry {
     struct sw_admission_policy *policy; /* owned */
@@ -73,8 +73,7 @@ static struct entry *add_policy(struct api_policies *x, const struct sw_json *ob
 
 static struct entry *find_policy(struct sw_api *api, struct api_policies *x, struct sw_slice name)
 {
-    const struct api_res *res = api_registry_find(&api->reg, group, SW_SLICE_LIT("v1"),
-                                                  SW_SLICE_LIT("validatingadmissionpolicies"));
+    const struct api_res *res = api_registry_v1(&api->reg, group, "validatingadmissionpolicies");
     const struct sw_store_obj *o;
 
     for (size_t i = 0; i < x->all.n; i++) {
@@ -96,8 +95,8 @@ static int by_name(const void *p, const void *q)
 static struct api_policies *policies_new(struct sw_api *api)
 {
     struct api_policies *x = SW_NEW(struct api_policies);
-    const struct api_res *res = api_registry_find(
-        &api->reg, group, SW_SLICE_LIT("v1"), SW_SLICE_LIT("validatingadmissionpolicybindings"));
+    const struct api_res *res =
+        api_registry_v1(&api->reg, group, "validatingadmissionpolicybindings");
 
     x->refs = 1;
     x->snap = sw_store_snapshot(api->store);
@@ -392,7 +391,7 @@ static void ask(struct question *q, const struct entry *e)
 /* Policies do not apply to themselves: a wrong one could not be removed. */
 static bool exempt(const struct api_res *res)
 {
-    return sw_slice_eq_str(group, res->group) &&
+    return strcmp(res->group, group) == 0 &&
            (strcmp(res->plural, "validatingadmissionpolicies") == 0 ||
             strcmp(res->plural, "validatingadmissionpolicybindings") == 0);
 }

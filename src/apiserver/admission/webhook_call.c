@@ -87,9 +87,7 @@ static struct sw_slice ready_address(const struct sw_json *slice)
 static bool find_endpoint(struct api_req *r, struct sw_slice ns, struct sw_slice service,
                           const struct sw_json *port, struct place *p)
 {
-    const struct api_res *res =
-        api_registry_find(&r->api->reg, SW_SLICE_LIT("discovery.k8s.io"), SW_SLICE_LIT("v1"),
-                          SW_SLICE_LIT("endpointslices"));
+    const struct api_res *res = api_registry_v1(&r->api->reg, "discovery.k8s.io", "endpointslices");
 
     SW_STORE_EACH (o, r->snap, api_prefix(r->arena, res, ns)) {
         const struct sw_json *slice;
@@ -290,7 +288,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct hook_call *c = arg;
 
-    (void)call;
     c->status = msg->status;
 }
 
@@ -298,7 +295,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
     struct hook_call *c = arg;
 
-    (void)call;
     if (sw_buf_append_slice(&c->body, data) != SW_OK)
         c->why = "response is too long";
 }
@@ -328,7 +324,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct hook_call *c = arg;
 
-    (void)call;
     c->client->calls--;
     c->why = read_answer(c, rc, err);
     sw_buf_done(&c->body);

@@ -11,7 +11,7 @@
 
 static const char *const kinds[] = {"mutatingwebhookconfigurations",
                                     "validatingwebhookconfigurations"};
-static const struct sw_slice admission_group = SW_SLICE_LIT("admissionregistration.k8s.io");
+static const char admission_group[] = "admissionregistration.k8s.io";
 
 struct hook_set *hook_set_ref(struct hook_set *s)
 {
@@ -64,8 +64,7 @@ static void add_hook(struct hook_set *s, struct sw_slice config, const struct sw
 
 static void load_kind(struct sw_api *api, struct hook_set *s, const char *plural, bool mutating)
 {
-    const struct api_res *res =
-        api_registry_find(&api->reg, admission_group, SW_SLICE_LIT("v1"), sw_slice_str(plural));
+    const struct api_res *res = api_registry_v1(&api->reg, admission_group, plural);
     SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
 
     /* Keys come sorted, so configurations are called by name. */
@@ -159,7 +158,7 @@ const struct api_res *hook_wants(const struct hook *h, const struct hook_questio
     const struct api_res *as;
 
     /* Webhooks must not lock users out of the configuration of admission. */
-    if (res->builtin && sw_slice_eq_str(admission_group, res->group))
+    if (res->builtin && strcmp(res->group, admission_group) == 0)
         return NULL;
     as = version_for(h, q);
     if (!as || !namespace_matches(h, q))

@@ -51,7 +51,6 @@ bool api_param_int(struct api_req *r, const char *name, int64_t *ret)
 
 static void again(struct api_req *r, void *arg)
 {
-    (void)arg;
     r->api->dispatch->resource(r);
 }
 

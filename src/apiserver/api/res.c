@@ -129,9 +129,15 @@ const struct api_res *api_registry_find(const struct api_registry *g, struct sw_
     return NULL;
 }
 
+const struct api_res *api_registry_v1(const struct api_registry *g, const char *group,
+                                      const char *plural)
+{
+    return api_registry_find(g, sw_slice_str(group), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+}
+
 const struct api_res *api_registry_core(const struct api_registry *g, const char *plural)
 {
-    return api_registry_find(g, sw_slice("", 0), SW_SLICE_LIT("v1"), sw_slice_str(plural));
+    return api_registry_v1(g, "", plural);
 }
 
 /* The first that is served of these; p == NULL: any. */

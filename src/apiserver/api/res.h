@@ -92,7 +92,9 @@ void api_registry_done(struct api_registry *g);
 /* The resource at group, version and plural; NULL when it is not served. Borrowed. */
 const struct api_res *api_registry_find(const struct api_registry *g, struct sw_slice group,
                                         struct sw_slice version, struct sw_slice plural);
-/* A resource of the core group, v1. */
+/* The resource of a group, or of the core group, in its version v1. */
+const struct api_res *api_registry_v1(const struct api_registry *g, const char *group,
+                                      const char *plural);
 const struct api_res *api_registry_core(const struct api_registry *g, const char *plural);
 /* By group and kind, in its preferred version. */
 const struct api_res *api_registry_kind(const struct api_registry *g, struct sw_slice group,

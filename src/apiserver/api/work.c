@@ -173,17 +173,18 @@ static void push_task(struct api_workers *k, struct task *t)
 static void *worker_main(void *arg)
 {
     struct api_workers *k = arg;
-    struct sw_list *it;
 
     for (;;) {
+        struct task *t;
+
         (void)pthread_mutex_lock(&k->lock);
         while (sw_list_empty(&k->tasks) && !k->end)
             (void)pthread_cond_wait(&k->wanted, &k->lock);
-        it = sw_list_pop_front(&k->tasks);
+        t = SW_LIST_POP(&k->tasks, struct task, link);
         (void)pthread_mutex_unlock(&k->lock);
-        if (!it)
+        if (!t)
             return NULL;
-        SW_CONTAINER_OF(it, struct task, link)->run(SW_CONTAINER_OF(it, struct task, link));
+        t->run(t);
     }
 }
 

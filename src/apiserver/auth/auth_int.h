@@ -14,7 +14,7 @@ struct api_role {
     size_t n;
 };
 
-extern const struct sw_slice api_rbac_group;
+#define API_RBAC_GROUP "rbac.authorization.k8s.io"
 
 /* Reads the roles and bindings anew if any has changed; roles found before are gone then. */
 void api_authz_refresh(struct api_authz *z);

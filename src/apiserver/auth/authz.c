@@ -10,6 +10,7 @@
 #include "apiserver/auth/auth_int.h"
 #include "base/mem.h"
 #include "base/vec.h"
+#include "kube/fields.h"
 #include "kube/names.h"
 
 enum { DANGLING_MAX = 16, REVIEW_RULES_MAX = 4096, REVIEW_ENTRIES_MAX = 65536 };
@@ -33,7 +34,6 @@ struct api_authz {
 };
 
 const char api_rules_cut[] = "the user has more rules than are listed";
-const struct sw_slice api_rbac_group = SW_SLICE_LIT("rbac.authorization.k8s.io");
 
 struct api_authz *api_authz_new(struct sw_api *api)
 {
@@ -94,8 +94,7 @@ typedef void (*each_fn)(struct api_authz *z, const struct sw_json *obj);
 
 static void each(struct api_authz *z, const char *plural, each_fn f)
 {
-    const struct api_res *res =
-        api_registry_find(&z->api->reg, api_rbac_group, SW_SLICE_LIT("v1"), sw_slice_str(plural));
+    const struct api_res *res = api_registry_v1(&z->api->reg, API_RBAC_GROUP, plural);
 
     SW_STORE_EACH (o, z->snap, sw_slice_str(res->prefix)) {
         const struct sw_json *obj = api_load(&z->arena, res, o);
@@ -164,37 +163,22 @@ static bool lists(const struct sw_json *v, struct sw_slice s)
 static bool lists_resource(const struct sw_json *v, struct sw_slice res, struct sw_slice sub)
 {
     SW_JSON_ITEMS (it, v) {
-        struct sw_slice x = sw_json_str(it);
-        ptrdiff_t slash;
+        struct sw_slice rest = sw_json_str(it);
+        struct sw_slice left;
 
-        if (!x.p)
-            continue;
-        if (sw_slice_eq_str(x, "*"))
+        if (sw_json_str_eq(it, "*") || (rest.p && sub.n == 0 && sw_slice_eq(rest, res)))
             return true;
-        slash = sw_slice_find(x, '/');
-        if (sub.n == 0) {
-            if (sw_slice_eq(x, res))
-                return true;
-        } else if (slash >= 0) {
-            struct sw_slice left = sw_slice_head(x, (size_t)slash);
-
-            if (sw_slice_eq(sw_slice_from(x, (size_t)slash + 1), sub) &&
-                (sw_slice_eq_str(left, "*") || sw_slice_eq(left, res)))
-                return true;
-        }
+        left = rest.p ? sw_slice_cut(&rest, '/') : rest;
+        if (sub.n && rest.p && sw_slice_eq(rest, sub) &&
+            (sw_slice_eq_str(left, "*") || sw_slice_eq(left, res)))
+            return true;
     }
     return false;
 }
 
 static bool lists_name(const struct sw_json *v, struct sw_slice name)
 {
-    if (sw_json_len(v) == 0)
-        return true;
-    SW_JSON_ITEMS (it, v) {
-        if (name.n && sw_slice_eq(sw_json_str(it), name))
-            return true;
-    }
-    return false;
+    return sw_json_len(v) == 0 || (name.n && sw_field_list_has(v, name));
 }
 
 static bool lists_url(const struct sw_json *v, struct sw_slice path)
@@ -202,11 +186,8 @@ static bool lists_url(const struct sw_json *v, struct sw_slice path)
     SW_JSON_ITEMS (it, v) {
         struct sw_slice x = sw_json_str(it);
 
-        if (!x.p)
-            continue;
-        if (sw_slice_eq_str(x, "*") || sw_slice_eq(x, path))
-            return true;
-        if (x.n && x.p[x.n - 1] == '*' && sw_slice_has_prefix(path, sw_slice_head(x, x.n - 1)))
+        if (x.n && x.p[x.n - 1] == '*' ? sw_slice_has_prefix(path, sw_slice_head(x, x.n - 1))
+                                       : x.p && sw_slice_eq(x, path))
             return true;
     }
     return false;

@@ -160,54 +160,42 @@ static bool sets_meet(const uint64_t *a, const uint64_t *b, size_t words)
     return any != 0;
 }
 
-typedef void (*entry_fn)(const struct held *h, struct sw_slice x, uint64_t *set);
+typedef void (*entry_fn)(const struct held *h, const struct dim *d, struct sw_slice x,
+                         uint64_t *set);
 
-static void set_verb(const struct held *h, struct sw_slice x, uint64_t *set)
+static void set_plain(const struct held *h, const struct dim *d, struct sw_slice x, uint64_t *set)
 {
-    set_add(set, &h->verbs.any);
-    set_add(set, sw_map_get(&h->verbs.map, x));
-}
-
-static void set_group(const struct held *h, struct sw_slice x, uint64_t *set)
-{
-    set_add(set, &h->groups.any);
-    set_add(set, sw_map_get(&h->groups.map, x));
+    set_add(set, &d->any);
+    set_add(set, sw_map_get(&d->map, x));
 }
 
 /* "pods/log" is listed as such, or as "*" and "*" with its subresource. */
-static void set_resource(const struct held *h, struct sw_slice x, uint64_t *set)
+static void set_resource(const struct held *h, const struct dim *d, struct sw_slice x,
+                         uint64_t *set)
 {
     SW_ARENA_AUTO tmp = {0};
     struct sw_slice sub = x;
     struct sw_slice res = sw_slice_cut(&sub, '/');
     bool has_sub = sub.p && sub.n;
 
-    set_add(set, &h->resources.any);
-    set_add(set, sw_map_get(&h->resources.map, has_sub ? x : res));
+    set_plain(h, d, has_sub ? x : res, set);
     if (has_sub)
-        set_add(set, sw_map_get(&h->resources.map,
+        set_add(set, sw_map_get(&d->map,
                                 sw_slice_str(sw_arena_printf(&tmp, "*/%.*s", SW_SLICE_ARG(sub)))));
 }
 
-static void set_name(const struct held *h, struct sw_slice x, uint64_t *set)
+static void set_url(const struct held *h, const struct dim *d, struct sw_slice x, uint64_t *set)
 {
-    set_add(set, &h->names.any);
-    if (x.n)
-        set_add(set, sw_map_get(&h->names.map, x));
-}
-
-static void set_url(const struct held *h, struct sw_slice x, uint64_t *set)
-{
-    set_add(set, sw_map_get(&h->urls.map, x));
+    set_plain(h, d, x, set);
     for (size_t i = 0; i < h->nprefixes; i++) {
         if (sw_slice_has_prefix(x, h->prefixes[i]))
             set[h->prefix_rule[i] / 64] |= UINT64_C(1) << (h->prefix_rule[i] % 64);
     }
 }
 
-/* The classes of a list; an empty one has one class of one empty entry when 'or_none' is set. */
-static void classify(struct sw_arena *a, const struct held *h, const struct sw_json *v,
-                     bool or_none, entry_fn f, struct classes *ret)
+/* The classes of a list; an empty one of names has one class of one empty entry. */
+static void classify(struct sw_arena *a, const struct held *h, const struct dim *d,
+                     const struct sw_json *v, entry_fn f, struct classes *ret)
 {
     size_t max = sw_max(sw_json_len(v), 1);
     struct sw_map seen = {0};
@@ -216,7 +204,7 @@ static void classify(struct sw_arena *a, const struct held *h, const struct sw_j
     *ret = (struct classes){.sets = sw_arena_array(a, max, sizeof(*ret->sets)),
                             .of = sw_arena_array(a, max, sizeof(*ret->of)),
                             .entry = sw_arena_array(a, max, sizeof(*ret->entry))};
-    for (size_t i = 0; i < sw_json_len(v) || (or_none && i == 0); i++) {
+    for (size_t i = 0; i < sw_json_len(v) || (d == &h->names && i == 0); i++) {
         struct sw_slice x = sw_json_str(sw_json_at(v, i));
         uint64_t *set;
         struct sw_slice bits;
@@ -228,7 +216,7 @@ static void classify(struct sw_arena *a, const struct held *h, const struct sw_j
         if (sw_map_put(&seen, x, ret))
             continue;
         set = sw_arena_array(a, h->words, sizeof(*set));
-        f(h, x, set);
+        f(h, d, x, set);
         bits = sw_slice((const char *)set, h->words * sizeof(*set));
         cls = sw_map_get(&by_set, bits);
         if (!cls) {
@@ -399,16 +387,16 @@ static void cover_rule(struct api_lacks *l, struct held *h, const struct api_rul
     SW_ARENA_AUTO tmp = {0};
     struct cover c = {.l = l, .h = h, .named = sw_json_len(w->names) > 0};
 
-    classify(&tmp, h, w->verbs, false, set_verb, &c.verbs);
+    classify(&tmp, h, &h->verbs, w->verbs, set_plain, &c.verbs);
     c.missing = sw_arena_array(&tmp, c.verbs.n + 1, sizeof(*c.missing));
     if (urls) {
-        classify(&tmp, h, w->urls, false, set_url, &c.urls);
+        classify(&tmp, h, &h->urls, w->urls, set_url, &c.urls);
         cover_urls(&c);
         return;
     }
-    classify(&tmp, h, w->groups, false, set_group, &c.groups);
-    classify(&tmp, h, w->resources, false, set_resource, &c.resources);
-    classify(&tmp, h, w->names, true, set_name, &c.names);
+    classify(&tmp, h, &h->groups, w->groups, set_plain, &c.groups);
+    classify(&tmp, h, &h->resources, w->resources, set_resource, &c.resources);
+    classify(&tmp, h, &h->names, w->names, set_plain, &c.names);
     cover_resources(&tmp, &c);
 }
 

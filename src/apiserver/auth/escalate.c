@@ -75,8 +75,8 @@ static const char *lacks_text(const struct api_lacks *l)
 static bool may(struct api_req *r, const char *verb, const char *resource, struct sw_slice ns,
                 struct sw_slice name)
 {
-    struct api_attrs at =
-        api_attrs_on(&r->user, verb, api_rbac_group, sw_slice_str(resource), ns, name);
+    struct api_attrs at = api_attrs_on(&r->user, verb, SW_SLICE_LIT(API_RBAC_GROUP),
+                                       sw_slice_str(resource), ns, name);
 
     return api_allowed(r->api, r->arena, &at, NULL);
 }
@@ -198,7 +198,7 @@ static bool no_such_role(struct api_req *r, bool cluster, struct sw_slice name)
     api_fail_details(r, 404, "NotFound",
                      sw_arena_printf(r->arena, "%s.rbac.authorization.k8s.io \"%.*s\" not found",
                                      plural, SW_SLICE_ARG(name)),
-                     SW_JSON_OF(r->arena, {"name", .text = name}, {"group", .text = api_rbac_group},
+                     SW_JSON_OF(r->arena, {"name", .text = name}, {"group", .str = API_RBAC_GROUP},
                                 {"kind", .str = plural}));
     return false;
 }

@@ -97,8 +97,7 @@ static void on_made(struct api_req *r, int code, const struct sw_json *body)
 
 static const struct api_res *res_of(struct sw_api *api, const struct boot_place *at)
 {
-    return api_registry_find(&api->reg, sw_slice_str(at->group), SW_SLICE_LIT("v1"),
-                             sw_slice_str(at->plural));
+    return api_registry_v1(&api->reg, at->group, at->plural);
 }
 
 /* What is stored, copied into the arena; NULL: nothing. */

@@ -85,8 +85,7 @@ void api_fabric_install(struct sw_api *api)
     api->phase.starting++;
     for (size_t i = 0; i < api_fabric_count; i++) {
         const struct api_fabric_kind *k = &api_fabric_kinds[i];
-        const struct api_res *res = api_registry_find(
-            &api->reg, sw_slice_str(k->group), SW_SLICE_LIT("v1"), sw_slice_str(k->resource));
+        const struct api_res *res = api_registry_v1(&api->reg, k->group, k->resource);
         SW_ARENA_AUTO a = {0};
         const struct sw_json *have =
             api_stored(api, &a, res, sw_slice("", 0), sw_slice_str(k->name));

@@ -458,7 +458,6 @@ static void on_batch(struct sw_conn *io, size_t wire)
 {
     struct front_conn *c = conn_of(io);
 
-    (void)wire;
     advance(c);
     if (c->state != CONN_DEAD)
         front_share_spend(c, sw_now_ns() - c->begin_ns);

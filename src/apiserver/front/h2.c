@@ -74,8 +74,6 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct front_xchg *x = stream;
 
-    (void)h;
-    (void)id;
     if (x && x->state == XCHG_READ)
         front_xchg_dispatch(x);
 }
@@ -94,7 +92,6 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     struct front_conn *c = sw_h2_owner(h);
     struct front_xchg *x = stream;
 
-    (void)id;
     (void)code; /* the peer chooses it: it does not measure the damage */
     if (!x)
         return;
@@ -117,7 +114,6 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     bool stuck;
     ssize_t n;
 
-    (void)id;
     if (!x)
         return SW_EAGAIN;
     n = sw_h2_body_pull(&c->io, &x->out, x->end, max, ret_end, &stuck);
@@ -132,7 +128,6 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct front_conn *c = sw_h2_owner(h);
     struct front_xchg *x = stream;
 
-    (void)id;
     sw_h2_body_emit(&c->io, &x->out, head, n);
     x->sent_all = x->end && sw_buf_len(&x->out) == 0;
     front_xchg_account(x);
@@ -142,8 +137,6 @@ static void on_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
 {
     struct front_conn *c = sw_h2_owner(h);
 
-    (void)last_id;
-    (void)code;
     c->goaway = true;
 }
 

@@ -260,7 +260,6 @@ void sw_xchg_send_slice(struct sw_xchg *x, int status, const char *content_type,
 
 static void on_nothing(struct sw_xchg *x)
 {
-    (void)x;
 }
 
 bool sw_xchg_stream(struct sw_xchg *p, int status, const char *content_type,

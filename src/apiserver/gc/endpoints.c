@@ -121,8 +121,7 @@ static struct sw_slice zone_of(void *arg, struct sw_slice node)
 
 static const struct api_res *slices_res(struct sw_api *api)
 {
-    return api_registry_find(&api->reg, SW_SLICE_LIT("discovery.k8s.io"), SW_SLICE_LIT("v1"),
-                             SW_SLICE_LIT("endpointslices"));
+    return api_registry_v1(&api->reg, "discovery.k8s.io", "endpointslices");
 }
 
 /* Slices whose owner is the Service and whose managed-by label names us. */

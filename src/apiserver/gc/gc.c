@@ -120,7 +120,6 @@ static void on_answer(struct api_req *r, int code, const struct sw_json *body)
     struct api_gc *g = t->gc;
     bool failed = code >= 400 && code != 404;
 
-    (void)body;
     t->running--;
     if (g->api->phase.stopping)
         return;
@@ -371,7 +370,6 @@ static void on_event(struct sw_store_watch *w, struct sw_store_event *ev, int rc
 {
     struct api_gc *g = SW_CONTAINER_OF(w, struct api_gc, watch);
 
-    (void)rc;
     if (!ev)
         follow(g); /* fell behind: look at everything again */
     else if (ev->type == SW_STORE_DELETED)

@@ -384,8 +384,7 @@ static void run_aggregate(struct gc_task *t)
     SW_ARENA_AUTO a = {0};
     struct sw_api *api = t->gc->api;
     const struct api_res *res =
-        api_registry_find(&api->reg, SW_SLICE_LIT("rbac.authorization.k8s.io"), SW_SLICE_LIT("v1"),
-                          SW_SLICE_LIT("clusterroles"));
+        api_registry_v1(&api->reg, "rbac.authorization.k8s.io", "clusterroles");
     SW_STORE_SNAP_AUTO snap = sw_store_snapshot(api->store);
     SW_VEC(struct sw_json *) roles = {0};
 

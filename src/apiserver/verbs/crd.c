@@ -160,8 +160,7 @@ static struct api_crd *crd_new(const struct sw_json *obj, uint64_t revision)
 
 static const struct api_res *crd_res(struct sw_api *api)
 {
-    return api_registry_find(&api->reg, SW_SLICE_LIT("apiextensions.k8s.io"), SW_SLICE_LIT("v1"),
-                             SW_SLICE_LIT("customresourcedefinitions"));
+    return api_registry_v1(&api->reg, "apiextensions.k8s.io", "customresourcedefinitions");
 }
 
 /* The names in use are those accepted, which are not always those of the spec. */

@@ -49,7 +49,6 @@ static bool namespace_ok(struct api_req *r, struct sw_slice name)
 
 static bool filled(const struct sw_json_member *m, const void *arg)
 {
-    (void)arg;
     return m->value->type != SW_JSON_NULL &&
            (m->value->type != SW_JSON_STRING || sw_json_str(m->value).n > 0);
 }

@@ -138,7 +138,6 @@ static void get_now(struct api_req *r)
 
 static void get_work(struct api_req *r, void *arg)
 {
-    (void)arg;
     get_now(r);
 }
 

@@ -474,7 +474,6 @@ static void list_now(struct api_req *r)
 
 static void list_work(struct api_req *r, void *arg)
 {
-    (void)arg;
     list_now(r);
 }
 

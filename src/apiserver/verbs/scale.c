@@ -104,7 +104,6 @@ struct scaling {
 
 static void on_committed(struct api_write *w, uint64_t revision)
 {
-    (void)revision;
     w->r->out.as = API_AS_OBJECT;
     api_reply(w->r, 200, to_scale(w->r, w->obj));
 }

@@ -77,13 +77,11 @@ static void answer_later(struct api_req *r, void *arg)
 {
     struct api_write *w = arg;
 
-    (void)r;
     answer(w, w->revision);
 }
 
 static void attempt_later(struct api_req *r, void *arg)
 {
-    (void)r;
     attempt(arg);
 }
 

@@ -59,8 +59,8 @@ static void store_labelled(struct world *w, const char *plural, const char *ns, 
                            const char *labels, const char *text)
 {
     SW_ARENA_AUTO a = {0};
-    const struct api_res *res =
-        api_registry_find(&w->api.reg, api_rbac_group, SW_SLICE_LIT("v1"), sw_slice_str(plural));
+    const struct api_res *res = api_registry_find(&w->api.reg, SW_SLICE_LIT(API_RBAC_GROUP),
+                                                  SW_SLICE_LIT("v1"), sw_slice_str(plural));
     char *value = sw_arena_printf(&a, "{'metadata':{'name':'%s'%s%s%s,'labels':{%s}},%s}", name,
                                   *ns ? ",'namespace':'" : "", ns, *ns ? "'" : "", labels, text);
 
@@ -350,7 +350,7 @@ static const char *takers(struct world *w, struct sw_arena *a, const char *name,
     for (char *c = text; *c; c++)
         *c = *c == '\'' ? '"' : *c;
     assert_int_equal(sw_json_parse(a, sw_slice_str(text), NULL, &role, NULL), SW_OK);
-    r.res = api_registry_find(&w->api.reg, api_rbac_group, SW_SLICE_LIT("v1"),
+    r.res = api_registry_find(&w->api.reg, SW_SLICE_LIT(API_RBAC_GROUP), SW_SLICE_LIT("v1"),
                               SW_SLICE_LIT("clusterroles"));
     n = api_aggregators(&r, role, &names);
     for (size_t i = 0; i < n; i++)
