@@ -243,14 +243,14 @@ static bool convertible(struct api_req *r)
     return !why;
 }
 
-static void run_resource(struct api_req *r);
+static void run_resource(struct api_req *r, void *arg);
 
 static void on_compiled(struct api_req *r, void *arg)
 {
     if (r->api->phase.stopping || !r->api->store)
         api_shutting_down(r);
     else
-        run_resource(r);
+        run_resource(r, NULL);
 }
 
 /* On a worker. */
@@ -283,7 +283,7 @@ static bool compile_first(struct api_req *r)
     return true;
 }
 
-static void run_resource(struct api_req *r)
+static void run_resource(struct api_req *r, void *arg)
 {
     if (always_empty(r))
         return;
@@ -334,11 +334,6 @@ static void run_resource(struct api_req *r)
         verbs[r->verb].run(r);
 }
 
-static void resource_work(struct api_req *r, void *arg)
-{
-    run_resource(r);
-}
-
 /* A large body is decoded and judged beside the loop. A watch has no use for one. */
 static void start_resource(struct api_req *r)
 {
@@ -347,9 +342,9 @@ static void start_resource(struct api_req *r)
         *r->exec.fresh = *r;
     }
     if (r->body.n > API_INLINE_BODY && r->verb != API_WATCH)
-        api_work_run(r, resource_work, NULL);
+        api_work_run(r, run_resource, NULL);
     else
-        run_resource(r);
+        run_resource(r, NULL);
 }
 
 /* known: the method is one of ours. */

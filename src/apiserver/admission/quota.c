@@ -131,32 +131,29 @@ static void refuse(struct api_write *w, const char *why)
                  api_gr(r->arena, r->res), SW_SLICE_ARG(r->name), why);
 }
 
+/* Refuses what would pass a limit of the namespace. */
+static bool within(struct api_write *w, const char *what, uint64_t used, uint64_t more,
+                   uint64_t limit)
+{
+    if (!limit || used + more <= limit)
+        return true;
+    refuse(w, sw_arena_printf(w->r->arena,
+                              "exceeded quota: the limit of every namespace, requested: %s=%llu, "
+                              "used: %s=%llu, limited: %s=%llu",
+                              what, (unsigned long long)more, what, (unsigned long long)used, what,
+                              (unsigned long long)limit));
+    return false;
+}
+
 /* The limit of every namespace. Cluster administrators may exceed it. */
 static bool space_ok(struct api_write *w, struct sw_slice space, int64_t objects, int64_t bytes)
 {
-    struct api_quota *q = w->r->api->quota;
+    const struct api_quota *q = w->r->api->quota;
     const struct tally *t = sw_map_get(&q->spaces, space);
-    uint64_t has = t ? t->objects : 0;
-    uint64_t holds = t ? t->bytes : 0;
 
-    if (api_in_groups(&w->r->user, SW_SLICE_LIT("system:masters")))
-        return true;
-    if (q->opts.objects && objects > 0 && has + 1 > q->opts.objects) {
-        refuse(w, sw_arena_printf(w->r->arena,
-                                  "exceeded quota: the limit of every namespace, requested: "
-                                  "objects=1, used: objects=%llu, limited: objects=%llu",
-                                  (unsigned long long)has, (unsigned long long)q->opts.objects));
-        return false;
-    }
-    if (q->opts.bytes && bytes > 0 && holds + (uint64_t)bytes > q->opts.bytes) {
-        refuse(w, sw_arena_printf(w->r->arena,
-                                  "exceeded quota: the limit of every namespace, requested: "
-                                  "bytes=%lld, used: bytes=%llu, limited: bytes=%llu",
-                                  (long long)bytes, (unsigned long long)holds,
-                                  (unsigned long long)q->opts.bytes));
-        return false;
-    }
-    return true;
+    return api_in_groups(&w->r->user, SW_SLICE_LIT("system:masters")) ||
+           ((objects <= 0 || within(w, "objects", t ? t->objects : 0, 1, q->opts.objects)) &&
+            (bytes <= 0 || within(w, "bytes", t ? t->bytes : 0, (uint64_t)bytes, q->opts.bytes)));
 }
 
 /* One ResourceQuota against one more object of the request's resource. */

@@ -301,8 +301,8 @@ struct sw_json *api_to_table(struct api_req *r, struct sw_json *const *objs, siz
 
 /* How the server continues with a request: the verbs are above this room (dispatch.c). */
 struct api_dispatch {
-    void (*resource)(struct api_req *r); /* of a client, from its resource on */
-    void (*internal)(struct api_req *r); /* of the server's own */
+    void (*resource)(struct api_req *r, void *arg); /* of a client, from its resource on */
+    void (*internal)(struct api_req *r);            /* of the server's own */
 };
 /* A request of the server's own. Everything but 'res' is copied. */
 struct api_internal_request {

@@ -49,11 +49,6 @@ bool api_param_int(struct api_req *r, const char *name, int64_t *ret)
     return true;
 }
 
-static void again(struct api_req *r, void *arg)
-{
-    r->api->dispatch->resource(r);
-}
-
 void api_restart(struct api_req *r)
 {
     struct api_req *fresh = r->exec.fresh;
@@ -64,7 +59,7 @@ void api_restart(struct api_req *r)
     *r = *fresh;
     r->exec.fresh = fresh;
     r->exec.job = job;
-    api_work_run(r, again, NULL);
+    api_work_run(r, r->api->dispatch->resource, NULL);
 }
 
 /* --- requests of our own ---------------------------------------------------------------- */

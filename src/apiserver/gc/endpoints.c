@@ -58,40 +58,28 @@ static void slice_changed(struct api_gc *g, const struct sw_store_obj *o)
                                               SW_SLICE_ARG(service))));
 }
 
-void gc_endpoints_seen(struct api_gc *g, const struct sw_store_obj *o)
+void gc_endpoints_changed(struct api_gc *g, struct sw_slice key, const struct sw_store_obj *now,
+                          const struct sw_store_obj *was)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_slice ns;
-    struct sw_slice name;
-
-    if (is_of(o->key, PODS)) {
-        split(o->key, PODS, &ns, &name);
-        gc_pods_set(g->pods, ns, name, gc_pod_digest(&a, api_parse_stored(&a, o)), queue_service,
-                    g);
-    } else if (is_of(o->key, SERVICES)) {
-        split(o->key, SERVICES, &ns, &name);
-        gc_pods_set_service(g->pods, ns, o->key,
-                            sw_json_walk(api_parse_stored(&a, o), "spec", "selector", NULL));
-        gc_queue(g, GC_SLICES, o->key);
-    } else if (is_of(o->key, SLICES)) {
-        slice_changed(g, o);
-    }
-}
-
-void gc_endpoints_gone(struct api_gc *g, const struct sw_store_event *ev)
-{
-    struct sw_slice key = sw_store_event_key(ev);
+    struct sw_slice digest = sw_slice("", 0);
     struct sw_slice ns;
     struct sw_slice name;
 
     if (is_of(key, PODS)) {
         split(key, PODS, &ns, &name);
-        gc_pods_set(g->pods, ns, name, sw_slice("", 0), queue_service, g);
-    } else if (is_of(key, SERVICES)) { /* its slices go with their owner */
+        if (now)
+            digest = gc_pod_digest(&a, api_parse_stored(&a, now));
+        gc_pods_set(g->pods, ns, name, digest, queue_service, g);
+    } else if (is_of(key, SERVICES)) { /* the slices of one that is gone go with their owner */
+        const struct sw_json *svc = now ? api_parse_stored(&a, now) : NULL;
+
         split(key, SERVICES, &ns, &name);
-        gc_pods_set_service(g->pods, ns, key, NULL);
-    } else if (is_of(key, SLICES) && ev->prev) {
-        slice_changed(g, ev->prev);
+        gc_pods_set_service(g->pods, ns, key, sw_json_walk(svc, "spec", "selector", NULL));
+        if (now)
+            gc_queue(g, GC_SLICES, key);
+    } else if (is_of(key, SLICES) && (now || was)) {
+        slice_changed(g, now ? now : was);
     }
 }
 

@@ -297,7 +297,7 @@ static void look_at(struct api_gc *g, const struct sw_store_obj *o)
     gc_quota_changed(g, o->key);
     if (is_prefix(o->key, "/secrets/") && mentions(o->value, GC_TOKEN_TYPE))
         gc_queue(g, GC_TOKEN, o->key);
-    gc_endpoints_seen(g, o);
+    gc_endpoints_changed(g, o->key, o, NULL);
     if (!owned && d)
         dep_drop(g, d);
     if (!owned && !going)
@@ -335,7 +335,7 @@ static void look_after(struct api_gc *g, const struct sw_store_event *ev)
     if (d)
         dep_drop(g, d);
     gc_quota_changed(g, key);
-    gc_endpoints_gone(g, ev);
+    gc_endpoints_changed(g, key, NULL, ev->prev);
     if (is_prefix(key, "rbac.authorization.k8s.io/clusterroles/"))
         gc_queue(g, GC_AGGREGATE, SW_SLICE_LIT("all"));
     obj = ev->prev ? api_parse_stored(&a, ev->prev) : NULL;

@@ -114,7 +114,7 @@ void gc_account_gone(struct api_gc *g, struct sw_slice ns);
 
 /* --- endpoints.c --- */
 
-/* An object was written, or deleted: the slices of Services may be others now. */
-void gc_endpoints_seen(struct api_gc *g, const struct sw_store_obj *o);
-void gc_endpoints_gone(struct api_gc *g, const struct sw_store_event *ev);
+/* An object was written, or is gone (now is NULL): the slices of Services may be others now. */
+void gc_endpoints_changed(struct api_gc *g, struct sw_slice key, const struct sw_store_obj *now,
+                          const struct sw_store_obj *was);
 void gc_run_slices(struct gc_task *t);

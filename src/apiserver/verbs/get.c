@@ -15,7 +15,7 @@ struct future {
     struct api_req *r;
     struct sw_timer timer;
     uint64_t revision;
-    void (*then)(struct api_req *r);
+    api_work_fn then;
     unsigned ticks;
 };
 
@@ -40,7 +40,7 @@ static void end(struct future *f)
     if (!f->r->api->store)
         api_shutting_down(f->r);
     else if (sw_store_revision(f->r->api->store) >= f->revision)
-        f->then(f->r);
+        f->then(f->r, NULL);
     else
         api_rv_too_large(f->r, f->revision);
 }
@@ -67,7 +67,7 @@ void api_futures_end(struct sw_api *api)
     }
 }
 
-bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct api_req *r))
+bool api_wait_revision(struct api_req *r, uint64_t revision, api_work_fn then)
 {
     struct future *f;
 
@@ -103,9 +103,7 @@ bool api_read_rv(struct api_req *r, uint64_t *ret)
 
 /* --- one object ------------------------------------------------------------------------- */
 
-static void get_work(struct api_req *r, void *arg);
-
-static void get_now(struct api_req *r)
+static void get_now(struct api_req *r, void *arg)
 {
     struct sw_slice key = api_key(r->arena, r->res, r->ns, r->name);
     struct sw_store_obj *o;
@@ -119,7 +117,7 @@ static void get_now(struct api_req *r)
         return;
     }
     if (o->value.n > API_INLINE_OBJECT && r->x && !api_work_here()) {
-        api_work_run(r, get_work, NULL);
+        api_work_run(r, get_now, NULL);
         return;
     }
     api_off_loop();
@@ -136,17 +134,12 @@ static void get_now(struct api_req *r)
     api_reply_buf(r, 200, "application/json", &b);
 }
 
-static void get_work(struct api_req *r, void *arg)
-{
-    get_now(r);
-}
-
 void api_get(struct api_req *r)
 {
     uint64_t rv;
 
     if (api_read_rv(r, &rv) && api_wait_revision(r, rv, get_now))
-        get_now(r);
+        get_now(r, NULL);
 }
 
 /* --- selectors -------------------------------------------------------------------------- */

@@ -430,17 +430,17 @@ static void page_done(struct page *p)
     sw_arena_clear(&p->arena);
 }
 
-static void list_work(struct api_req *r, void *arg);
+static void list_now(struct api_req *r, void *arg);
 
 static void list_failed(struct api_req *r, int rc)
 {
     if (rc == PACE_OFF_LOOP)
-        api_work_run(r, list_work, NULL);
+        api_work_run(r, list_now, NULL);
     else if (!api_work_ended(r))
         api_internal_error(r, "the list is too large; use a limit");
 }
 
-static void list_now(struct api_req *r)
+static void list_now(struct api_req *r, void *arg)
 {
     struct list_opts o;
     struct page p = {.text = {.max = (size_t)1 << 30}};
@@ -472,15 +472,10 @@ static void list_now(struct api_req *r)
     page_done(&p);
 }
 
-static void list_work(struct api_req *r, void *arg)
-{
-    list_now(r);
-}
-
 void api_list(struct api_req *r)
 {
     struct list_opts o;
 
     if (read_list_opts(r, &o) && api_wait_revision(r, o.rv, list_now))
-        list_now(r);
+        list_now(r, NULL);
 }

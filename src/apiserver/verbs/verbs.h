@@ -2,6 +2,7 @@
 /* The verbs on stored resources, writes and watches, and the kinds that writes treat specially. */
 #pragma once
 
+#include "apiserver/api/work.h"
 #include "apiserver/api/write.h"
 #include "kube/apply/smd.h"
 #include "kube/select/fieldsel.h"
@@ -44,7 +45,7 @@ const char *api_bad_rv(struct sw_arena *a, struct sw_slice v);
 /* resourceVersion of the query; false: 400 was sent. */
 bool api_read_rv(struct api_req *r, uint64_t *ret);
 /* True when the revision has happened; otherwise 'then' is called later, or 504 sent. */
-bool api_wait_revision(struct api_req *r, uint64_t revision, void (*then)(struct api_req *r));
+bool api_wait_revision(struct api_req *r, uint64_t revision, api_work_fn then);
 /* Sends 504: the revision has not happened. */
 void api_rv_too_large(struct api_req *r, uint64_t revision);
 bool api_filter_match(const struct api_filter *f, const struct api_res *res,

@@ -517,7 +517,7 @@ static void begin(struct api_req *r)
 }
 
 /* After a wait the kind may be gone, and so may the right: the watch was not judged meanwhile. */
-static void begin_later(struct api_req *r)
+static void begin_later(struct api_req *r, void *arg)
 {
     const char *why = "";
 
