@@ -215,10 +215,10 @@ void sw_store_iter_init(struct sw_store_iter *it, const struct sw_store_snap *n,
     it->depth = 0;
     while (t) {
         if (sw_slice_cmp(t->obj->key, start) < 0) {
-            t = t->right;
+            t = t->kid[1];
         } else {
             push(it, t);
-            t = t->left;
+            t = t->kid[0];
         }
     }
 }
@@ -236,7 +236,7 @@ struct sw_store_obj *sw_store_iter_next(struct sw_store_iter *it)
         it->depth = 0;
         return NULL;
     }
-    for (t = t->right; t; t = t->left)
+    for (t = t->kid[1]; t; t = t->kid[0])
         push(it, t);
     return o;
 }

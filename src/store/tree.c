@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/tree.h"
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 struct sw_tree *sw_tree_ref(struct sw_tree *t)
@@ -14,8 +16,8 @@ struct sw_tree *sw_tree_unref(struct sw_tree *t)
 {
     if (!t || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return NULL;
-    (void)sw_tree_unref(t->left);
-    (void)sw_tree_unref(t->right);
+    (void)sw_tree_unref(t->kid[0]);
+    (void)sw_tree_unref(t->kid[1]);
     (void)sw_store_obj_unref(t->obj);
     sw_free(t);
     return NULL;
@@ -23,7 +25,7 @@ struct sw_tree *sw_tree_unref(struct sw_tree *t)
 
 static void recount(struct sw_tree *t)
 {
-    t->count = (uint32_t)(1 + sw_tree_count(t->left) + sw_tree_count(t->right));
+    t->count = (uint32_t)(1 + sw_tree_count(t->kid[0]) + sw_tree_count(t->kid[1]));
 }
 
 static struct sw_tree *leaf(struct sw_store_obj *obj, uint64_t edit)
@@ -45,8 +47,8 @@ static struct sw_tree *own(struct sw_tree *t, uint64_t edit)
     if (t->edit == edit)
         return t;
     c = leaf(t->obj, edit);
-    c->left = sw_tree_ref(t->left);
-    c->right = sw_tree_ref(t->right);
+    c->kid[0] = sw_tree_ref(t->kid[0]);
+    c->kid[1] = sw_tree_ref(t->kid[1]);
     c->count = t->count;
     (void)sw_tree_unref(t);
     return c;
@@ -67,7 +69,7 @@ struct sw_store_obj *sw_tree_get(const struct sw_tree *t, struct sw_slice key)
 
         if (c == 0)
             return t->obj;
-        t = c < 0 ? t->left : t->right;
+        t = t->kid[c > 0];
     }
     return NULL;
 }
@@ -75,6 +77,7 @@ struct sw_store_obj *sw_tree_get(const struct sw_tree *t, struct sw_slice key)
 struct sw_tree *sw_tree_put(struct sw_tree *t, struct sw_store_obj *obj, uint64_t edit)
 {
     struct sw_tree *up;
+    bool side;
     int c;
 
     if (!t)
@@ -89,24 +92,13 @@ struct sw_tree *sw_tree_put(struct sw_tree *t, struct sw_store_obj *obj, uint64_
         return t;
     }
     /* The child comes back owned by this edit, so rotating it is safe. */
-    if (c < 0) {
-        t->left = sw_tree_put(t->left, obj, edit);
-        if (above(t->left, t)) {
-            up = t->left;
-            t->left = up->right;
-            recount(t);
-            up->right = t;
-            t = up;
-        }
-    } else {
-        t->right = sw_tree_put(t->right, obj, edit);
-        if (above(t->right, t)) {
-            up = t->right;
-            t->right = up->left;
-            recount(t);
-            up->left = t;
-            t = up;
-        }
+    side = c > 0;
+    up = t->kid[side] = sw_tree_put(t->kid[side], obj, edit);
+    if (above(up, t)) {
+        t->kid[side] = up->kid[!side];
+        recount(t);
+        up->kid[!side] = t;
+        t = up;
     }
     recount(t);
     return t;
@@ -119,12 +111,12 @@ static struct sw_tree *join(struct sw_tree *a, struct sw_tree *b, uint64_t edit)
         return a ? a : b;
     if (above(a, b)) {
         a = own(a, edit);
-        a->right = join(a->right, b, edit);
+        a->kid[1] = join(a->kid[1], b, edit);
         recount(a);
         return a;
     }
     b = own(b, edit);
-    b->left = join(a, b->left, edit);
+    b->kid[0] = join(a, b->kid[0], edit);
     recount(b);
     return b;
 }
@@ -134,16 +126,13 @@ static struct sw_tree *del_present(struct sw_tree *t, struct sw_slice key, uint6
     int c = sw_slice_cmp(key, t->obj->key);
 
     if (c == 0) {
-        struct sw_tree *rest = join(sw_tree_ref(t->left), sw_tree_ref(t->right), edit);
+        struct sw_tree *rest = join(sw_tree_ref(t->kid[0]), sw_tree_ref(t->kid[1]), edit);
 
         (void)sw_tree_unref(t);
         return rest;
     }
     t = own(t, edit);
-    if (c < 0)
-        t->left = del_present(t->left, key, edit);
-    else
-        t->right = del_present(t->right, key, edit);
+    t->kid[c > 0] = del_present(t->kid[c > 0], key, edit);
     recount(t);
     return t;
 }
@@ -159,10 +148,10 @@ size_t sw_tree_rank(const struct sw_tree *t, struct sw_slice key)
 
     while (t) {
         if (sw_slice_cmp(t->obj->key, key) < 0) {
-            n += 1 + sw_tree_count(t->left);
-            t = t->right;
+            n += 1 + sw_tree_count(t->kid[0]);
+            t = t->kid[1];
         } else {
-            t = t->left;
+            t = t->kid[0];
         }
     }
     return n;
@@ -174,10 +163,10 @@ size_t sw_tree_rank_behind(const struct sw_tree *t, struct sw_slice prefix)
 
     while (t) {
         if (sw_slice_cmp(t->obj->key, prefix) < 0 || sw_slice_has_prefix(t->obj->key, prefix)) {
-            n += 1 + sw_tree_count(t->left);
-            t = t->right;
+            n += 1 + sw_tree_count(t->kid[0]);
+            t = t->kid[1];
         } else {
-            t = t->left;
+            t = t->kid[0];
         }
     }
     return n;

@@ -15,8 +15,7 @@ struct sw_tree {
     atomic_uint refs;
     uint32_t count; /* objects in this subtree */
     uint64_t edit;
-    struct sw_tree *left;     /* owned */
-    struct sw_tree *right;    /* owned */
+    struct sw_tree *kid[2];   /* owned; of the keys below and above */
     struct sw_store_obj *obj; /* owned */
 };
 

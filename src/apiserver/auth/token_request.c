@@ -9,6 +9,7 @@
 #include "apiserver/api/body.h"
 #include "apiserver/auth/auth.h"
 #include "base/time.h"
+#include "kube/at.h"
 #include "tls/crypto/jws.h"
 
 enum { MIN_S = 600, DEFAULT_S = 3600 };
@@ -173,19 +174,14 @@ static bool check_bound(struct api_req *r, struct sw_json *bound)
 static bool check_meta(struct api_req *r, const struct sw_json *tr)
 {
     struct sw_field_errs e;
-    struct sw_fpath m = sw_fpath_str(NULL, "metadata");
-    struct sw_fpath name = sw_fpath_str(&m, "name");
-    struct sw_fpath ns = sw_fpath_str(&m, "namespace");
-    struct sw_slice has_name = api_meta_str(tr, "name");
-    struct sw_slice has_ns = api_meta_str(tr, "namespace");
+    const struct sw_at *name = SW_IN(SW_WHOLE(tr, &e), "metadata.name");
+    const struct sw_at *ns = SW_IN(SW_WHOLE(tr, &e), "metadata.namespace");
 
     sw_field_errs_init(&e, r->arena);
-    if (has_name.n && !sw_slice_eq(has_name, r->name))
-        sw_ferr_invalid_str(&e, &name, has_name,
-                            "must match the service account name if specified");
-    else if (has_ns.n && !sw_slice_eq(has_ns, r->ns))
-        sw_ferr_invalid_str(&e, &ns, has_ns,
-                            "must match the service account namespace if specified");
+    if (sw_at_text(name).n && !sw_slice_eq(sw_at_text(name), r->name))
+        sw_at_invalid_text(name, "must match the service account name if specified");
+    else if (sw_at_text(ns).n && !sw_slice_eq(sw_at_text(ns), r->ns))
+        sw_at_invalid_text(ns, "must match the service account namespace if specified");
     if (e.n == 0)
         return true;
     api_invalid_kind(r, "TokenRequest", "authentication.k8s.io", r->name, &e);

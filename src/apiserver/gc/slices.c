@@ -395,19 +395,16 @@ static void drop_empty(struct gc_slices *s)
 
 static bool same(const struct sw_json *old, const struct sw_json *want)
 {
-    static const char *const parts[] = {"ports", "endpoints"};
-    static const char *const meta[] = {"labels", "ownerReferences"};
+    static const char *const parts[][2] = {{"ports", NULL},
+                                           {"endpoints", NULL},
+                                           {"metadata", "labels"},
+                                           {"metadata", "ownerReferences"}};
 
     for (size_t i = 0; i < SW_ARRAY_LEN(parts); i++) {
-        const struct sw_json *x = sw_json_find(old, parts[i]);
-        const struct sw_json *y = sw_json_find(want, parts[i]);
+        const struct sw_json *x = sw_json_walk(old, parts[i][0], parts[i][1], NULL);
+        const struct sw_json *y = sw_json_walk(want, parts[i][0], parts[i][1], NULL);
 
         if (sw_json_len(x) + sw_json_len(y) && !sw_json_equal(x, y, SW_JSON_EQ_VALUE))
-            return false;
-    }
-    for (size_t i = 0; i < SW_ARRAY_LEN(meta); i++) {
-        if (!sw_json_equal(sw_json_walk(old, "metadata", meta[i], NULL),
-                           sw_json_walk(want, "metadata", meta[i], NULL), SW_JSON_EQ_VALUE))
             return false;
     }
     return true;
