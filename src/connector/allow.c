@@ -88,8 +88,7 @@ int sw_allow_add(struct sw_allow *a, struct sw_slice host, uint16_t port, bool u
     if (a->entries.n >= SW_ALLOW_MAX)
         return sw_err_set(err, SW_ELIMIT, "more than %d destinations", SW_ALLOW_MAX);
     if (port == 0 || !read_host(host, space, &e.ip, &name))
-        return sw_err_set(err, SW_EINVAL, "'%.*s': not a destination", (int)sw_min(host.n, 100),
-                          host.p);
+        return sw_err_set(err, SW_EINVAL, "'%.*s': not a destination", SW_SLICE_ARG_MAX(host, 100));
     if (!e.ip.family) {
         if (sw_slice_eq_str(name, "*") || sw_slice_has_prefix(name, SW_SLICE_LIT("*."))) {
             e.wildcard = true;
@@ -97,7 +96,7 @@ int sw_allow_add(struct sw_allow *a, struct sw_slice host, uint16_t port, bool u
         }
         if (!(e.wildcard && host.n == 1) && !name_valid(name))
             return sw_err_set(err, SW_EINVAL, "'%.*s': neither an address nor a DNS name",
-                              (int)sw_min(host.n, 100), host.p);
+                              SW_SLICE_ARG_MAX(host, 100));
     }
     e.host = sw_arena_slice(&a->arena, name);
     e.from = sw_arena_slice(&a->arena, from);
@@ -118,7 +117,7 @@ int sw_allow_add_text(struct sw_allow *a, struct sw_slice text, struct sw_err *e
         in.n -= 4;
     }
     if (sw_authority_split(in, &host, &port, err) != SW_OK)
-        return sw_err_prefix(err, "'%.*s'", (int)sw_min(text.n, 100), text.p);
+        return sw_err_prefix(err, "'%.*s'", SW_SLICE_ARG_MAX(text, 100));
     return sw_allow_add(a, host, port, udp, SW_SLICE_LIT("--allow"), err);
 }
 
@@ -138,7 +137,7 @@ static size_t add_service(struct sw_allow *a, const struct sw_json *service, str
         if ((protocol && !udp && !sw_json_str_eq(protocol, "TCP")) ||
             !sw_json_i64(sw_json_find(p, "port"), &port) || port < 1 || port > 65535) {
             (void)sw_err_set(err, SW_EINVAL, "a port of '%.*s' cannot be used",
-                             (int)sw_min(address.n, 100), address.n ? address.p : "");
+                             SW_SLICE_ARG_MAX(address, 100));
             bad++;
         } else if (sw_allow_add(a, address, (uint16_t)port, udp, from, err) != SW_OK) {
             bad++;

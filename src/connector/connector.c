@@ -161,7 +161,7 @@ static void set_published_relay(struct sw_connector *c, struct sw_slice url)
         return;
     }
     sw_log_warn("connector", "relay %.*s of the Connector's annotation refused: %s",
-                SW_SLICE_ARG(sw_slice_head(url, 120)), err.msg);
+                SW_SLICE_ARG_MAX(url, 120), err.msg);
     connector_relay_refused(c, SW_RELAY_REFUSED_LIST);
 }
 

@@ -258,7 +258,7 @@ static void on_foreign(struct sw_hold *h, const struct sw_json *lease)
 
     if (!h->other) {
         sw_log_warn("connector", "Lease '%s' is held by '%.*s': waiting until it expires", h->name,
-                    (int)sw_min(holder.n, 200), holder.p);
+                    SW_SLICE_ARG_MAX(holder, 200));
         sw_text_set(&h->other, renewed);
         h->other_ns = now;
         h->live_until_ns = 0;
@@ -373,7 +373,7 @@ static void on_released(void *arg, struct sw_kube_reply *r)
     }
     if (r->rc != SW_OK)
         sw_log_debug("connector", "cannot release Lease '%s': %.*s", h->name,
-                     SW_SLICE_ARG(sw_slice_head(r->message, 200)));
+                     SW_SLICE_ARG_MAX(r->message, 200));
     h->released(h->released_arg);
 }
 

@@ -81,7 +81,7 @@ static void on_conn_closed(void *arg, struct sw_qconn *q, const struct sw_qclose
 
     sw_log_info("connector", "gateway %s disconnected%s%.*s",
                 sw_nodeid_short(sw_qconn_peer(q), peer), why->text.n ? ": " : "",
-                (int)sw_min(why->text.n, 200), why->text.n ? why->text.p : "");
+                SW_SLICE_ARG_MAX(why->text, 200));
     if (k)
         drop_conn(c, k);
 }

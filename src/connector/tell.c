@@ -96,14 +96,13 @@ static void name_request(struct sw_inspect_request *q, const struct sw_qserve_re
         sw_request_text(q->method, sizeof(q->method), method);
         sw_request_text(q->host, sizeof(q->host), host);
         sw_request_text(q->path, sizeof(q->path), path);
-        (void)snprintf(q->target, sizeof(q->target), "%.*s:%u", (int)sw_min(r->host.n, 70),
-                       r->host.p, r->port);
+        (void)snprintf(q->target, sizeof(q->target), "%.*s:%u", SW_SLICE_ARG_MAX(r->host, 70),
+                       r->port);
         sw_request_text(q->target, sizeof(q->target), sw_slice_str(q->target));
         return;
     }
     sw_request_text(q->method, sizeof(q->method), r->method);
-    (void)snprintf(q->host, sizeof(q->host), "%.*s:%u", (int)sw_min(r->host.n, 110), r->host.p,
-                   r->port);
+    (void)snprintf(q->host, sizeof(q->host), "%.*s:%u", SW_SLICE_ARG_MAX(r->host, 110), r->port);
     sw_request_text(q->host, sizeof(q->host), sw_slice_str(q->host));
     sw_request_text(q->path, sizeof(q->path), r->path);
 }

@@ -326,7 +326,7 @@ struct sw_authority *sw_authority_new(struct sw_loop *l, const struct sw_authori
     a->o = *o;
     a->loop = l;
     a->dir = o->dir ? sw_strdup(o->dir) : NULL;
-    a->trust_domain = sw_slice(sw_slice_dup(o->trust_domain), o->trust_domain.n);
+    a->trust_domain = sw_slice_copy(o->trust_domain);
     a->o.on_change = NULL; /* whoever makes it has not got it yet */
     if (start(a, err) != SW_OK) {
         sw_authority_free(a);

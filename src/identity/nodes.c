@@ -100,14 +100,14 @@ int sw_nodes_check_id(struct sw_slice node_id, struct sw_slice ns, struct sw_sli
     if (!sw_word_in(type, types) || !rest.p || sw_slice_find(rest, '~') >= 0 ||
         sw_ip_parse(ip, &at, NULL) != SW_OK)
         return sw_err_set(err, SW_EINVAL, "node id '%.*s' is not TYPE~IP~NAME.NAMESPACE~DOMAIN",
-                          SW_SLICE_ARG(sw_slice_head(node_id, 100)));
+                          SW_SLICE_ARG_MAX(node_id, 100));
     if (ns.n == 0 && dot >= 0)
         ns = sw_slice_from(name, (size_t)dot + 1);
     if (!sw_slice_eq(ns, who->ns))
         return sw_err_set(err, SW_EDENIED, "claimed namespace '%.*s', actual '%.*s'",
-                          SW_SLICE_ARG(sw_slice_head(ns, 63)), SW_SLICE_ARG(who->ns));
+                          SW_SLICE_ARG_MAX(ns, 63), SW_SLICE_ARG(who->ns));
     if (account.n && !sw_slice_eq(account, who->account))
         return sw_err_set(err, SW_EDENIED, "claimed account '%.*s', actual '%.*s'",
-                          SW_SLICE_ARG(sw_slice_head(account, 63)), SW_SLICE_ARG(who->account));
+                          SW_SLICE_ARG_MAX(account, 63), SW_SLICE_ARG(who->account));
     return SW_OK;
 }

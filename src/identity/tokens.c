@@ -113,7 +113,7 @@ static bool judge(struct entry *e, const struct sw_json *status)
 
     if (error.n || !sw_json_true(sw_json_find(status, "authenticated")))
         (void)snprintf(e->why, sizeof(e->why), "token not authenticated: %.*s",
-                       (int)sw_min(error.n, 80), error.p);
+                       SW_SLICE_ARG_MAX(error, 80));
     else if (!for_us(e, status))
         (void)snprintf(e->why, sizeof(e->why), "the token is not for the audience %s",
                        e->tokens->o.audience);
@@ -137,7 +137,7 @@ static void on_review(void *arg, struct sw_kube_reply *r)
         e->at_ns = now_of(t);
     } else {
         (void)snprintf(e->why, sizeof(e->why), "the token cannot be reviewed: %.*s",
-                       (int)sw_min(r->message.n, 80), r->message.p);
+                       SW_SLICE_ARG_MAX(r->message, 80));
     }
     if (t->o.on_answer)
         t->o.on_answer(t->o.arg, e->held && before != (e->known && e->good));

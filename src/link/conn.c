@@ -27,7 +27,7 @@ void link_conn_set(struct sw_slice *to, struct sw_slice value)
 {
     sw_slice_free(to);
     if (value.n)
-        *to = sw_slice(sw_slice_dup(value), value.n);
+        *to = sw_slice_copy(value);
 }
 
 void link_conn_asked(struct link_conn *c)

@@ -192,7 +192,7 @@ static void on_done(struct sw_grpc_call *call, enum sw_grpc_status status, struc
         return;
     }
     (void)snprintf(why, sizeof(why), "gRPC status %d: %.*s", (int)status,
-                   SW_SLICE_ARG(sw_slice_head(message, 100)));
+                   SW_SLICE_ARG_MAX(message, 100));
     link_ask_failed(a, status == SW_GRPC_DEADLINE_EXCEEDED ? SW_ETIME : SW_EUNAVAIL, why);
 }
 

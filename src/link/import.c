@@ -430,7 +430,7 @@ static void denied(struct import *in, const struct link_answer *a)
     if (in->setup->sources && (!a->reached || a->status >= 500))
         (void)snprintf(why, sizeof(why), "%s", in->setup->err.msg);
     else
-        (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG(sw_slice_head(a->reason, 190)));
+        (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG_MAX(a->reason, 190));
     if (a->reached && in->setup->sources)
         retire(in, "unreachable", why);
     else
@@ -481,7 +481,7 @@ static void allowed(struct import *in, const struct link_answer *a)
     if (!peer || !w->snap->cred) {
         (void)sw_err_set(&err, SW_ENOENT,
                          peer ? "no fabric certificate yet" : "peer '%.*s' is not configured",
-                         SW_SLICE_ARG(sw_slice_head(name, 100)));
+                         SW_SLICE_ARG_MAX(name, 100));
         source_failed(in, &err);
         return;
     }

@@ -21,7 +21,7 @@ static struct link_far *far_of(struct link_worker *w, struct sw_slice name)
     if (f)
         return f;
     f = SW_NEW(struct link_far);
-    f->name = sw_slice(sw_slice_dup(name), name.n);
+    f->name = sw_slice_copy(name);
     (void)sw_map_put(&w->far, f->name, f);
     return f;
 }
@@ -107,7 +107,7 @@ static void ask_pool(struct link_reach *r, bool alone)
         r->cb(r, s, NULL, NULL);
 }
 
-static void failed(struct link_reach *r, const struct sw_err *err)
+void link_reach_next(struct link_reach *r, const struct sw_err *err)
 {
     r->err = *err;
     set_bad(r->w, &r->at);
@@ -126,7 +126,7 @@ static void on_pool(struct sw_pool_wait *wait, struct sw_session *s, int rc,
     } else if (rc == SW_ELIMIT) {
         ask_pool(r, false); /* full meanwhile: another one */
     } else {
-        failed(r, err);
+        link_reach_next(r, err);
     }
 }
 
@@ -140,7 +140,7 @@ void link_reach_other(struct sw_pool_wait *wait, struct sw_session_parts *parts)
         if (parts)
             sw_session_parts_close(parts);
         (void)sw_err_set(&err, SW_EPROTO, "gateway does not speak HTTP/2, which is demanded");
-        failed(r, &err);
+        link_reach_next(r, &err);
         return;
     }
     if (r->peer->wire == LINK_WIRE_AUTO) /* otherwise it was not asked */
@@ -185,7 +185,7 @@ static void on_resolved(struct sw_resolve *q)
             r->addrs[r->n_addrs++] = (struct sw_addr){.ip = q->ips[i], .port = e->port};
         if (r->n_addrs == 0)
             (void)sw_err_set(&r->err, SW_ENOENT, "cannot resolve gateway '%.*s'",
-                             SW_SLICE_ARG(sw_slice_head(e->host, 100)));
+                             SW_SLICE_ARG_MAX(e->host, 100));
         try_address(r);
     }
     sw_free(q);
@@ -220,11 +220,6 @@ void link_reach_start(struct link_reach *r, struct link_worker *w, struct link_r
     *r = (struct link_reach){.w = w, .peer = link_res_ref(peer), .cb = cb};
     r->turn = far_of(w, peer->name)->turn++;
     try_gateway(r);
-}
-
-void link_reach_next(struct link_reach *r, const struct sw_err *err)
-{
-    failed(r, err);
 }
 
 void link_reach_again(struct link_reach *r)

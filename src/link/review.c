@@ -83,7 +83,7 @@ static void on_denied(void *arg, size_t line, struct sw_slice reason)
     if (!c)
         return;
     (void)snprintf(why, sizeof(why), "connection closed due to policy change: %.*s",
-                   SW_SLICE_ARG(sw_slice_head(reason, 120)));
+                   SW_SLICE_ARG_MAX(reason, 120));
     sw_metric_count(r->w->shard, SW_METRIC_LINK_REVIEWS, "denied");
     r->closed++;
     c->kill(c, "policy_change", why);

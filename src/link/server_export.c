@@ -128,7 +128,7 @@ static void dial_next(struct export_dial *d)
 
     if (d->at == d->n) {
         (void)snprintf(why, sizeof(why), "cannot connect to '%.*s': %s",
-                       SW_SLICE_ARG(sw_slice_head(d->res->name, 80)), d->err.msg);
+                       SW_SLICE_ARG_MAX(d->res->name, 80), d->err.msg);
         sw_log_warn("link", "export '%.*s': %s", SW_SLICE_ARG(d->res->name), d->err.msg);
         link_export_end(e, "service_unreachable", why);
         reply(e, &(struct link_reply){.status = 503, .body = SW_SLICE_LIT("service unreachable")});
@@ -151,7 +151,7 @@ static void on_resolved(struct sw_resolve *q)
             d->addrs[d->n++] = (struct sw_addr){.ip = q->ips[i], .port = d->res->ends[0].port};
         if (d->n == 0)
             (void)sw_err_set(&d->err, SW_ENOENT, "cannot resolve host '%.*s'",
-                             SW_SLICE_ARG(sw_slice_head(d->res->ends[0].host, 100)));
+                             SW_SLICE_ARG_MAX(d->res->ends[0].host, 100));
         dial_next(d);
     }
     sw_free(q);
@@ -214,7 +214,7 @@ static void on_tunnel_answer(struct link_export *e, const struct link_answer *a)
         allowed(e, a);
         return;
     }
-    (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG(sw_slice_head(a->reason, 190)));
+    (void)snprintf(why, sizeof(why), "%.*s", SW_SLICE_ARG_MAX(a->reason, 190));
     link_export_end(e, link_refusal(a), why);
     reply(e, &(struct link_reply){.status = a->status, .body = a->body.n ? a->body : a->reason});
 }
@@ -294,9 +294,8 @@ bool link_export_question(const struct link_server *s, struct sw_slice method, s
         *q = question(s, requests[i].kind);
         return true;
     }
-    (void)!sw_buf_printf(text, "No handler defined for %.*s %.*s.",
-                         SW_SLICE_ARG(sw_slice_head(method, 20)),
-                         SW_SLICE_ARG(sw_slice_head(path, 100)));
+    (void)!sw_buf_printf(text, "No handler defined for %.*s %.*s.", SW_SLICE_ARG_MAX(method, 20),
+                         SW_SLICE_ARG_MAX(path, 100));
     *ret = (struct link_reply){.status = 400, .body = sw_buf_slice(text)};
     return false;
 }

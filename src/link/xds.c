@@ -80,7 +80,7 @@ static void refuse(struct link_xds *x, const char *type, struct sw_slice name,
                    const struct sw_err *err)
 {
     sw_log_warn("link", "resource '%.*s' rejected, keeping the previous version: %s",
-                SW_SLICE_ARG(sw_slice_head(name, 100)), err->msg);
+                SW_SLICE_ARG_MAX(name, 100), err->msg);
     sw_xds_client_refuse(x->client, type, name, err->msg);
 }
 

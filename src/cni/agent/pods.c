@@ -17,8 +17,6 @@
 
 enum { RETRY_MIN_MS = 250, RETRY_MAX_MS = 10000 };
 
-static void step(struct agent_pod *p);
-
 /* ---- records ---- */
 
 struct agent_pod *agent_pods_find(const struct agent *g, struct sw_slice uid)
@@ -76,7 +74,7 @@ static struct sw_slice label(const struct agent_pod *p)
 
 static void on_retry(struct sw_timer *t)
 {
-    step(SW_CONTAINER_OF(t, struct agent_pod, retry));
+    agent_pods_step(SW_CONTAINER_OF(t, struct agent_pod, retry));
 }
 
 void agent_pods_retry(struct agent_pod *p, uint64_t delay_ns)
@@ -145,7 +143,7 @@ static bool job_done(struct agent_pod *p)
     p->busy = false;
     p->stale = false;
     if (stale)
-        step(p);
+        agent_pods_step(p);
     return !stale && !p->agent->ending;
 }
 
@@ -159,7 +157,7 @@ static void on_applied(void *arg, int rc, const struct sw_err *err)
     if (rc != SW_OK)
         failed(p, "RedirectionFailed", err);
     else
-        step(p);
+        agent_pods_step(p);
 }
 
 bool agent_same_namespace(int a, int b)
@@ -260,7 +258,7 @@ static void on_removed(void *arg, int rc, const struct sw_err *err)
         return;
     }
     p->rules = false;
-    step(p);
+    agent_pods_step(p);
 }
 
 /* Rules first: as long as they stand, the pod needs its proxy. */
@@ -287,7 +285,7 @@ static void bring_out(struct agent_pod *p)
     agent_probes_changed(g);
 }
 
-static void step(struct agent_pod *p)
+void agent_pods_step(struct agent_pod *p)
 {
     struct agent *g = p->agent;
 
@@ -300,11 +298,6 @@ static void step(struct agent_pod *p)
         bring_out(p);
     publish(g);
     agent_calls_step(g);
-}
-
-void agent_pods_step(struct agent_pod *p)
-{
-    step(p);
 }
 
 /* ---- events ---- */
@@ -361,7 +354,7 @@ void agent_pods_consider(struct agent *g, struct sw_kube_obj *o)
         p->annotated = NULL; /* removed by another process */
     agent_probes_changed(g);
     if (!p->detached || !wanted)
-        step(p);
+        agent_pods_step(p);
 }
 
 void agent_pods_deleted(struct agent *g, struct sw_kube_obj *o)
@@ -377,7 +370,7 @@ void agent_pods_deleted(struct agent *g, struct sw_kube_obj *o)
     }
     p->wanted = false;
     p->gone = true;
-    step(p);
+    agent_pods_step(p);
 }
 
 /* Nothing of the old namespace holds: no rules, no hand-over, no result that is under way. */
@@ -414,7 +407,7 @@ struct agent_pod *agent_pods_attach(struct agent *g, struct sw_kube_obj *o, int 
     p->detached = false;
     p->failures = 0;
     agent_record_write(p);
-    step(p);
+    agent_pods_step(p);
     return agent_pods_find(g, o->uid);
 }
 
@@ -477,10 +470,10 @@ static void on_added(void *arg, struct sw_slice uid, struct sw_slice error)
     if (error.n == 0) {
         sw_log_info("agent", "pod %.*s is in the mesh", SW_SLICE_ARG(label(p)));
         agent_probes_changed(g);
-        step(p);
+        agent_pods_step(p);
         return;
     }
-    (void)sw_err_set(&err, SW_EDENIED, "node proxy: %.*s", SW_SLICE_ARG(sw_slice_head(error, 150)));
+    (void)sw_err_set(&err, SW_EDENIED, "node proxy: %.*s", SW_SLICE_ARG_MAX(error, 150));
     failed(p, "NodeProxyRefused", &err);
     agent_calls_step(g);
 }
@@ -515,7 +508,7 @@ static void on_verified(void *arg, int rc, const struct sw_err *err)
         sw_metric_count(p->agent->shard, SW_METRIC_CNI_FAILURES, "RulesMissing");
         p->rules = false;
     }
-    step(p);
+    agent_pods_step(p);
 }
 
 void agent_pods_verify(struct agent *g)
@@ -543,7 +536,7 @@ void agent_pods_leave(struct agent *g)
 
         if (p) {
             p->wanted = false;
-            step(p);
+            agent_pods_step(p);
         }
         sw_free(*uid);
     }

@@ -208,7 +208,7 @@ static void take_answer(struct sw_zds_conn *c, struct sw_slice in)
     sw_timer_stop(s->loop, &c->deadline);
     if (error.n)
         sw_log_warn("zds", "node proxy refused pod '%s': %.*s", i->uid,
-                    SW_SLICE_ARG(sw_slice_head(error, 300)));
+                    SW_SLICE_ARG_MAX(error, 300));
     if (i->kind == SW_ZDS_ADD && c == sw_zds_server_newest(s))
         s->ops->added(s->arg, sw_slice_str(i->uid), error);
     item_free(i);

@@ -63,8 +63,7 @@ static enum sw_cni_code ask(struct sw_arena *a, const struct sw_cni_request *r, 
     if (rc == SW_OK && status == 200)
         return SW_CNI_OK;
     if (rc == SW_OK)
-        (void)sw_err_set(err, SW_EDENIED, "node agent: %.*s",
-                         SW_SLICE_ARG(sw_slice_head(text, 150)));
+        (void)sw_err_set(err, SW_EDENIED, "node agent: %.*s", SW_SLICE_ARG_MAX(text, 150));
     else
         (void)sw_err_prefix(err, "node agent");
     return rc == SW_OK && status != 503 ? SW_CNI_REFUSED : SW_CNI_TRY_LATER;
@@ -127,22 +126,6 @@ static int notify_agent(struct sw_arena *a, const struct sw_cni_request *r, cons
     return 0;
 }
 
-/*
- * Never fails for the agent's sake: a runtime takes that for a node without a network, on which the
- * kubelet starts no pod with a network of its own, the agent and the node proxy among them. Asked
- * every few seconds: the answer does not wait for long.
- */
-static int do_status(struct sw_arena *a, const struct sw_cni_request *r)
-{
-    return notify_agent(a, r, "/status", STATUS_S);
-}
-
-/* An agent that misses it finds out by itself. */
-static int do_end(struct sw_arena *a, const struct sw_cni_request *r, const char *path)
-{
-    return notify_agent(a, r, path, SHORT_S);
-}
-
 int sw_cni_plugin(void)
 {
     const struct sw_cni_env env = {
@@ -164,14 +147,19 @@ int sw_cni_plugin(void)
     switch (r.command) {
     case SW_CNI_ADD:
         return do_add(&a, &r);
-    case SW_CNI_DEL:
-        return do_end(&a, &r, "/cmddel");
+    case SW_CNI_DEL: /* an agent that misses it finds out by itself; GC likewise */
+        return notify_agent(&a, &r, "/cmddel", SHORT_S);
     case SW_CNI_CHECK:
         return do_check(&a, &r);
     case SW_CNI_GC:
-        return do_end(&a, &r, "/cmdgc");
+        return notify_agent(&a, &r, "/cmdgc", SHORT_S);
     case SW_CNI_STATUS:
-        return do_status(&a, &r);
+        /*
+         * Never fails for the agent's sake: a runtime takes that for a node without a network, on
+         * which the kubelet starts no pod with a network of its own, the agent and the node proxy
+         * among them. Asked every few seconds: the answer does not wait for long.
+         */
+        return notify_agent(&a, &r, "/status", STATUS_S);
     case SW_CNI_VERSION:
         return print(sw_cni_versions(&a, r.version));
     }

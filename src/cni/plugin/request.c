@@ -176,7 +176,7 @@ int sw_cni_request_parse(struct sw_arena *a, const struct sw_cni_env *env, struc
     *ret_code = SW_CNI_BAD_VERSION;
     if (!sw_cni_version_known(r.version))
         return sw_err_set(err, SW_EINVAL, "cniVersion '%.*s' is not supported (0.3.0 to 1.1.0 are)",
-                          SW_SLICE_ARG(sw_slice_head(r.version, 20)));
+                          SW_SLICE_ARG_MAX(r.version, 20));
     *ret_code = SW_CNI_BAD_CONFIG;
     if (read_conf(a, &r, err) != SW_OK)
         return SW_EINVAL;
@@ -237,7 +237,7 @@ int sw_cni_result(struct sw_arena *a, const struct sw_cni_request *r, struct sw_
 
     if (had.n && !sw_cni_version_known(had))
         return sw_err_set(err, SW_EINVAL, "prevResult of version '%.*s' cannot be converted",
-                          SW_SLICE_ARG(sw_slice_head(had, 20)));
+                          SW_SLICE_ARG_MAX(had, 20));
     sw_json_put_str(a, out, "cniVersion", r->version);
     ip_versions(a, sw_json_find(out, "ips"), old);
     if (!sw_slice_eq_str(r->version, "1.1.0")) {

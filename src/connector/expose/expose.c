@@ -27,8 +27,7 @@ void expose_fail(struct expose *x, int rc, const char *event, struct sw_slice me
     if (x->failed)
         return; /* reported, and being undone */
     if (x->rc == SW_OK && !x->end.stopping) {
-        x->rc = sw_err_set(x->err, rc, "expose: %.*s", (int)sw_min(message.n, 170),
-                           message.n ? message.p : "");
+        x->rc = sw_err_set(x->err, rc, "expose: %.*s", SW_SLICE_ARG_MAX(message, 170));
         sw_view_failure(&x->view, event, message);
     }
     if (x->end.stopping) {
@@ -118,17 +117,14 @@ static void begin_end(struct expose *x)
     expose_undo(x);
 }
 
-static void stop(struct expose *x)
+static void on_signal(int signo, void *arg)
 {
+    struct expose *x = arg;
+
     if (x->end.stopping)
         sw_loop_stop(x->loop);
     else
         begin_end(x);
-}
-
-static void on_signal(int signo, void *arg)
-{
-    stop(arg);
 }
 
 /* ---- following ---- */

@@ -131,7 +131,7 @@ static char *taken_text(const struct sw_json *proxy, struct sw_slice name)
     (void)sw_expose_name_taken(proxy, name, &message);
     message = sw_slice_has_prefix(message, subject) ? sw_slice_from(message, subject.n)
                                                     : SW_SLICE_LIT(" is in use");
-    return sw_asprintf("'%.*s'%.*s", SW_SLICE_ARG(sw_slice_head(name, 100)), SW_SLICE_ARG(message));
+    return sw_asprintf("'%.*s'%.*s", SW_SLICE_ARG_MAX(name, 100), SW_SLICE_ARG(message));
 }
 
 bool expose_judge_claim(struct expose *x)

@@ -86,7 +86,7 @@ int sw_target_parse(struct sw_arena *a, struct sw_slice in, struct sw_target *re
         return sw_err_set(err, SW_EINVAL,
                           "'%.*s': a port, HOST:PORT, http(s)://HOST[:PORT] or tcp://HOST:PORT is "
                           "needed",
-                          (int)sw_min(in.n, 100), in.n ? in.p : "");
+                          SW_SLICE_ARG_MAX(in, 100));
     finish_target(a, &t);
     *ret = t;
     return SW_OK;

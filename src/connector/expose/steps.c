@@ -305,7 +305,7 @@ static void on_reply(void *arg, struct sw_kube_reply *r)
     } else if ((r->code == 400 || r->code == 422) && expose_is_write(x->step)) {
         expose_fail(x, SW_EINVAL, "tunnel_terminal_failure", r->message);
     } else {
-        sw_log_warn("expose", "%.*s: retrying", SW_SLICE_ARG(sw_slice_head(r->message, 300)));
+        sw_log_warn("expose", "%.*s: retrying", SW_SLICE_ARG_MAX(r->message, 300));
         retry_later(x);
     }
 }

@@ -62,7 +62,7 @@ static void on_by_id(struct sw_reg *r, const struct sw_json *list)
         reg_give_up(r,
                     "the key of this device belongs to Connector '%.*s': use --name %.*s or "
                     "another --data",
-                    (int)sw_min(name.n, 40), name.p, (int)sw_min(name.n, 40), name.p);
+                    SW_SLICE_ARG_MAX(name, 40), SW_SLICE_ARG_MAX(name, 40));
     else
         found(r, name);
 }
@@ -90,7 +90,7 @@ static void on_by_name(struct sw_reg *r, const struct sw_json *obj)
         go(r, REG_MAY);
     } else {
         reg_give_up(r, "Connector '%.*s' belongs to another device (%.*s...), which is %s",
-                    (int)sw_min(r->o.name.n, 63), r->o.name.p, (int)sw_min(id.n, 10), id.p,
+                    SW_SLICE_ARG_MAX(r->o.name, 63), SW_SLICE_ARG_MAX(id, 10),
                     online ? "online: choose another name with --name"
                            : "offline: choose another --name, or --take-over");
     }
@@ -103,7 +103,7 @@ static void on_may(struct sw_reg *r, const struct sw_kube_reply *p)
         reg_give_up(r,
                     "Connector '%.*s' belongs to another device, and this user has no right "
                     "to take it over (verb 'take-over' on connectors)",
-                    (int)sw_min(r->o.name.n, 63), r->o.name.p);
+                    SW_SLICE_ARG_MAX(r->o.name, 63));
         return;
     }
     sw_log_warn("connector", "Connector '%.*s' had another key: taking it over",
@@ -155,7 +155,7 @@ static void on_step(void *arg, struct sw_kube_reply *p)
     if (p->rc != SW_OK) {
         /* Whether the API answers is reported elsewhere; a failed create is logged only here. */
         sw_log(step == REG_CREATE ? SW_LOG_WARN : SW_LOG_DEBUG, "connector", "%s: %.*s",
-               sw_reg_step(r), SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+               sw_reg_step(r), SW_SLICE_ARG_MAX(p->message, 300));
         /* Another process created it meanwhile, or our create may have succeeded: look again. */
         if (step == REG_CREATE)
             r->step = REG_BY_ID;

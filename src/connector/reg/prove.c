@@ -67,7 +67,7 @@ static void on_written(void *arg, struct sw_kube_reply *p)
     sw_log_warn("connector",
                 "cannot write the proof of our key to Connector '%s', which is not Ready without "
                 "it: %.*s",
-                r->found, SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+                r->found, SW_SLICE_ARG_MAX(p->message, 300));
     sw_timer_start(r->loop, &r->prove_retry,
                    sw_backoff_next(&r->prove_backoff, REG_BACKOFF_MIN, REG_BACKOFF_MAX), on_retry);
 }
@@ -101,7 +101,7 @@ void reg_prove(struct sw_reg *r)
     if (is_ours(r) && (!elsewhere || r->proved_at)) {
         if (elsewhere && !r->logged_elsewhere)
             sw_log_warn("connector", "Connector '%s' gets no traffic: %.*s", r->found,
-                        SW_SLICE_ARG(sw_slice_head(message, 300)));
+                        SW_SLICE_ARG_MAX(message, 300));
         r->logged_elsewhere = elsewhere;
         return;
     }

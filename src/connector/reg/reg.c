@@ -90,7 +90,7 @@ static void on_patched(void *arg, struct sw_kube_reply *p)
         return;
     }
     sw_log_warn("connector", "the status of Connector '%s' could not be written: %.*s", r->found,
-                SW_SLICE_ARG(sw_slice_head(p->message, 300)));
+                SW_SLICE_ARG_MAX(p->message, 300));
     sw_timer_start(r->loop, &r->patch_retry,
                    sw_backoff_next(&r->patch_backoff, REG_BACKOFF_MIN, REG_BACKOFF_MAX),
                    on_patch_retry);
@@ -195,7 +195,7 @@ static void on_taken(void *arg, struct sw_slice holder)
                     ? "the key of this device is in use elsewhere: '%.*s' renews lease '%s'"
                     : "another device has this name, '%.*s', and renews lease '%s': choose "
                       "another --name",
-                (int)sw_min(holder.n, 60), holder.p, r->lease);
+                SW_SLICE_ARG_MAX(holder, 60), r->lease);
 }
 
 static void follow_lease(struct sw_reg *r)

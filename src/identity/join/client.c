@@ -127,13 +127,13 @@ static int outcome(const struct ask *q, const struct sw_join_at *at, struct sw_e
     if (q->status == SW_GRPC_OK)
         return SW_OK;
     if (q->status == SW_GRPC_UNAVAILABLE || q->status == SW_GRPC_DEADLINE_EXCEEDED)
-        return sw_err_set(err, SW_ETIME, "%.*s: %s", SW_SLICE_ARG(sw_slice_head(at->address, 80)),
+        return sw_err_set(err, SW_ETIME, "%.*s: %s", SW_SLICE_ARG_MAX(at->address, 80),
                           q->text[0] ? q->text : "no answer");
     if (q->status == SW_GRPC_RESOURCE_EXHAUSTED)
         return sw_err_set(err, SW_ELIMIT, "%s", q->text[0] ? q->text : "too many requests");
     if (q->status == SW_GRPC_UNIMPLEMENTED)
         return sw_err_set(err, SW_EPROTO, "%.*s serves no joining",
-                          SW_SLICE_ARG(sw_slice_head(at->address, 80)));
+                          SW_SLICE_ARG_MAX(at->address, 80));
     return sw_err_set(err, SW_EDENIED, "%s", q->text[0] ? q->text : "refused without a reason");
 }
 

@@ -183,7 +183,7 @@ static int find_machine(const struct sw_joins *x, struct sw_arena *a, struct sw_
         return sw_err_set(err, SW_ETIME, "the records of machines were not read yet");
     if (!*ret || !(*ret)->key)
         return sw_err_set(err, SW_EDENIED, "no machine '%.*s' has joined, or it was removed",
-                          SW_SLICE_ARG(sw_slice_head(id, SW_JOIN_ID_MAX)));
+                          SW_SLICE_ARG_MAX(id, SW_JOIN_ID_MAX));
     return SW_OK;
 }
 

@@ -147,7 +147,7 @@ static void on_redeemed(void *arg, struct sw_kube_reply *r)
         join_refuse(c, SW_GRPC_PERMISSION_DENIED, "the code was revoked", "its record is deleted");
     } else {
         (void)sw_err_set(&err, r->rc, "cannot write the record: %.*s",
-                         SW_SLICE_ARG(sw_slice_head(r->message, 120)));
+                         SW_SLICE_ARG_MAX(r->message, 120));
         join_refuse(c, SW_GRPC_UNAVAILABLE, "the control plane cannot write now", err.msg);
     }
 }
@@ -270,7 +270,7 @@ static void on_left(void *arg, struct sw_kube_reply *r)
         return;
     }
     (void)sw_err_set(&err, r->rc, "cannot delete the record: %.*s",
-                     SW_SLICE_ARG(sw_slice_head(r->message, 120)));
+                     SW_SLICE_ARG_MAX(r->message, 120));
     join_refuse(c, SW_GRPC_UNAVAILABLE, "the control plane cannot write now", err.msg);
 }
 

@@ -51,8 +51,7 @@ static void fail(struct join_call *c, const struct sw_kube_reply *r, const char 
 {
     struct sw_err err = {0};
 
-    (void)sw_err_set(&err, r->rc, "cannot %s: %.*s", what,
-                     SW_SLICE_ARG(sw_slice_head(r->message, 140)));
+    (void)sw_err_set(&err, r->rc, "cannot %s: %.*s", what, SW_SLICE_ARG_MAX(r->message, 140));
     join_refuse(c, r->code == 0 || r->code >= 500 ? SW_GRPC_UNAVAILABLE : SW_GRPC_INTERNAL,
                 "the control plane cannot create credentials; its log has the reason", err.msg);
 }
