@@ -94,6 +94,3 @@ void sw_text_set(char **text, struct sw_slice s);
 /* Frees the bytes of a slice that owns them (made from sw_slice_dup and the like); empty
  * afterwards. */
 void sw_slice_free(struct sw_slice *a);
-
-/* True when the bytes are well-formed UTF-8 (no surrogates, no overlong forms). */
-bool sw_utf8_valid(struct sw_slice a);

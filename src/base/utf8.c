@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-#include <stdint.h>
-#include <string.h>
-
-#include "base/slice.h"
-
 size_t sw_utf8_len(const char *at, size_t n)
 {
     const unsigned char *p = (const unsigned char *)at;

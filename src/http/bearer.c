@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/secret.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 
 int sw_bearer_read(const char *path, struct sw_slice *ret, struct sw_err *err)
 {

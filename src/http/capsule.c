@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "http/url.h"
 #include "io/addr.h"
 

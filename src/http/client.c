@@ -9,6 +9,7 @@
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/client_int.h"
+#include "http/grammar.h"
 #include "tls/cert/cred.h"
 
 enum { HEAD_MAX = 64 * 1024, BODY_MAX = 64 << 20, DISPATCH_TURN = 64 };

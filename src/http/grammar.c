@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small grammars of HTTP: tokens, values, hosts, and looking fields up. */
-#include "http/h1.h"
+/* The small grammars of HTTP: tokens, values, hosts, targets, dates. */
+#include "http/grammar.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -112,38 +112,6 @@ bool sw_http_host_valid(struct sw_slice s)
     return s.p[n] == ':' && sw_slice_to_u64(port, 65535, &number);
 }
 
-const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name)
-{
-    struct sw_slice want = sw_slice_str(name);
-
-    for (size_t i = 0; i < m->nfields; i++) {
-        if (sw_slice_ieq(m->fields[i].name, want))
-            return &m->fields[i].value;
-    }
-    return NULL;
-}
-
-bool sw_h1_value_has_token(struct sw_slice value, const char *token)
-{
-    struct sw_slice rest = value;
-
-    while (rest.p) {
-        if (sw_slice_ieq(sw_slice_trim(sw_slice_cut(&rest, ',')), sw_slice_str(token)))
-            return true;
-    }
-    return false;
-}
-
-bool sw_h1_has_token(const struct sw_h1_msg *m, const char *name, const char *token)
-{
-    for (size_t i = 0; i < m->nfields; i++) {
-        if (sw_slice_ieq(m->fields[i].name, sw_slice_str(name)) &&
-            sw_h1_value_has_token(m->fields[i].value, token))
-            return true;
-    }
-    return false;
-}
-
 bool sw_http_is_framing(struct sw_slice name)
 {
     static const char *const names[] = {"connection", "content-length",  "keep-alive",
@@ -180,31 +148,6 @@ bool sw_http_target_strict(struct sw_slice s)
             return false;
     }
     return s.n > 0;
-}
-
-struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
-{
-    struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);
-    struct sw_h1_field *f = sw_arena_array(a, m->nfields ? m->nfields : 1, sizeof(*f));
-    struct sw_slice *listed = sw_arena_array(a, m->nlisted ? m->nlisted : 1, sizeof(*listed));
-
-    *d = *m;
-    d->method = sw_arena_slice(a, m->method);
-    d->target = sw_arena_slice(a, m->target);
-    d->scheme = sw_arena_slice(a, m->scheme);
-    d->authority = sw_arena_slice(a, m->authority);
-    d->path_query = sw_arena_slice(a, m->path_query);
-    d->reason = sw_arena_slice(a, m->reason);
-    d->upgrade = sw_arena_slice(a, m->upgrade);
-    for (size_t i = 0; i < m->nfields; i++) {
-        f[i].name = sw_arena_slice(a, m->fields[i].name);
-        f[i].value = sw_arena_slice(a, m->fields[i].value);
-    }
-    for (size_t i = 0; i < m->nlisted; i++)
-        listed[i] = sw_arena_slice(a, m->listed[i]);
-    d->fields = f;
-    d->listed = listed;
-    return d;
 }
 
 static const struct {

@@ -7,6 +7,7 @@
 
 #include "base/hex.h"
 #include "base/mem.h"
+#include "http/grammar.h"
 #include "http/h1_int.h"
 
 enum {

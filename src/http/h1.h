@@ -143,31 +143,6 @@ bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name);
 /* A copy whose slices live in the arena. */
 struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m);
 
-/* Grammar checks the writers use; also for other codecs. */
-bool sw_http_token_valid(struct sw_slice s); /* field names and methods */
-size_t sw_http_token_len(struct sw_slice s); /* how much of the start is one */
-bool sw_http_value_valid(struct sw_slice s); /* no CR, LF, NUL, controls, outer blanks */
-/* What may become part of a request target: no blanks, controls or '#'. */
-bool sw_http_target_valid(struct sw_slice s);
-/*
- * What a client may send as one, or as :path: visible ASCII without what no URI may contain and
- * what readers are known to disagree on. Refuses the empty one.
- */
-bool sw_http_target_strict(struct sw_slice s);
-/*
- * Fields that say where a message ends or belong to one connection. Only codecs write them: a
- * second one would let two programs disagree about where the next message begins.
- */
-bool sw_http_is_framing(struct sw_slice name);
-bool sw_http_host_valid(struct sw_slice s); /* host[:port]; no userinfo, no path, not empty */
-/* "Sun, 06 Nov 1994 08:49:37 GMT" as seconds since the epoch; the forms of old are refused. */
-bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s);
-/* The same the other way; returns out. */
-enum { SW_HTTP_DATE_LEN = 30 };
-char *sw_http_date(uint64_t epoch_s, char out[SW_HTTP_DATE_LEN]);
-/* Standard reason phrase, "Status" for codes we do not know. */
-const char *sw_http_reason(int status);
-
 /*
  * Writers append to out and refuse (SW_EINVAL, nothing written) what would change the message's
  * shape: bad tokens, CR or LF in values, white space in targets. SW_ELIMIT when out is full.

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "http/grammar.h"
 #include "io/addr.h"
 
 static struct sw_slice at(struct sw_slice in, struct h1_span s)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing messages: nothing that came from elsewhere can add a line or end the head early. */
+#include "http/grammar.h"
 #include "http/h1.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transport half: what io/conn delivers goes to the engine, what the engine emits goes to
- * io/conn; timers. Streams and the engine's callbacks are in h2stream.c.
+ * io/conn; timers. Streams and the engine's callbacks are in h2conn_stream.c.
  */
 #include "http/h2conn.h"
 

@@ -61,7 +61,7 @@ void h2conn_wake(struct sw_h2conn *c);
 void h2conn_wake_now(struct sw_h2conn *c);
 void h2conn_arm(struct sw_h2conn *c);
 
-/* --- h2stream.c --- */
+/* --- h2conn_stream.c --- */
 struct sw_h2 *h2stream_engine(struct sw_h2conn *c);
 /* Reports to the owner and frees. */
 void h2stream_gone(struct sw_h2stream *s, uint32_t code);

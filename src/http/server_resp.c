@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "http/grammar.h"
 #include "http/gzip.h"
 #include "http/server_int.h"
 

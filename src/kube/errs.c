@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/search.h"
+#include "base/utf8.h"
 #include "kube/text.h"
 
 enum { TEXT_MAX = 16 << 20 };

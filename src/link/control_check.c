@@ -4,8 +4,8 @@
 
 #include <proto/auth.pb-c.h>
 
+#include "http/grammar.h"
 #include "http/grpc/grpc.h"
-#include "http/h1.h"
 #include "link/control.h"
 #include "proto/pb.h"
 

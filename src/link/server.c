@@ -8,6 +8,7 @@
 #include "base/hex.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "http/grammar.h"
 #include "http/url.h"
 #include "io/sock.h"
 #include "tls/cert/x509.h"

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "http/h1.h"
+#include "http/grammar.h"
 
 static const char *put(char out[SW_ERRTEXT], const char *prefix, const char *text)
 {

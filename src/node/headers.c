@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/hex.h"
+#include "base/utf8.h"
 
 /* ---- baggage ---- */
 

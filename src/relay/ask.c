@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "http/bearer.h"
 #include "http/client.h"
+#include "http/grammar.h"
 #include "quic/id/nodeid.h"
 #include "relay/relay_int.h"
 #include "tls/cert/cred.h"

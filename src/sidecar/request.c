@@ -2,6 +2,7 @@
 #include "sidecar/request.h"
 
 #include "http/capsule.h"
+#include "http/grammar.h"
 #include "io/addr.h"
 #include "quic/id/nodeid.h"
 #include "tunnel/qhead.h"

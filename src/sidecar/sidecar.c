@@ -10,6 +10,7 @@
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/bearer.h"
+#include "http/grammar.h"
 #include "io/sock.h"
 #include "quic/path.h"
 #include "quic/quic.h"

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "telemetry/metrics_int.h"
 
 static const char scope[] = "metrics";

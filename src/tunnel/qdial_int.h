@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the client half share: qdial.c (connections), qdial_apart.c (those that new
- * calls do not use any more), qdial_fail.c (those that failed a moment ago), qcall.c (one
+ * calls do not use any more), qdial_fail.c (those that failed a moment ago), qdial_call.c (one
  * exchange).
  */
 #pragma once
@@ -118,7 +118,7 @@ void qnode_remember_failure(struct sw_qdial *d, const struct sw_nodeid *id);
 /* Forgets that it did not, and frees f. */
 void qnode_drop_failure(struct sw_qdial *d, struct qnode_failure *f);
 
-/* ---- qcall.c ---- */
+/* ---- qdial_call.c ---- */
 
 /* Opens the stream of a waiting call: SW_OK, SW_ELIMIT (later), SW_ECLOSED. */
 int qcall_open(struct sw_qcall *c);

@@ -2,6 +2,7 @@
 #include "tunnel/qhead.h"
 
 #include "http/capsule.h"
+#include "http/grammar.h"
 #include "io/addr.h"
 
 const struct sw_h1_limits sw_qhead_limits = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the session share: session.c (life), session_rx.c, session_tx.c, stream.c. */
+/* What the files of the session share: session.c (life), session_rx.c, session_tx.c,
+ * session_stream.c. */
 #pragma once
 
 #include "tunnel/session.h"
@@ -92,7 +93,7 @@ int tx_emit(struct sw_h2 *h, const uint8_t *p, size_t n);
 ssize_t tx_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret_end);
 void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[SW_H2_FRAME_HEAD],
                   size_t n);
-/* stream.c */
+/* session_stream.c */
 void stream_ready(struct sw_tstream *t);
 /* Registers the local socket; a failure ends the stream. */
 void stream_watch(struct sw_tstream *t);

@@ -8,8 +8,8 @@
 
 #include "gateway/filter/authz_int.h"
 #include "gateway/message/fields.h"
+#include "http/grammar.h"
 #include "http/grpc/grpc.h"
-#include "http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,6 +14,7 @@
 #include "gateway/exchange/exchange.h"
 #include "gateway/message/fields.h"
 #include "gateway/worker/listen_hello.h"
+#include "http/grammar.h"
 #include "http/h1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

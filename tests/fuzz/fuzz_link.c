@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "http/grammar.h"
 #include "http/h1.h"
 #include "link/control.h"
 #include "link/review.h"

@@ -9,7 +9,7 @@
 #include "apiserver/api/work.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "kube/table/table.h"
 #include "yaml/yaml.h"
 

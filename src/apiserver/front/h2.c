@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "http/h2_body.h"
 #include "http/url.h"
 

@@ -5,6 +5,7 @@
 #include "apiserver/front/front_int.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "http/grammar.h"
 #include "http/gzip.h"
 #include "tls/connfilter.h"
 

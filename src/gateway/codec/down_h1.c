@@ -12,6 +12,7 @@
 #include "gateway/exchange/side.h"
 #include "gateway/message/fields.h"
 #include "gateway/observe/stats.h"
+#include "http/grammar.h"
 
 static struct down *of(const struct sw_exchange *x)
 {

@@ -14,6 +14,7 @@
 #include "gateway/exchange/side.h"
 #include "gateway/message/fields.h"
 #include "gateway/observe/stats.h"
+#include "http/grammar.h"
 
 enum {
     STREAMS_MAX = 1024,

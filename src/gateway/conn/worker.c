@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "gateway/config/config.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 
 struct sw_gw_view *sw_gw_view_unref(struct sw_gw_view *v)
 {

@@ -9,7 +9,7 @@
 #include "gateway/exchange/exchange_int.h"
 #include "gateway/exchange/state.h"
 #include "gateway/message/fields.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 
 #define LATER  "Try again in a few seconds."
 #define REPORT "Tell the owner of this site, with the request id."

@@ -7,6 +7,7 @@
 #include "gateway/config/build.h"
 #include "gateway/filter/authz.h"
 #include "gateway/filter/authz_int.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 
 /* Names the headers that are shown, where a route sets it (control/gateway/xds/xds.h). */

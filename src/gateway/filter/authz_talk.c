@@ -10,6 +10,7 @@
 #include "gateway/exchange/exchange.h"
 #include "gateway/filter/authz_int.h"
 #include "gateway/message/fields.h"
+#include "http/grammar.h"
 #include "http/grpc/grpc.h"
 #include "http/url.h"
 #include "proto/pb.h"

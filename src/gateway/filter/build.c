@@ -16,6 +16,7 @@
 #include "gateway/filter/authz.h"
 #include "gateway/filter/build.h"
 #include "gateway/filter/gzip.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

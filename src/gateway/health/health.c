@@ -16,6 +16,7 @@
 #include "gateway/upstream/cluster.h"
 #include "gateway/upstream/outlier.h"
 #include "http/client.h"
+#include "http/grammar.h"
 #include "http/grpc/grpc.h"
 #include "io/egress.h"
 

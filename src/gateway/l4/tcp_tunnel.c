@@ -21,6 +21,7 @@
 #include "gateway/observe/stats.h"
 #include "gateway/upstream/host.h"
 #include "gateway/upstream/hosts.h"
+#include "http/grammar.h"
 #include "io/conn/conn.h"
 #include "io/sock.h"
 #include "tls/connfilter.h"

@@ -17,6 +17,7 @@
 #include "gateway/message/fields.h"
 #include "gateway/observe/accesslog.h"
 #include "http/capsule.h"
+#include "http/grammar.h"
 #include "io/dgram.h"
 
 #define ANSWER_NS (15 * UINT64_C(1000000000))

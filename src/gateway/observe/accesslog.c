@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "gateway/config/build.h"
 #include "gateway/observe/accesslog_int.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "gateway/config/build.h"
 #include "gateway/observe/accesslog.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 #include "xds/limits.h"
 

@@ -13,7 +13,7 @@
 #include "gateway/observe/header_add.h"
 #include "gateway/route/build.h"
 #include "gateway/route/match.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 #include "regex/regex.h"
 #include "xds/limits.h"

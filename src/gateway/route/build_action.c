@@ -9,7 +9,7 @@
 #include "gateway/filter/build.h"
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 
 #define DEFAULT_TIMEOUT_NS (15 * SW_NS_PER_S)

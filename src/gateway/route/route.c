@@ -14,6 +14,7 @@
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/action.h"
 #include "gateway/route/match.h"
+#include "http/grammar.h"
 #include "http/url.h"
 #include "tls/tls.h"
 

@@ -12,7 +12,7 @@
 #include "gateway/config/build.h"
 #include "gateway/upstream/build.h"
 #include "gateway/upstream/cluster.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "xds/limits.h"

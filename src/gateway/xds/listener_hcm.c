@@ -12,7 +12,7 @@
 #include "gateway/observe/accesslog.h"
 #include "gateway/route/build.h"
 #include "gateway/xds/listener.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "proto/pb.h"
 
 static void build_upgrades(struct sw_gw_build *b, const Sw__HttpConnectionManager *in,

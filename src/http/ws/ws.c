@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/rand.h"
+#include "base/utf8.h"
 
 /* ---- SHA-1: the upgrade's check that the other end speaks WebSocket; it protects nothing ---- */
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "http/grpc/grpc.h"
 #include "identity/join/service.h"
 #include "io/addr.h"

@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "kube/builtin/builtin.h"
 
 struct reader {

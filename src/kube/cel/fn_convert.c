@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "kube/cel/fn.h"
 #include "kube/errs.h"
 #include "kube/text.h"

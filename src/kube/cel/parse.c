@@ -3,6 +3,8 @@
 #include "base/search.h"
 #include "kube/cel/lex.h"
 
+#include "base/utf8.h"
+
 enum { PARSE_DEPTH_MAX = 96, ARGS_MAX = 4096, NODES_MAX = 50000, CHAIN_MAX = 200 };
 
 /* What may begin an operand, as the grammar's own parser lists it. */

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "http/grammar.h"
 #include "kube/client/client_int.h"
 
 static const uint64_t backoff_first_ns = 100 * SW_NS_PER_MS;

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "io/addr.h"
 #include "yaml/yaml.h"
 

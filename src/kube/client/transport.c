@@ -10,6 +10,7 @@
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/bearer.h"
+#include "http/grammar.h"
 #include "tls/cert/cred.h"
 
 static const uint64_t reread_ns = 60 * SW_NS_PER_S;

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "http/url.h"
 #include "kube/client/client_int.h"
 

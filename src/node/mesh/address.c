@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workloads and services as the control plane sends them. */
+#include "base/utf8.h"
 #include "node/mesh/mesh.h"
 #include "proto/pb.h"
 

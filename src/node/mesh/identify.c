@@ -2,6 +2,7 @@
 #include "node/mesh/identify.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "proto/json.h"
 
 #include <proto/google.pb-c.h>

@@ -3,6 +3,7 @@
 #include "quic/id/ticket.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "quic/id/addrs.h"
 #include "quic/id/base32.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "io/addr.h"
 
 static int set_host(struct sw_relay_url *u, struct sw_slice host, struct sw_err *err)

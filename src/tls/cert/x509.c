@@ -9,6 +9,7 @@
 #include <gnutls/x509-ext.h>
 #include <gnutls/x509.h>
 
+#include "base/utf8.h"
 #include "tls/cert/spiffe.h"
 #include "tls/crypto/gnutls.h"
 

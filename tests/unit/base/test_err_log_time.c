@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "base/utf8.h"
 
 static void errors_carry_code_offset_and_text(void **state)
 {

@@ -18,6 +18,7 @@
 #include "base/round.h"
 #include "base/search.h"
 #include "base/slice.h"
+#include "base/utf8.h"
 
 #define S(lit) SW_SLICE_LIT(lit)
 

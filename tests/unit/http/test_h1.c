@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "h1_trace.h"
+#include "http/grammar.h"
 
 #define H "Host: a\r\n"
 

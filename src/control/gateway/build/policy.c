@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "control/gateway/build/build_int.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 
 enum { ANCESTORS_MAX = 16, SAN_MAX = 253 };
 

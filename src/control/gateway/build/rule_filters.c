@@ -3,9 +3,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
 #include "control/gateway/build/build_int.h"
 #include "control/gateway/build/rule.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "xds/limits.h"
 
 enum { ITEMS_MAX = 64, FILTERS_MAX = 16, BACKENDS_MAX = 16, BODY_MAX = 1024 * 1024 };

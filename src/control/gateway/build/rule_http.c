@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "control/gateway/build/build_int.h"
 #include "control/gateway/build/rule.h"
-#include "http/h1.h"
+#include "http/grammar.h"
 #include "regex/regex.h"
 #include "xds/limits.h"
 

@@ -1,13 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Hop-by-hop fields (RFC 9110 7.6.1). Connection may list thousands of options and a head may have
- * hundreds of fields: the names of the fields are sorted once and each option looked up among them,
- * so that the cost grows with the bytes received and not with their product.
- */
+/* Looking fields up in a message, and which of them are for one hop. */
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "http/h1_int.h"
+
+const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name)
+{
+    struct sw_slice want = sw_slice_str(name);
+
+    for (size_t i = 0; i < m->nfields; i++) {
+        if (sw_slice_ieq(m->fields[i].name, want))
+            return &m->fields[i].value;
+    }
+    return NULL;
+}
+
+bool sw_h1_value_has_token(struct sw_slice value, const char *token)
+{
+    struct sw_slice rest = value;
+
+    while (rest.p) {
+        if (sw_slice_ieq(sw_slice_trim(sw_slice_cut(&rest, ',')), sw_slice_str(token)))
+            return true;
+    }
+    return false;
+}
+
+bool sw_h1_has_token(const struct sw_h1_msg *m, const char *name, const char *token)
+{
+    for (size_t i = 0; i < m->nfields; i++) {
+        if (sw_slice_ieq(m->fields[i].name, sw_slice_str(name)) &&
+            sw_h1_value_has_token(m->fields[i].value, token))
+            return true;
+    }
+    return false;
+}
+
+struct sw_h1_msg *sw_h1_msg_dup(struct sw_arena *a, const struct sw_h1_msg *m)
+{
+    struct sw_h1_msg *d = SW_ARENA_NEW(a, struct sw_h1_msg);
+    struct sw_h1_field *f = sw_arena_array(a, m->nfields ? m->nfields : 1, sizeof(*f));
+    struct sw_slice *listed = sw_arena_array(a, m->nlisted ? m->nlisted : 1, sizeof(*listed));
+
+    *d = *m;
+    d->method = sw_arena_slice(a, m->method);
+    d->target = sw_arena_slice(a, m->target);
+    d->scheme = sw_arena_slice(a, m->scheme);
+    d->authority = sw_arena_slice(a, m->authority);
+    d->path_query = sw_arena_slice(a, m->path_query);
+    d->reason = sw_arena_slice(a, m->reason);
+    d->upgrade = sw_arena_slice(a, m->upgrade);
+    for (size_t i = 0; i < m->nfields; i++) {
+        f[i].name = sw_arena_slice(a, m->fields[i].name);
+        f[i].value = sw_arena_slice(a, m->fields[i].value);
+    }
+    for (size_t i = 0; i < m->nlisted; i++)
+        listed[i] = sw_arena_slice(a, m->listed[i]);
+    d->fields = f;
+    d->listed = listed;
+    return d;
+}
+
+/*
+ * ---- hop-by-hop fields (RFC 9110 7.6.1) ----
+ *
+ * Connection may list thousands of options and a head may have hundreds of fields: the names of the
+ * fields are sorted once and each option looked up among them, so that the cost grows with the
+ * bytes received and not with their product.
+ */
 
 static uint8_t lower(char c)
 {
