@@ -16,10 +16,10 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "proto/json_int.h"
-#include "proto/pb.h"
+#include "proto/pb_int.h"
 #include "proto/types.h"
 
-enum { OUT_MAX = 64 << 20, PATH_MAX_TEXT = 120, DEPTH_MAX = 64, WIRE_64 = 1, WIRE_32 = 5 };
+enum { OUT_MAX = 64 << 20, PATH_MAX_TEXT = 120, DEPTH_MAX = 64 };
 
 struct in_ctx {
     struct sw_arena *arena;
@@ -69,34 +69,6 @@ __attribute__((format(printf, 3, 4))) static int bad(const struct in_ctx *c, con
 
 static int put_message(struct in_ctx *c, const struct path *p, const ProtobufCMessageDescriptor *d,
                        const struct sw_json *v, struct sw_buf *out);
-
-static int put_tag(struct sw_buf *out, unsigned field, unsigned wire)
-{
-    uint8_t b[10];
-    size_t n = 0;
-    uint64_t tag = ((uint64_t)field << 3) | wire;
-
-    do {
-        b[n] = (uint8_t)(tag & 0x7f);
-        tag >>= 7;
-        if (tag)
-            b[n] |= 0x80;
-        n++;
-    } while (tag);
-    return sw_buf_append(out, b, n);
-}
-
-static int put_raw_varint(struct sw_buf *out, uint64_t v)
-{
-    do {
-        uint8_t b = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
-
-        if (sw_buf_putc(out, (char)b) < 0)
-            return SW_ELIMIT;
-        v >>= 7;
-    } while (v);
-    return SW_OK;
-}
 
 /* Integers may be written as strings, as protobuf's JSON does with 64 bits. */
 static bool get_int(const struct sw_json *v, int64_t min, uint64_t max, uint64_t *ret)
@@ -179,7 +151,7 @@ static int scalar(struct in_ctx *c, const struct path *p, const ProtobufCFieldDe
     case PROTOBUF_C_TYPE_DOUBLE:
         if (!get_double(v, &d))
             return bad(c, p, "a number is expected");
-        *ret_wire = WIRE_64;
+        *ret_wire = PROTOBUF_C_WIRE_TYPE_64BIT;
         memcpy(ret, &d, sizeof(*ret));
         return SW_OK;
     default:
@@ -187,44 +159,41 @@ static int scalar(struct in_ctx *c, const struct path *p, const ProtobufCFieldDe
     }
 }
 
-static int put_fixed(struct sw_buf *out, uint64_t v, size_t n)
+/* A fixed number is little-endian, as every machine we run on. */
+static int put_number(struct sw_buf *out, unsigned wire, uint64_t v)
 {
-    return sw_buf_append(out, &v, n); /* little-endian, as every machine we run on */
+    return wire == PROTOBUF_C_WIRE_TYPE_64BIT ? sw_buf_append(out, &v, sizeof(v))
+                                              : pb_put_varint(out, v);
 }
 
 static int text_or_bytes(struct in_ctx *c, const struct path *p,
                          const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescriptor *f,
                          const struct sw_json *v, struct sw_slice *ret)
 {
+    SW_BUF_AUTO raw = {.max = OUT_MAX};
+
     if (v->type != SW_JSON_STRING)
         return bad(c, p, "a string is expected, not %s", sw_json_type_name(v->type));
     *ret = v->text;
     if (!sw_pb_field_is_binary(d, f))
         return SW_OK;
-    {
-        SW_BUF_AUTO raw = {0};
-
-        sw_buf_init(&raw, OUT_MAX);
-        if (sw_base64_decode(&raw, v->text) < 0)
-            return bad(c, p, "not base64");
-        *ret = sw_arena_slice(c->arena, sw_buf_slice(&raw));
-    }
+    if (sw_base64_decode(&raw, v->text) < 0)
+        return bad(c, p, "not base64");
+    *ret = sw_arena_slice(c->arena, sw_buf_slice(&raw));
     return SW_OK;
 }
 
 static int put_nested(struct in_ctx *c, const struct path *p, const ProtobufCMessageDescriptor *d,
                       unsigned field, const struct sw_json *v, struct sw_buf *out)
 {
-    struct sw_buf inner;
+    SW_BUF_AUTO inner = {.max = OUT_MAX};
     int rc;
 
     if (++c->depth > DEPTH_MAX)
         return bad(c, p, "nested too deeply");
-    sw_buf_init(&inner, OUT_MAX);
     rc = put_message(c, p, d, v, &inner);
     if (rc == SW_OK)
         rc = sw_pb_put_bytes(out, field, sw_buf_slice(&inner));
-    sw_buf_done(&inner);
     c->depth--;
     return rc;
 }
@@ -254,18 +223,17 @@ static int put_one(struct in_ctx *c, const struct path *p, const ProtobufCMessag
         return rc;
     if (n == 0 && f->label == PROTOBUF_C_LABEL_NONE && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
         return SW_OK;
-    if (put_tag(out, f->id, wire) < 0)
+    if (pb_put_tag(out, f->id, wire) < 0)
         return SW_ELIMIT;
-    return wire == WIRE_64 ? put_fixed(out, n, 8) : put_raw_varint(out, n);
+    return put_number(out, wire, n);
 }
 
 static int put_packed(struct in_ctx *c, const struct path *p, const ProtobufCFieldDescriptor *f,
                       const struct sw_json *v, struct sw_buf *out)
 {
-    SW_BUF_AUTO inner = {0};
+    SW_BUF_AUTO inner = {.max = OUT_MAX};
     int rc = SW_OK;
 
-    sw_buf_init(&inner, OUT_MAX);
     for (size_t i = 0; rc == SW_OK && i < v->arr.n; i++) {
         struct path at = {.up = p, .index = i};
         unsigned wire = 0;
@@ -273,7 +241,7 @@ static int put_packed(struct in_ctx *c, const struct path *p, const ProtobufCFie
 
         rc = scalar(c, &at, f, v->arr.items[i], &wire, &n);
         if (rc == SW_OK)
-            rc = wire == WIRE_64 ? put_fixed(&inner, n, 8) : put_raw_varint(&inner, n);
+            rc = put_number(&inner, wire, n);
     }
     if (rc == SW_OK && sw_buf_len(&inner))
         rc = sw_pb_put_bytes(out, f->id, sw_buf_slice(&inner));
@@ -293,9 +261,8 @@ static int put_map(struct in_ctx *c, const struct path *p, const ProtobufCFieldD
         const struct sw_json_member *m = &sorted->obj.members[i];
         char *key = sw_arena_dup(c->arena, m->key);
         struct path at = {.up = p, .name = key};
-        SW_BUF_AUTO inner = {0};
+        SW_BUF_AUTO inner = {.max = OUT_MAX};
 
-        sw_buf_init(&inner, OUT_MAX);
         if (m->key.n) /* as every other field at its default */
             rc = sw_pb_put_bytes(&inner, 1, m->key);
         if (rc == SW_OK)
@@ -322,11 +289,8 @@ static int put_field(struct in_ctx *c, const struct path *p, const ProtobufCMess
         return put_packed(c, p, f, v, out);
     for (size_t i = 0; i < v->arr.n; i++) {
         struct path at = {.up = p, .index = i};
-        ProtobufCFieldDescriptor one = *f;
-        int rc;
+        int rc = put_one(c, &at, d, f, v->arr.items[i], out); /* a default too */
 
-        one.label = PROTOBUF_C_LABEL_REPEATED; /* defaults are written inside a list */
-        rc = put_one(c, &at, d, &one, v->arr.items[i], out);
         if (rc < 0)
             return rc;
     }
@@ -419,7 +383,7 @@ static int put_any(struct in_ctx *c, const struct path *p, const struct sw_json 
     struct sw_slice url = sw_json_str(sw_json_find(v, "@type"));
     const ProtobufCMessageDescriptor *d;
     const struct sw_json *body = v;
-    SW_BUF_AUTO inner = {0};
+    SW_BUF_AUTO inner = {.max = OUT_MAX};
     int rc;
 
     if (!url.p)
@@ -432,7 +396,6 @@ static int put_any(struct in_ctx *c, const struct path *p, const struct sw_json 
         if (!body)
             return bad(c, p, "'value' is missing");
     }
-    sw_buf_init(&inner, OUT_MAX);
     rc = body == v ? put_fields(c, p, d, v, true, &inner) : put_message(c, p, d, body, &inner);
     if (rc == SW_OK)
         rc = sw_pb_put_bytes(out, 1, url);
@@ -490,7 +453,7 @@ static int put_value(struct in_ctx *c, const struct path *p, const struct sw_jso
     case SW_JSON_NUMBER:
         if (!get_double(v, &n))
             return bad(c, p, "number out of range");
-        if (put_tag(out, 2, WIRE_64) < 0)
+        if (pb_put_tag(out, 2, PROTOBUF_C_WIRE_TYPE_64BIT) < 0)
             return SW_ELIMIT;
         return sw_buf_append(out, &n, sizeof(n));
     case SW_JSON_STRING:
@@ -533,10 +496,9 @@ int sw_pb_from_json(struct sw_arena *a, const struct ProtobufCMessageDescriptor 
                     const struct sw_json *v, struct sw_slice *ret, struct sw_err *err)
 {
     struct in_ctx c = {.arena = a, .err = err};
-    SW_BUF_AUTO out = {0};
+    SW_BUF_AUTO out = {.max = OUT_MAX};
     int rc;
 
-    sw_buf_init(&out, OUT_MAX);
     rc = put_message(&c, NULL, type, v, &out);
     if (rc == SW_ELIMIT)
         return sw_err_set(err, SW_ELIMIT, "message too large");

@@ -12,6 +12,8 @@
 
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/search.h"
+#include "proto/field.h"
 #include "proto/json_int.h"
 #include "proto/pb.h"
 #include "proto/types.h"
@@ -41,16 +43,12 @@ bool sw_pb_is_entry(const struct ProtobufCMessageDescriptor *d)
 bool sw_pb_field_is_binary(const struct ProtobufCMessageDescriptor *d,
                            const struct ProtobufCFieldDescriptor *f)
 {
-    static const char *const names[] = {"inline_bytes", "raw_value", "binary",
-                                        "buf_value",    "raw_body",  "unstructured_bytes"};
+    static const char *const names[] = {"inline_bytes", "raw_value",          "binary", "buf_value",
+                                        "raw_body",     "unstructured_bytes", NULL};
 
-    if (f->type != PROTOBUF_C_TYPE_BYTES)
-        return false;
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (strcmp(f->name, names[i]) == 0)
-            return true;
-    }
-    return d == &sw__bytes_value__descriptor || d == &sw__any__descriptor;
+    return f->type == PROTOBUF_C_TYPE_BYTES &&
+           (sw_word_in(sw_slice_str(f->name), names) || d == &sw__bytes_value__descriptor ||
+            d == &sw__any__descriptor);
 }
 
 struct out_ctx {
@@ -63,9 +61,8 @@ static struct sw_json *message(struct out_ctx *c, const ProtobufCMessage *m);
 
 static struct sw_json *base64(struct out_ctx *c, struct sw_slice bytes)
 {
-    SW_BUF_AUTO out = {0};
+    SW_BUF_AUTO out = {.max = bytes.n * 2 + 8};
 
-    sw_buf_init(&out, bytes.n * 2 + 8);
     if (sw_base64_append(&out, bytes) < 0)
         return sw_json_new_str(c->arena, "");
     return sw_json_new_string(c->arena, sw_buf_slice(&out));
@@ -135,17 +132,12 @@ static struct sw_json *any(struct out_ctx *c, const Sw__Any *a)
     return v;
 }
 
-static bool is_secret(const ProtobufCMessageDescriptor *d, const ProtobufCFieldDescriptor *f)
+static bool is_secret(const ProtobufCFieldDescriptor *f)
 {
     static const char *const names[] = {"private_key", "password", "session_ticket_keys",
-                                        "generic_secret"};
+                                        "generic_secret", NULL};
 
-    (void)d;
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (strcmp(f->name, names[i]) == 0)
-            return true;
-    }
-    return false;
+    return sw_word_in(sw_slice_str(f->name), names);
 }
 
 static struct sw_json *enum_name(struct out_ctx *c, const ProtobufCFieldDescriptor *f, int32_t v)
@@ -159,144 +151,79 @@ static struct sw_json *enum_name(struct out_ctx *c, const ProtobufCFieldDescript
 static struct sw_json *one(struct out_ctx *c, const ProtobufCMessageDescriptor *d,
                            const ProtobufCFieldDescriptor *f, const void *p)
 {
-    int32_t i32;
-    int64_t i64;
-    uint64_t u64;
-    double dbl;
-    ProtobufCBinaryData bin;
-    protobuf_c_boolean b;
-    const ProtobufCMessage *m;
+    const ProtobufCBinaryData *bytes = p;
 
     switch ((int)f->type) { /* kinds our schemas do not use fall through to default */
     case PROTOBUF_C_TYPE_BOOL:
-        memcpy(&b, p, sizeof(b));
-        return sw_json_new_bool(c->arena, b != 0);
+        return sw_json_new_bool(c->arena, *(const protobuf_c_boolean *)p != 0);
     case PROTOBUF_C_TYPE_INT32:
-        memcpy(&i32, p, sizeof(i32));
-        return sw_json_new_i64(c->arena, i32);
+        return sw_json_new_i64(c->arena, *(const int32_t *)p);
     case PROTOBUF_C_TYPE_UINT32:
-        memcpy(&i32, p, sizeof(i32));
-        return sw_json_new_u64(c->arena, (uint32_t)i32);
+        return sw_json_new_u64(c->arena, *(const uint32_t *)p);
     case PROTOBUF_C_TYPE_ENUM:
-        memcpy(&i32, p, sizeof(i32));
-        return enum_name(c, f, i32);
+        return enum_name(c, f, *(const int32_t *)p);
     case PROTOBUF_C_TYPE_INT64:
-        memcpy(&i64, p, sizeof(i64));
-        return sw_json_new_i64(c->arena, i64);
+        return sw_json_new_i64(c->arena, *(const int64_t *)p);
     case PROTOBUF_C_TYPE_UINT64:
-        memcpy(&u64, p, sizeof(u64));
-        return sw_json_new_u64(c->arena, u64);
+        return sw_json_new_u64(c->arena, *(const uint64_t *)p);
     case PROTOBUF_C_TYPE_DOUBLE:
-        memcpy(&dbl, p, sizeof(dbl));
-        return number(c, dbl);
+        return number(c, *(const double *)p);
     case PROTOBUF_C_TYPE_BYTES:
-        memcpy(&bin, p, sizeof(bin));
-        return sw_pb_field_is_binary(d, f) ? base64(c, SW_PB_SLICE(bin))
-                                           : sw_json_new_string(c->arena, SW_PB_SLICE(bin));
+        return sw_pb_field_is_binary(d, f) ? base64(c, SW_PB_SLICE(*bytes))
+                                           : sw_json_new_string(c->arena, SW_PB_SLICE(*bytes));
     case PROTOBUF_C_TYPE_MESSAGE:
-        memcpy(&m, p, sizeof(m));
-        return m ? message(c, m) : NULL;
+        return *(ProtobufCMessage *const *)p ? message(c, *(ProtobufCMessage *const *)p) : NULL;
     default:
         return NULL;
     }
 }
 
-static size_t size_of(const ProtobufCFieldDescriptor *f)
+static void put_entry(struct out_ctx *c, const ProtobufCMessage *entry, struct sw_json *out)
 {
-    switch ((int)f->type) { /* kinds our schemas do not use fall through to default */
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_MESSAGE:
-    case PROTOBUF_C_TYPE_STRING:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    default:
-        return 4;
-    }
+    const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0];
+    const ProtobufCFieldDescriptor *val = &entry->descriptor->fields[1];
+    const void *name = (const char *)entry + key->offset;
+    struct sw_json *v = one(c, entry->descriptor, val, (const char *)entry + val->offset);
+
+    sw_json_set(c->arena, out, SW_PB_SLICE(*(const ProtobufCBinaryData *)name),
+                v ? v : sw_json_new_null(c->arena));
 }
 
-static struct sw_json *list(struct out_ctx *c, const ProtobufCMessageDescriptor *d,
-                            const ProtobufCFieldDescriptor *f, const char *base)
+/* The values of a repeated field; an object of those of a map. */
+static struct sw_json *list(struct out_ctx *c, const ProtobufCMessage *m,
+                            const ProtobufCFieldDescriptor *f)
 {
-    size_t n;
-    const char *items;
     bool map = f->type == PROTOBUF_C_TYPE_MESSAGE && sw_pb_is_entry(f->descriptor);
-    struct sw_json *out;
+    struct sw_json *out = map ? sw_json_new_object(c->arena) : sw_json_new_array(c->arena);
+    const void *values;
+    size_t n = sw_pb_values(m, f, &values);
 
-    memcpy(&n, base + f->quantifier_offset, sizeof(n));
-    memcpy(&items, base + f->offset, sizeof(items));
-    if (n == 0)
-        return NULL;
-    out = map ? sw_json_new_object(c->arena) : sw_json_new_array(c->arena);
     for (size_t i = 0; i < n; i++) {
-        const char *at = items + i * size_of(f);
-        struct sw_json *v;
+        const void *at = (const char *)values + i * sw_pb_value_size(f);
+        struct sw_json *v = map ? NULL : one(c, m->descriptor, f, at);
 
-        if (map) {
-            const ProtobufCMessage *entry;
-            const ProtobufCFieldDescriptor *val =
-                &((const ProtobufCMessageDescriptor *)f->descriptor)->fields[1];
-            ProtobufCBinaryData key;
-
-            memcpy(&entry, at, sizeof(entry));
-            memcpy(&key,
-                   (const char *)entry +
-                       ((const ProtobufCMessageDescriptor *)f->descriptor)->fields[0].offset,
-                   sizeof(key));
-            v = one(c, f->descriptor, val, (const char *)entry + val->offset);
-            if (!v)
-                v = sw_json_new_null(c->arena);
-            sw_json_set(c->arena, out, SW_PB_SLICE(key), v);
-            continue;
-        }
-        v = one(c, d, f, at);
-        if (v)
+        if (map)
+            put_entry(c, *(ProtobufCMessage *const *)at, out);
+        else if (v)
             sw_json_push(c->arena, out, v);
     }
     return out;
 }
 
-/* True when the field says nothing: at its default without presence, or another of the oneof. */
-static bool absent(const ProtobufCFieldDescriptor *f, const char *base)
-{
-    static const char zero[sizeof(ProtobufCBinaryData)];
-
-    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
-        uint32_t which;
-
-        memcpy(&which, base + f->quantifier_offset, sizeof(which));
-        return which != f->id;
-    }
-    if (f->type == PROTOBUF_C_TYPE_BYTES) {
-        ProtobufCBinaryData b;
-
-        memcpy(&b, base + f->offset, sizeof(b));
-        return b.len == 0;
-    }
-    return memcmp(base + f->offset, zero, size_of(f)) == 0;
-}
-
 static struct sw_json *fields(struct out_ctx *c, const ProtobufCMessage *m)
 {
     const ProtobufCMessageDescriptor *d = m->descriptor;
-    const char *base = (const char *)m;
     struct sw_json *out = sw_json_new_object(c->arena);
 
     for (unsigned i = 0; i < d->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &d->fields[i];
+        const void *values;
         struct sw_json *v;
 
-        if (f->label == PROTOBUF_C_LABEL_REPEATED)
-            v = list(c, d, f, base);
-        else
-            v = absent(f, base) ? NULL : one(c, d, f, base + f->offset);
-        if (v && !c->secrets && is_secret(d, f))
+        if (sw_pb_values(m, f, &values) == 0)
+            continue;
+        v = f->label == PROTOBUF_C_LABEL_REPEATED ? list(c, m, f) : one(c, d, f, values);
+        if (v && !c->secrets && is_secret(f))
             v = sw_json_new_str(c->arena, "[redacted]");
         if (v)
             sw_json_put(c->arena, out, f->name, v);
@@ -318,12 +245,8 @@ static struct sw_json *message(struct out_ctx *c, const ProtobufCMessage *m)
         v = duration(c, (const Sw__Duration *)(const void *)m);
     } else if (d == &sw__value__descriptor) {
         v = value(c, (const Sw__Value *)(const void *)m);
-    } else if (d == &sw__struct__descriptor) {
-        v = list(c, d, &d->fields[0], (const char *)m);
-        v = v ? v : sw_json_new_object(c->arena);
-    } else if (d == &sw__list_value__descriptor) {
-        v = list(c, d, &d->fields[0], (const char *)m);
-        v = v ? v : sw_json_new_array(c->arena);
+    } else if (d == &sw__struct__descriptor || d == &sw__list_value__descriptor) {
+        v = list(c, m, &d->fields[0]);
     } else if (sw_pb_is_wrapper(d)) {
         v = one(c, d, &d->fields[0], (const char *)m + d->fields[0].offset);
     } else {

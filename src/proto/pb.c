@@ -256,9 +256,26 @@ static char *put_varint(char *p, uint64_t v)
     return p;
 }
 
-static uint64_t tag_of(unsigned field, ProtobufCWireType wire)
+static uint64_t tag_of(unsigned field, unsigned wire)
 {
-    return (uint64_t)field << 3 | (uint64_t)wire;
+    return (uint64_t)field << 3 | wire;
+}
+
+int pb_put_varint(struct sw_buf *out, uint64_t v)
+{
+    size_t n = varint_size(v);
+    char *p = sw_buf_reserve(out, n);
+
+    if (!p)
+        return SW_ELIMIT;
+    (void)put_varint(p, v);
+    sw_buf_commit(out, n);
+    return SW_OK;
+}
+
+int pb_put_tag(struct sw_buf *out, unsigned field, unsigned wire)
+{
+    return pb_put_varint(out, tag_of(field, wire));
 }
 
 static int put_pair(struct sw_buf *out, uint64_t tag, uint64_t value)

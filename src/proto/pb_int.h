@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wire format, for the two decoders. Not for others. */
+/* The wire format, for the decoders and encoders. Not for others. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,5 +35,8 @@ bool pb_value(struct sw_slice *in, unsigned wire, struct sw_slice *ret);
 /* NULL: no such field. */
 const struct ProtobufCFieldDescriptor *pb_field(const struct ProtobufCMessageDescriptor *d,
                                                 uint32_t id);
+/* The other way: a varint, and a tag in front of a value. SW_ELIMIT. */
+SW_NODISCARD int pb_put_varint(struct sw_buf *out, uint64_t v);
+SW_NODISCARD int pb_put_tag(struct sw_buf *out, unsigned field, unsigned wire);
 /* The limits with their defaults put in. */
 struct sw_pb_limits pb_limits(const struct sw_pb_limits *given, size_t input);

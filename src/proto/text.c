@@ -9,6 +9,7 @@
 #include <proto/google.pb-c.h>
 
 #include "base/arena.h"
+#include "proto/field.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
@@ -90,6 +91,20 @@ static int put_scalar(struct sw_buf *out, const ProtobufCFieldDescriptor *f, con
     return SW_EINVAL;
 }
 
+/* The content of a message, in braces behind its name. */
+static int put_block(struct text *t, const ProtobufCMessage *m)
+{
+    int rc = sw_buf_append_str(t->out, " {\n");
+
+    t->depth++;
+    if (rc == SW_OK)
+        rc = put_message(t, m);
+    t->depth--;
+    if (rc == SW_OK && (rc = indent(t)) == SW_OK)
+        rc = sw_buf_append_str(t->out, "}\n");
+    return rc;
+}
+
 static int put_any(struct text *t, const Sw__Any *any)
 {
     const ProtobufCMessageDescriptor *type = sw_pb_type_find(SW_PB_SLICE(any->type_url));
@@ -103,103 +118,35 @@ static int put_any(struct text *t, const Sw__Any *any)
     if (!m)
         return SW_ENOENT;
     if ((rc = indent(t)) != SW_OK ||
-        (rc = sw_buf_printf(t->out, "[%s] {\n", sw_pb_type_of(type))) != SW_OK)
+        (rc = sw_buf_printf(t->out, "[%s]", sw_pb_type_of(type))) != SW_OK)
         return rc;
-    t->depth++;
-    rc = put_message(t, m);
-    t->depth--;
-    if (rc == SW_OK && (rc = indent(t)) == SW_OK)
-        rc = sw_buf_append_str(t->out, "}\n");
-    return rc;
+    return put_block(t, m);
 }
 
 static int put_value(struct text *t, const ProtobufCFieldDescriptor *f, const void *p)
 {
-    const ProtobufCMessage *sub;
     int rc = indent(t);
 
     if (rc == SW_OK)
         rc = sw_buf_append_str(t->out, f->name);
     if (rc != SW_OK)
         return rc;
-    if (f->type != PROTOBUF_C_TYPE_MESSAGE) {
-        if ((rc = sw_buf_append_str(t->out, ": ")) != SW_OK ||
-            (rc = put_scalar(t->out, f, p)) != SW_OK)
-            return rc;
-        return sw_buf_putc(t->out, '\n');
-    }
-    sub = *(const ProtobufCMessage *const *)p;
-    if ((rc = sw_buf_append_str(t->out, " {\n")) != SW_OK)
-        return rc;
-    t->depth++;
-    rc = put_message(t, sub);
-    t->depth--;
-    if (rc == SW_OK && (rc = indent(t)) == SW_OK)
-        rc = sw_buf_append_str(t->out, "}\n");
-    return rc;
-}
-
-static size_t element_size(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-        return 4;
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_ENUM:
-        return sizeof(int);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        break;
-    }
-    return sizeof(void *);
-}
-
-/* True when a scalar outside a oneof has the value that proto3 does not send. */
-static bool is_default(const ProtobufCFieldDescriptor *f, const void *p)
-{
-    static const char zero[sizeof(uint64_t)];
-
-    if (f->type == PROTOBUF_C_TYPE_BYTES)
-        return ((const ProtobufCBinaryData *)p)->len == 0;
     if (f->type == PROTOBUF_C_TYPE_MESSAGE)
-        return *(const void *const *)p == NULL;
-    if (f->type == PROTOBUF_C_TYPE_STRING)
-        return *(const char *const *)p == NULL || **(const char *const *)p == '\0';
-    return memcmp(p, zero, element_size(f->type)) == 0;
+        return put_block(t, *(const ProtobufCMessage *const *)p);
+    if ((rc = sw_buf_append_str(t->out, ": ")) != SW_OK || (rc = put_scalar(t->out, f, p)) != SW_OK)
+        return rc;
+    return sw_buf_putc(t->out, '\n');
 }
 
 static int put_field(struct text *t, const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    const char *p = (const char *)m + f->offset;
-    const char *quantifier = (const char *)m + f->quantifier_offset;
+    const void *at;
+    size_t n = sw_pb_values(m, f, &at);
     int rc = SW_OK;
 
-    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-        size_t n = *(const size_t *)(const void *)quantifier;
-        const char *at = *(const char *const *)(const void *)p;
-
-        for (size_t i = 0; rc == SW_OK && i < n; i++)
-            rc = put_value(t, f, at + i * element_size(f->type));
-        return rc;
-    }
-    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
-        return *(const uint32_t *)(const void *)quantifier == f->id ? put_value(t, f, p) : SW_OK;
-    return is_default(f, p) ? SW_OK : put_value(t, f, p);
+    for (size_t i = 0; rc == SW_OK && i < n; i++)
+        rc = put_value(t, f, (const char *)at + i * sw_pb_value_size(f));
+    return rc;
 }
 
 static int put_message(struct text *t, const ProtobufCMessage *m)

@@ -12,6 +12,7 @@
 
 #include "base/def.h"
 #include "proto/bounds.h"
+#include "proto/field.h"
 
 enum { DEPTH_MAX = 64, PATH_MAX_CHARS = 72 };
 
@@ -72,13 +73,6 @@ static const struct sw_pb_unread *find_row(const struct sw_pb_unread_table *t, c
 
 /* ---- values ---- */
 
-static bool is_zero_bytes(const void *p, size_t n)
-{
-    static const char zero[sizeof(uint64_t)];
-
-    return memcmp(p, zero, n) == 0;
-}
-
 static bool is_zero_message(const ProtobufCMessage *m)
 {
     if (m->descriptor == &sw__bool_value__descriptor)
@@ -95,46 +89,8 @@ static bool is_zero_message(const ProtobufCMessage *m)
 
 static bool is_zero(const ProtobufCFieldDescriptor *f, const void *p)
 {
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return is_zero_message(*(ProtobufCMessage *const *)p);
-    case PROTOBUF_C_TYPE_BYTES:
-        return ((const ProtobufCBinaryData *)p)->len == 0;
-    case PROTOBUF_C_TYPE_STRING:
-        return !*(const char *const *)p || !**(const char *const *)p;
-    case PROTOBUF_C_TYPE_BOOL:
-        return is_zero_bytes(p, sizeof(protobuf_c_boolean));
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return is_zero_bytes(p, sizeof(uint64_t));
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-    case PROTOBUF_C_TYPE_ENUM:
-        return is_zero_bytes(p, sizeof(uint32_t));
-    }
-    return false;
-}
-
-static bool is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
-{
-    const void *p = (const char *)m + f->offset;
-    const void *quantifier = (const char *)m + f->quantifier_offset;
-
-    if (f->label == PROTOBUF_C_LABEL_REPEATED)
-        return *(const size_t *)quantifier != 0;
-    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
-        return *(const uint32_t *)quantifier == f->id;
-    if (f->type == PROTOBUF_C_TYPE_MESSAGE)
-        return *(ProtobufCMessage *const *)p != NULL;
-    return !is_zero(f, p);
+    return f->type == PROTOBUF_C_TYPE_MESSAGE ? is_zero_message(*(ProtobufCMessage *const *)p)
+                                              : sw_pb_value_is_default(f, p);
 }
 
 /* ---- walk ---- */
@@ -169,20 +125,14 @@ static void refuse(struct walk *w, const struct sw_pb_unread *row, const struct 
 
 static bool visit(struct walk *w, const ProtobufCMessage *m, const struct step *up, unsigned depth);
 
-static bool visit_inner(struct walk *w, const ProtobufCMessage *m,
+static bool visit_inner(struct walk *w, ProtobufCMessage *const *list, size_t n,
                         const ProtobufCFieldDescriptor *f, const struct step *up, unsigned depth)
 {
-    const void *p = (const char *)m + f->offset;
     struct step at = {.up = up, .field = f->name, .index = -1};
-    ProtobufCMessage *const *list;
 
-    if (f->label != PROTOBUF_C_LABEL_REPEATED)
-        return !*(ProtobufCMessage *const *)p ||
-               visit(w, *(ProtobufCMessage *const *)p, &at, depth + 1);
-    list = *(ProtobufCMessage *const *const *)p;
-    for (size_t i = 0; i < *(const size_t *)(const void *)((const char *)m + f->quantifier_offset);
-         i++) {
-        at.index = (ptrdiff_t)i;
+    for (size_t i = 0; i < n; i++) {
+        if (f->label == PROTOBUF_C_LABEL_REPEATED)
+            at.index = (ptrdiff_t)i;
         if (!visit(w, list[i], &at, depth + 1))
             return false;
     }
@@ -210,21 +160,18 @@ static bool visit(struct walk *w, const ProtobufCMessage *m, const struct step *
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         const struct sw_pb_unread *row;
+        const void *values;
+        size_t n = sw_pb_values(m, f, &values);
 
-        if (!is_set(m, f))
+        if (n == 0)
             continue;
         row = find_row(w->table, f);
-        if (row) {
-            struct step at = {.up = up, .field = f->name, .index = -1};
-            bool counts = !row->zero_is_unset || f->label == PROTOBUF_C_LABEL_REPEATED ||
-                          !is_zero(f, (const char *)m + f->offset);
-
-            if (counts && row->refuse) {
-                refuse(w, row, &at);
-                return false;
-            }
+        if (row && row->refuse &&
+            (!row->zero_is_unset || f->label == PROTOBUF_C_LABEL_REPEATED || !is_zero(f, values))) {
+            refuse(w, row, &(struct step){.up = up, .field = f->name, .index = -1});
+            return false;
         }
-        if (f->type == PROTOBUF_C_TYPE_MESSAGE && !visit_inner(w, m, f, up, depth))
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE && !visit_inner(w, values, n, f, up, depth))
             return false;
     }
     return true;

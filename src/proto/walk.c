@@ -7,6 +7,7 @@
 #include <proto/google.pb-c.h>
 
 #include "base/buf.h"
+#include "proto/field.h"
 #include "proto/pb.h"
 #include "proto/types.h"
 
@@ -65,23 +66,15 @@ static int open_any(struct walk *w, const Sw__Any *any)
 
 static int visit_field(struct walk *w, const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
 {
-    const void *p = (const char *)m + f->offset;
-    const void *quantifier = (const char *)m + f->quantifier_offset;
+    bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+    const void *values;
+    size_t n = sw_pb_values(m, f, &values);
     int rc = SW_OK;
 
-    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-        size_t n = *(const size_t *)quantifier;
-        ProtobufCMessage *const *at = *(ProtobufCMessage *const *const *)p;
-
-        for (size_t i = 0; rc == SW_OK && i < n; i++)
-            rc = enter(w, at[i], f->name, (ptrdiff_t)i);
-        return rc;
-    }
-    if ((f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) && *(const uint32_t *)quantifier != f->id)
-        return SW_OK;
-    if (!*(ProtobufCMessage *const *)p)
-        return SW_OK;
-    return enter(w, *(ProtobufCMessage *const *)p, f->name, -1);
+    for (size_t i = 0; rc == SW_OK && i < n; i++)
+        rc =
+            enter(w, ((ProtobufCMessage *const *)values)[i], f->name, repeated ? (ptrdiff_t)i : -1);
+    return rc;
 }
 
 static int visit(struct walk *w, const ProtobufCMessage *m)
