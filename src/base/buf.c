@@ -181,6 +181,28 @@ void sw_buf_clear(struct sw_buf *b)
     b->n = 0;
 }
 
+struct sw_buf *sw_heapbuf_new(size_t max)
+{
+    struct sw_buf *b = SW_NEW(struct sw_buf);
+
+    b->max = max;
+    return b;
+}
+
+void sw_heapbuf_free(struct sw_buf **b)
+{
+    if (*b)
+        sw_buf_done(*b);
+    sw_free(SW_TAKE(*b));
+}
+
+void sw_heapbuf_consume(struct sw_buf **b, size_t n)
+{
+    sw_buf_consume(*b, n);
+    if (sw_buf_len(*b) == 0)
+        sw_heapbuf_free(b);
+}
+
 char *sw_buf_take_str(struct sw_buf *b)
 {
     char *s = sw_strndup(b->p ? b->p + b->off : "", b->n - b->off);

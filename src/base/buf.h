@@ -61,6 +61,16 @@ void sw_buf_clear(struct sw_buf *b);
 /* Content as a NUL-terminated heap string owned by the caller; the buffer is empty afterwards. */
 char *sw_buf_take_str(struct sw_buf *b);
 
+/*
+ * Buffers on the heap, in objects that are many and hold something only now and then: NULL is an
+ * empty one.
+ */
+struct sw_buf *sw_heapbuf_new(size_t max);
+/* Frees it, if there is one. */
+void sw_heapbuf_free(struct sw_buf **b);
+/* As sw_buf_consume; the buffer goes with its last byte. */
+void sw_heapbuf_consume(struct sw_buf **b, size_t n);
+
 #define SW_BUF_AUTO __attribute__((cleanup(sw_buf_done))) struct sw_buf
 
 /*

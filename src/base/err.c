@@ -76,40 +76,25 @@ int sw_err_prefix(struct sw_err *err, const char *fmt, ...)
 
 const char *sw_rc_name(int rc)
 {
-    switch (rc) {
-    case SW_OK:
-        return "ok";
-    case SW_EAGAIN:
-        return "again";
-    case SW_EOF:
-        return "eof";
-    case SW_EPROTO:
-        return "protocol";
-    case SW_ELIMIT:
-        return "limit";
-    case SW_EDENIED:
-        return "denied";
-    case SW_EINVAL:
-        return "invalid";
-    case SW_ESYS:
-        return "system";
-    case SW_ENOENT:
-        return "not-found";
-    case SW_ETIME:
-        return "timeout";
-    case SW_ECLOSED:
-        return "closed";
-    case SW_EPENDING:
-        return "pending";
-    case SW_EREFUSED:
-        return "refused";
-    case SW_ECANCELED:
-        return "cancelled";
-    case SW_EUNAVAIL:
-        return "unavailable";
-    default:
-        return "unknown";
-    }
+    static const char *const names[] = {
+        [-SW_OK] = "ok",
+        [-SW_EAGAIN] = "again",
+        [-SW_EOF] = "eof",
+        [-SW_EPROTO] = "protocol",
+        [-SW_ELIMIT] = "limit",
+        [-SW_EDENIED] = "denied",
+        [-SW_EINVAL] = "invalid",
+        [-SW_ESYS] = "system",
+        [-SW_ENOENT] = "not-found",
+        [-SW_ETIME] = "timeout",
+        [-SW_ECLOSED] = "closed",
+        [-SW_EPENDING] = "pending",
+        [-SW_EREFUSED] = "refused",
+        [-SW_ECANCELED] = "cancelled",
+        [-SW_EUNAVAIL] = "unavailable",
+    };
+
+    return rc <= 0 && rc > -(int)SW_ARRAY_LEN(names) ? names[-rc] : "unknown";
 }
 
 const char *sw_errno_text(int errno_value)

@@ -101,7 +101,6 @@ static void log_dropped_locked(void)
 
 static void *writer_main(void *arg)
 {
-    (void)arg;
     (void)pthread_mutex_lock(&logger.lock);
     for (;;) {
         struct sw_buf batch;

@@ -75,6 +75,15 @@ bool sw_word_in(struct sw_slice s, const char *const *words)
     return false;
 }
 
+bool sw_word_in_any_case(struct sw_slice s, const char *const *words)
+{
+    for (; *words; words++) {
+        if (sw_slice_ieq(s, sw_slice_str(*words)))
+            return true;
+    }
+    return false;
+}
+
 size_t sw_lower_bound(const void *list, size_t n, size_t size, size_t offset, struct sw_slice key)
 {
     size_t low = 0;

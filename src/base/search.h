@@ -43,6 +43,8 @@ void sw_sort_by(void *list, size_t n, size_t size, const struct sw_sort_order *o
 bool sw_slice_in(struct sw_slice s, const struct sw_slice *list, size_t n);
 /* Whether one of the words, which end with NULL, is s. */
 bool sw_word_in(struct sw_slice s, const char *const *words);
+/* The same in any case (ASCII). */
+bool sw_word_in_any_case(struct sw_slice s, const char *const *words);
 /*
  * Where 'key' stands, or would stand, among n elements of 'size' bytes each that are sorted by the
  * slice at 'offset' inside them: the first that is not less, n when all are. list may be NULL with

@@ -13,7 +13,6 @@ static int drop(struct dl_phdr_info *info, size_t size, void *arg)
     const char *part = *(const char **)arg;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    (void)size;
     if (part && (!info->dlpi_name || !strstr(info->dlpi_name, part)))
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {

@@ -36,10 +36,10 @@ const char *sw_json_number_end(const char *s, const char *end, const char **ret_
     if (s < end && *s == '.') {
         digits = ++s;
         s = skip_digits(s, end);
-        if (s == digits) {
-            *ret_bad = s;
-            return s;
-        }
+    }
+    if (s == digits) {
+        *ret_bad = s;
+        return s;
     }
     if (s < end && (*s | 0x20) == 'e') {
         s++;

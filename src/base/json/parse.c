@@ -330,10 +330,9 @@ static int open_container(struct parser *p, enum sw_json_type type)
 /* Path of member 'key' of the innermost open object. */
 static struct sw_slice dup_path(struct parser *p, struct sw_slice key)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {.max = 4096};
     int rc = SW_OK;
 
-    sw_buf_init(&b, 4096);
     for (size_t i = 0; i + 1 < p->frames.n && rc == SW_OK; i++) {
         const struct frame *f = &p->frames.p[i];
 

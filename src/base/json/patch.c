@@ -13,19 +13,15 @@ static int next_token(struct sw_arena *a, struct sw_slice *rest, struct sw_slice
                       struct sw_err *err)
 {
     struct sw_slice raw;
+    ptrdiff_t end;
     char *text;
     size_t n = 0;
 
     if (rest->p[0] != '/')
         return sw_err_set(err, SW_EINVAL, "pointer does not begin with '/'");
     *rest = sw_slice_from(*rest, 1);
-    raw = sw_slice_head(*rest, rest->n);
-    for (size_t i = 0; i < rest->n; i++) {
-        if (rest->p[i] == '/') {
-            raw.n = i;
-            break;
-        }
-    }
+    end = sw_slice_find(*rest, '/');
+    raw = end < 0 ? *rest : sw_slice_head(*rest, (size_t)end);
     *rest = sw_slice_from(*rest, raw.n);
     if (sw_slice_find(raw, '~') < 0) {
         *ret = raw;

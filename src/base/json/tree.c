@@ -403,11 +403,7 @@ void sw_json_sort_members(struct sw_json *v)
     if (v->obj.n < 2)
         return;
     SW_SORT_BY(v->obj.members, v->obj.n, key);
-    if (!v->obj.index)
-        return;
-    sw_json_index_clear(v->obj.index);
-    for (uint32_t i = 0; i < v->obj.n; i++)
-        sw_json_index_add(v->obj.index, sw_json_index_hash(v->obj.members[i].key), i);
+    reindex(v);
 }
 
 void sw_json_insert_item(struct sw_arena *a, struct sw_json *v, size_t pos, struct sw_json *item)

@@ -409,11 +409,9 @@ int sw_json_write(struct sw_buf *out, const struct sw_json *v,
 struct sw_slice sw_json_text(struct sw_arena *a, const struct sw_json *v,
                              const struct sw_json_write_opts *opts)
 {
-    SW_BUF_AUTO b;
-    int rc;
+    SW_BUF_AUTO b = {.max = SIZE_MAX / 4};
+    int rc = sw_json_write(&b, v, opts);
 
-    sw_buf_init(&b, SIZE_MAX / 4);
-    rc = sw_json_write(&b, v, opts);
     assert(rc == SW_OK);
     return sw_arena_slice(a, sw_buf_slice(&b));
 }
