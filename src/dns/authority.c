@@ -146,7 +146,7 @@ static int bind_both(struct dns_listener *l, const struct sw_addr *at, struct sw
     for (unsigned i = 0; i < PORT_TRIES; i++) {
         struct sw_addr tcp = *at;
 
-        rc = sw_dgram_bind(at, &l->udp, err);
+        rc = sw_dgram_bind(at, NULL, &l->udp, err);
         if (rc != SW_OK)
             return rc;
         tcp.port = sw_sock_local(l->udp).port;

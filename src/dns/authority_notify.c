@@ -104,7 +104,7 @@ static void send_notify(struct dns_notify *n)
 
     if (n->fd < 0) {
         sw_rand_bytes(&n->id, sizeof(n->id));
-        if (sw_dgram_connect(&n->to, &n->fd, NULL) == SW_OK &&
+        if (sw_dgram_connect(&n->to, NULL, &n->fd, NULL) == SW_OK &&
             sw_watch_start(a->loop, &n->watch, n->fd, on_answer, NULL) != SW_OK) {
             sw_sock_close(n->fd);
             n->fd = -1;

@@ -244,7 +244,7 @@ static void to_tcp(struct sw_dns_exchange *x)
 
 static void to_udp(struct sw_dns_exchange *x)
 {
-    int rc = sw_dgram_connect_in(&x->o.server, &x->o.sock, &x->fd, NULL);
+    int rc = sw_dgram_connect(&x->o.server, &x->o.sock, &x->fd, NULL);
 
     if (rc != SW_OK) {
         x->fd = -1;

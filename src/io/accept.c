@@ -27,8 +27,8 @@ void sw_accept_keep_spare(struct sw_accept_group *g)
 
 static void mute(struct sw_accept_group *g)
 {
-    SW_LIST_FOREACH (it, &g->all)
-        sw_watch_mute(&SW_CONTAINER_OF(it, struct sw_acceptor, link)->watch, g->paused || g->held);
+    SW_LIST_EACH (struct sw_acceptor, a, &g->all, link)
+        sw_watch_mute(&a->watch, g->paused || g->held);
 }
 
 static void on_retry(struct sw_timer *t)
@@ -99,7 +99,6 @@ static void on_listener(struct sw_watch *w, unsigned events)
     unsigned most = a->burst < ACCEPTS_PER_TURN ? a->burst + 1 : ACCEPTS_PER_TURN;
     unsigned n = 0;
 
-    (void)events;
     /* Level-triggered: take as many as came lately, and one call that finds nothing only when that
      * many were there. */
     while (n < most && !a->group->paused && accept_one(a))
@@ -180,8 +179,8 @@ void sw_accept_done(struct sw_accept_group *g)
 {
     if (!g->loop)
         return;
-    while (!sw_list_empty(&g->all))
-        sw_accept_close(SW_CONTAINER_OF(g->all.next, struct sw_acceptor, link));
+    SW_LIST_EACH (struct sw_acceptor, a, &g->all, link)
+        sw_accept_close(a);
     sw_timer_stop(g->loop, &g->retry);
     g->paused = false;
 }

@@ -123,7 +123,6 @@ void sw_crew_init(struct sw_crew *c, const char *scope, struct sw_loop *main)
 
 static void do_drain(struct sw_crew_thread *t, void *arg)
 {
-    (void)arg;
     if (t->draining)
         return;
     t->draining = true;
@@ -145,14 +144,13 @@ void sw_crew_drain(struct sw_crew *c, uint64_t time_ns)
     c->draining = true;
     sw_log_info(c->scope, "draining for at most %llu ms",
                 (unsigned long long)(time_ns / SW_NS_PER_MS));
-    SW_LIST_FOREACH (it, &c->threads)
-        sw_crew_order(SW_CONTAINER_OF(it, struct sw_crew_thread, link), do_drain, NULL);
+    SW_LIST_EACH (struct sw_crew_thread, t, &c->threads, link)
+        sw_crew_order(t, do_drain, NULL);
     sw_timer_start(c->main, &c->deadline, time_ns, on_deadline);
 }
 
 static void do_kill(struct sw_crew_thread *t, void *arg)
 {
-    (void)arg;
     t->draining = true;
     t->idle = true;
     t->stopped = true;

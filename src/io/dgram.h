@@ -14,28 +14,16 @@ struct sw_sock_opts;
 
 enum { SW_DGRAM_MAX = 65535 };
 
-/* A bound socket. EADDRINUSE: the message names the process that holds the port. */
-SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, int *ret_fd, struct sw_err *err);
 /*
- * One that processes of the group may share (io/port.h); each client stays with one of them. The
- * mark is closed with the socket. one_family: [::] leaves IPv4 to another socket. EADDRINUSE:
- * another process has the port; it is not looked up.
+ * A bound socket. Of the options (NULL: none) these count: the mark, the network namespace, v6only,
+ * and 'share', for processes of a group that may have the port at the same time (io/port.h); each
+ * client stays with one of them. EADDRINUSE: the message names the process that holds the port,
+ * unless o->unnamed.
  */
-SW_NODISCARD int sw_dgram_bind_shared(const struct sw_addr *at, const char *group, bool one_family,
-                                      int *ret_fd, int *ret_mark, struct sw_err *err);
-/* As sw_dgram_bind, but one bound to [::] leaves IPv4 to another socket. */
-SW_NODISCARD int sw_dgram_bind_one_family(const struct sw_addr *at, int *ret_fd,
-                                          struct sw_err *err);
-/* A socket that talks to one peer only. */
-SW_NODISCARD int sw_dgram_connect(const struct sw_addr *to, int *ret_fd, struct sw_err *err);
-/*
- * The same with the mark and the network namespace of the options, which are all that is read of
- * them; a bound socket also shares its port with o->share (sw_dgram_bind_shared) when that is set.
- * [::] leaves IPv4 to another socket.
- */
-SW_NODISCARD int sw_dgram_connect_in(const struct sw_addr *to, const struct sw_sock_opts *o,
-                                     int *ret_fd, struct sw_err *err);
-SW_NODISCARD int sw_dgram_bind_in(const struct sw_addr *at, const struct sw_sock_opts *o,
+SW_NODISCARD int sw_dgram_bind(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
+                               struct sw_err *err);
+/* A socket that talks to one peer only, with the mark and in the namespace of the options. */
+SW_NODISCARD int sw_dgram_connect(const struct sw_addr *to, const struct sw_sock_opts *o,
                                   int *ret_fd, struct sw_err *err);
 /*
  * One datagram: its length (0 is a datagram too), SW_EAGAIN, SW_ECLOSED (the peer refused an

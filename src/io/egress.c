@@ -51,27 +51,18 @@ struct sw_egress {
 
 const char *sw_egress_class_text(enum sw_egress_class c)
 {
-    switch (c) {
-    case SW_EGRESS_OK:
-        return "ok";
-    case SW_EGRESS_LISTED:
-        return "listed";
-    case SW_EGRESS_LOOPBACK:
-        return "loopback";
-    case SW_EGRESS_LINK_LOCAL:
-        return "link-local";
-    case SW_EGRESS_UNSPECIFIED:
-        return "unspecified";
-    case SW_EGRESS_MULTICAST:
-        return "multicast";
-    case SW_EGRESS_METADATA:
-        return "metadata";
-    case SW_EGRESS_OWN:
-        return "own";
-    case SW_EGRESS_CLASSES:
-        break;
-    }
-    return "unknown";
+    static const char *const texts[SW_EGRESS_CLASSES] = {
+        [SW_EGRESS_OK] = "ok",
+        [SW_EGRESS_LISTED] = "listed",
+        [SW_EGRESS_LOOPBACK] = "loopback",
+        [SW_EGRESS_LINK_LOCAL] = "link-local",
+        [SW_EGRESS_UNSPECIFIED] = "unspecified",
+        [SW_EGRESS_MULTICAST] = "multicast",
+        [SW_EGRESS_METADATA] = "metadata",
+        [SW_EGRESS_OWN] = "own",
+    };
+
+    return c < SW_EGRESS_CLASSES ? texts[c] : "unknown";
 }
 
 /* ---- what an address is ---- */
@@ -310,7 +301,6 @@ static void refresh(struct sw_egress *e)
 
 static void on_change(void *arg, bool route)
 {
-    (void)route;
     refresh(arg);
 }
 

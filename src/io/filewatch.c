@@ -118,7 +118,6 @@ static void on_event(struct sw_watch *w, unsigned events)
 {
     struct sw_filewatch *f = SW_CONTAINER_OF(w, struct sw_filewatch, watch);
 
-    (void)events;
     if (!read_events(f))
         return;
     /* Not pushed back by every event, or a busy directory would silence its files. */
@@ -140,16 +139,12 @@ struct sw_filewatch *sw_filewatch_new(struct sw_loop *l, const char *path, sw_fi
     f->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (f->fd >= 0)
         look(f);
-    if (f->fd < 0 || f->wd < 0) {
+    if (f->fd < 0 || f->wd < 0)
         (void)sw_err_sys(err, errno, "cannot watch directory '%s'", f->dir);
-        sw_filewatch_free(f);
-        return NULL;
-    }
-    if (sw_watch_start(l, &f->watch, f->fd, on_event, err) != SW_OK) {
-        sw_filewatch_free(f);
-        return NULL;
-    }
-    return f;
+    else if (sw_watch_start(l, &f->watch, f->fd, on_event, err) == SW_OK)
+        return f;
+    sw_filewatch_free(f);
+    return NULL;
 }
 
 void sw_filewatch_free(struct sw_filewatch *f)

@@ -54,22 +54,15 @@ struct sw_loop *sw_loop_new(struct sw_err *err)
     l->inbox_fd = -1;
     l->alarm_fd = -1;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (l->epoll_fd < 0) {
-        (void)sw_err_sys(err, errno, "cannot make an event loop");
-        sw_free(l);
-        return NULL;
-    }
-    l->inbox_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (l->inbox_fd < 0) {
-        (void)sw_err_sys(err, errno, "cannot make an event loop's inbox");
-        sw_loop_free(l);
-        return NULL;
-    }
-    if (sw_watch_start(l, &l->inbox_watch, l->inbox_fd, on_inbox, err) != SW_OK) {
-        sw_loop_free(l);
-        return NULL;
-    }
-    return l;
+    if (l->epoll_fd >= 0)
+        l->inbox_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->inbox_fd < 0)
+        (void)sw_err_sys(err, errno, "cannot make an event loop%s",
+                         l->epoll_fd < 0 ? "" : "'s inbox");
+    else if (sw_watch_start(l, &l->inbox_watch, l->inbox_fd, on_inbox, err) == SW_OK)
+        return l;
+    sw_loop_free(l);
+    return NULL;
 }
 
 static void run_inbox(struct sw_loop *l)
@@ -95,15 +88,12 @@ static void run_inbox(struct sw_loop *l)
 static void run_deferred(struct sw_loop *l)
 {
     struct sw_list batch;
-    struct sw_list *m;
+    struct sw_defer *d;
 
     sw_list_init(&batch);
     sw_list_splice(&batch, &l->deferred);
-    while ((m = sw_list_pop_front(&batch)) != NULL) {
-        struct sw_defer *d = SW_CONTAINER_OF(m, struct sw_defer, link);
-
+    while ((d = SW_LIST_POP(&batch, struct sw_defer, link)))
         d->cb(d);
-    }
 }
 
 void sw_loop_free(struct sw_loop *l)
@@ -119,7 +109,8 @@ void sw_loop_free(struct sw_loop *l)
         (void)close(l->inbox_fd);
     if (l->alarm_fd >= 0)
         (void)close(l->alarm_fd);
-    (void)close(l->epoll_fd);
+    if (l->epoll_fd >= 0)
+        (void)close(l->epoll_fd);
     sw_vec_done(&l->timers);
     sw_free(l->by_fd);
     if (l->local)
@@ -352,7 +343,6 @@ static void on_inbox(struct sw_watch *w, unsigned events)
     struct sw_loop *l = SW_CONTAINER_OF(w, struct sw_loop, inbox_watch);
     eventfd_t n;
 
-    (void)events;
     (void)!eventfd_read(w->fd, &n);
     run_inbox(l);
 }

@@ -82,7 +82,6 @@ static void on_readable(struct sw_watch *w, unsigned events)
     bool any = false;
     bool route = false;
 
-    (void)events;
     for (int i = 0;; i++) {
         ssize_t got = recv(n->fd, buf, sizeof(buf), MSG_DONTWAIT);
 
@@ -110,27 +109,17 @@ struct sw_netchange *sw_netchange_new(struct sw_loop *l, void (*changed)(void *a
     struct sockaddr_nl at = {.nl_family = AF_NETLINK,
                              .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR |
                                           RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE};
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
-    struct sw_netchange *n;
+    struct sw_netchange *n = SW_NEW(struct sw_netchange);
 
-    if (fd < 0) {
-        (void)sw_err_sys(err, errno, "netlink");
-        return NULL;
-    }
-    if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) != 0) {
-        (void)sw_err_sys(err, errno, "netlink");
-        (void)close(fd);
-        return NULL;
-    }
-    n = SW_NEW(struct sw_netchange);
-    n->fd = fd;
+    n->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
     n->changed = changed;
     n->arg = arg;
-    if (sw_watch_start(l, &n->watch, fd, on_readable, err) != SW_OK) {
-        sw_netchange_free(n);
-        return NULL;
-    }
-    return n;
+    if (n->fd < 0 || bind(n->fd, (const struct sockaddr *)&at, sizeof(at)) != 0)
+        (void)sw_err_sys(err, errno, "netlink");
+    else if (sw_watch_start(l, &n->watch, n->fd, on_readable, err) == SW_OK)
+        return n;
+    sw_netchange_free(n);
+    return NULL;
 }
 
 void sw_netchange_free(struct sw_netchange *n)
@@ -138,6 +127,7 @@ void sw_netchange_free(struct sw_netchange *n)
     if (!n)
         return;
     sw_watch_stop(&n->watch);
-    (void)close(n->fd);
+    if (n->fd >= 0)
+        (void)close(n->fd);
     sw_free(n);
 }

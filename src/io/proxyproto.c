@@ -114,17 +114,12 @@ static int read_v2(const uint8_t *p, size_t n, struct sw_proxy_head *ret)
 
 static bool read_port(struct sw_slice s, uint16_t *ret)
 {
-    unsigned v = 0;
+    uint64_t v;
 
-    if (s.n == 0 || s.n > 5 || (s.n > 1 && s.p[0] == '0'))
+    if (s.n > 5 || (s.n > 1 && s.p[0] == '0') || !sw_slice_to_u64(s, UINT16_MAX, &v))
         return false;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-        v = v * 10 + (unsigned)(s.p[i] - '0');
-    }
     *ret = (uint16_t)v;
-    return v <= UINT16_MAX;
+    return true;
 }
 
 /* "TCP4 192.0.2.1 192.0.2.2 40000 443", without the line end. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "io/sock.h"
 
 struct sw_signals {
     struct sw_watch watch;
@@ -20,7 +21,6 @@ static void on_signal(struct sw_watch *w, unsigned events)
     struct sw_signals *s = SW_CONTAINER_OF(w, struct sw_signals, watch);
     struct signalfd_siginfo info;
 
-    (void)events;
     while (read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         s->cb((int)info.ssi_signo, s->arg);
 }
@@ -38,16 +38,12 @@ struct sw_signals *sw_signals_new(struct sw_loop *l, const int *signos, size_t n
     s->cb = cb;
     s->arg = arg;
     s->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s->fd < 0) {
+    if (s->fd < 0)
         (void)sw_err_sys(err, errno, "cannot receive signals");
-        sw_free(s);
-        return NULL;
-    }
-    if (sw_watch_start(l, &s->watch, s->fd, on_signal, err) != SW_OK) {
-        sw_signals_free(s);
-        return NULL;
-    }
-    return s;
+    else if (sw_watch_start(l, &s->watch, s->fd, on_signal, err) == SW_OK)
+        return s;
+    sw_signals_free(s);
+    return NULL;
 }
 
 void sw_signals_free(struct sw_signals *s)
@@ -55,6 +51,6 @@ void sw_signals_free(struct sw_signals *s)
     if (!s)
         return;
     sw_watch_stop(&s->watch);
-    (void)close(s->fd);
+    sw_sock_close(s->fd);
     sw_free(s);
 }

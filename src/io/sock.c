@@ -431,6 +431,18 @@ ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count)
     return moved(RETRY(sendmsg(fd, &m, MSG_NOSIGNAL)));
 }
 
+int sw_sock_write_buf(int fd, struct sw_buf *b)
+{
+    while (sw_buf_len(b)) {
+        ssize_t n = sw_sock_write(fd, sw_buf_data(b), sw_buf_len(b));
+
+        if (n < 0)
+            return (int)n;
+        sw_buf_consume(b, (size_t)n);
+    }
+    return SW_OK;
+}
+
 void sw_sock_shutdown_write(int fd)
 {
     (void)shutdown(fd, SHUT_WR);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "io/addr.h"
 
@@ -19,6 +20,7 @@ struct sw_sock_opts {
      */
     const char *share;
     int *ret_mark;
+    bool v6only;      /* [::] leaves IPv4 to another socket (UDP) */
     bool unnamed;     /* a port in use is refused without looking for the process that holds it */
     bool transparent; /* IP_TRANSPARENT + IP_FREEBIND: bind to addresses not ours */
     bool freebind;    /* IP_FREEBIND alone: the address may come later */
@@ -94,6 +96,8 @@ ssize_t sw_sock_peek(int fd, void *buf, size_t n);
 SW_NODISCARD int sw_sock_discard(int fd, size_t n);
 ssize_t sw_sock_write(int fd, const void *buf, size_t n);
 ssize_t sw_sock_writev(int fd, const struct iovec *iov, int count);
+/* Writes and consumes what the buffer holds: SW_OK when all left, else as sw_sock_write. */
+SW_NODISCARD int sw_sock_write_buf(int fd, struct sw_buf *b);
 /* SW_EAGAIN, SW_ECLOSED or SW_ESYS for the error number of a read or write. */
 int sw_sock_rc(int sys_errno);
 

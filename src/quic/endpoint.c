@@ -229,10 +229,11 @@ static void on_socket(struct sw_watch *w, unsigned events)
 static int open_socket(struct sw_quic *q, const struct sw_addr *at, struct sw_err *err)
 {
     struct sw_qsock *s = &q->sock[q->n_socks];
+    const struct sw_sock_opts o = {.v6only = true, .netns_fd = -1};
     int rc;
 
     s->q = q;
-    rc = sw_dgram_bind_one_family(at, &s->fd, err);
+    rc = sw_dgram_bind(at, &o, &s->fd, err);
     if (rc != SW_OK)
         return rc;
     s->addr = sw_sock_local(s->fd);

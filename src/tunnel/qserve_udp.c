@@ -101,7 +101,6 @@ static void on_again(struct sw_defer *d)
 
 static void on_event(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     read_socket(SW_CONTAINER_OF(w, struct qs_udp, watch)->x);
 }
 
@@ -192,7 +191,7 @@ void qs_udp_start(struct qs_exchange *x, const struct sw_addr *to)
     struct sw_err err = {0};
     int fd;
 
-    if (sw_dgram_connect(to, &fd, &err) != SW_OK) {
+    if (sw_dgram_connect(to, NULL, &fd, &err) != SW_OK) {
         qs_refuse(x, 502, "Origin Is Unreachable", "origin_unreachable");
         return;
     }

@@ -99,7 +99,7 @@ static void start(void)
     rc = sw_ca_issue_web(
         ca, &(struct sw_ca_web){.cn = "relay.test", .sans = sans, .server = true, .ttl_s = 600},
         &chain, &key, &err);
-    if (!server || rc != SW_OK || sw_dgram_bind(&at, &fd, &err) != SW_OK) {
+    if (!server || rc != SW_OK || sw_dgram_bind(&at, NULL, &fd, &err) != SW_OK) {
         (void)fprintf(stderr, "fuzz_qad: %s\n", err.msg);
         abort();
     }

@@ -106,10 +106,14 @@ static void listener_open(struct sw_gw_worker *w, struct sw_gw_listener *config,
     struct sw_err err = {0};
     struct udp_listener *l;
     char text[SW_ADDR_TEXT];
+    struct sw_sock_opts o = SW_SOCK_OPTS_INIT;
     int mark;
     int fd;
 
-    if (sw_dgram_bind_shared(at, w->port_group, false, &fd, &mark, &err) != SW_OK) {
+    o.share = w->port_group;
+    o.ret_mark = &mark;
+    o.unnamed = true;
+    if (sw_dgram_bind(at, &o, &fd, &err) != SW_OK) {
         w->calls->bind_failed(w, config, at, at, err.sys_errno);
         return;
     }

@@ -208,7 +208,7 @@ static struct udp_session *session_new(struct udp_listener *l, const struct sw_a
     }
     if (h->addr.kind != SW_GW_ADDR_IP ||
         sw_egress_check(h->cluster->spec->egress, &h->addr.ip, &err) != SW_OK ||
-        sw_dgram_connect(&h->addr.ip, &fd, &err) != SW_OK) {
+        sw_dgram_connect(&h->addr.ip, NULL, &fd, &err) != SW_OK) {
         sw_gw_lb_done(l->worker->hosts, h, SW_GW_RESULT_LOCAL, 0);
         sw_gw_lstats_refused(l->stats, "udp_no_socket");
         return NULL;

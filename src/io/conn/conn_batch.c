@@ -234,15 +234,13 @@ static void board(struct flight *f, struct sw_conn *c)
 static void flush_list(struct io_batch *b, struct sw_list *list)
 {
     __attribute__((uninitialized)) struct flight f; /* 1.5 kB */
-    struct sw_list *m;
+    struct sw_conn *c;
 
     f.batch = b;
     f.tx = NULL;
     f.n = 0;
     f.sealed = 0;
-    while ((m = sw_list_pop_front(list)) != NULL) {
-        struct sw_conn *c = SW_CONTAINER_OF(m, struct sw_conn, dirty);
-
+    while ((c = SW_LIST_POP(list, struct sw_conn, dirty))) {
         if (may_board(c)) {
             board(&f, c);
         } else {

@@ -251,12 +251,12 @@ void io_conn_flush(struct sw_conn *c)
 static void on_flush(struct sw_defer *d)
 {
     struct sw_conn_shared *s = SW_CONTAINER_OF(d, struct sw_conn_shared, flush);
-    struct sw_list *m;
+    struct sw_conn *c;
 
     if (s->batch)
         io_batch_flush_all(s->batch);
-    while ((m = sw_list_pop_front(&s->dirty)) != NULL)
-        io_conn_flush(SW_CONTAINER_OF(m, struct sw_conn, dirty));
+    while ((c = SW_LIST_POP(&s->dirty, struct sw_conn, dirty)))
+        io_conn_flush(c);
 }
 
 void io_conn_mark_dirty(struct sw_conn *c)

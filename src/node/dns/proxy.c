@@ -249,13 +249,14 @@ static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_
     struct dns_socket *s = &pod->socks[pod->n_socks++];
     struct sw_sock_opts o = {.netns_fd = pod->netns_fd,
                              .mark = pod->proxy->config->sockets.packet_mark,
-                             .share = pod->proxy->group};
+                             .share = pod->proxy->group,
+                             .v6only = true};
     int rc;
 
     *s = (struct dns_socket){
         .pod = pod, .at = *at, .udp = -1, .udp_mark = -1, .tcp = -1, .tcp_mark = -1};
     o.ret_mark = &s->udp_mark;
-    rc = sw_dgram_bind_in(at, &o, &s->udp, err);
+    rc = sw_dgram_bind(at, &o, &s->udp, err);
     o.ret_mark = &s->tcp_mark;
     if (rc == SW_OK)
         rc = sw_sock_listen(at, &o, &s->tcp, err);

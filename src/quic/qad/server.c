@@ -389,8 +389,12 @@ static int open_socket(struct sw_qad_server *s, const struct sw_addr *at, struct
 {
     struct sock *k = &s->socks[s->n_socks];
     struct sw_addr bound;
-    int rc = s->cfg.share ? sw_dgram_bind_shared(at, s->cfg.share, true, &k->fd, &k->mark, err)
-                          : sw_dgram_bind_one_family(at, &k->fd, err);
+    const struct sw_sock_opts o = {.v6only = true,
+                                   .share = s->cfg.share,
+                                   .ret_mark = &k->mark,
+                                   .unnamed = s->cfg.share != NULL,
+                                   .netns_fd = -1};
+    int rc = sw_dgram_bind(at, &o, &k->fd, err);
 
     if (rc != SW_OK)
         return rc;

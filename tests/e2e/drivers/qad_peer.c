@@ -87,7 +87,7 @@ static void open_socket(void)
         sw_watch_stop(&g.watch);
         sw_sock_close(g.fd);
     }
-    if (sw_dgram_bind(&g.bind, &g.fd, &err) != SW_OK ||
+    if (sw_dgram_bind(&g.bind, NULL, &g.fd, &err) != SW_OK ||
         sw_watch_start(g.loop, &g.watch, g.fd, on_socket, &err) != SW_OK)
         die("bind", &err);
 }

@@ -209,7 +209,7 @@ static struct sw_dns_stub *with_bad_server(struct sw_dns_stub_opts *o)
     begin();
     bad.seen = 0;
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &at, NULL), SW_OK);
-    assert_int_equal(sw_dgram_bind(&at, &bad.fd, NULL), SW_OK);
+    assert_int_equal(sw_dgram_bind(&at, NULL, &bad.fd, NULL), SW_OK);
     assert_int_equal(sw_watch_start(loop, &bad.watch, bad.fd, on_question, NULL), SW_OK);
     o->servers[0] = sw_sock_local(bad.fd);
     o->n_servers = 1;

@@ -145,15 +145,19 @@ static void a_stranger_has_a_udp_port(void **state)
     struct sw_err err = {0};
     int fds[2];
     int marks[2];
+    struct sw_sock_opts shared = {
+        .share = "one", .ret_mark = &marks[0], .unnamed = true, .netns_fd = -1};
 
     (void)state;
-    assert_int_equal(sw_dgram_bind_shared(&at, "one", false, &fds[0], &marks[0], &err), SW_ESYS);
+    assert_int_equal(sw_dgram_bind(&at, &shared, &fds[0], &err), SW_ESYS);
     assert_int_equal(err.sys_errno, EADDRINUSE);
-    assert_int_equal(sw_dgram_bind(&at, &fds[0], &err), SW_ESYS);
+    assert_int_equal(sw_dgram_bind(&at, NULL, &fds[0], &err), SW_ESYS);
     assert_non_null(strstr(err.msg, "held by "));
     sw_sock_close(theirs);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(sw_dgram_bind_shared(&at, "one", false, &fds[i], &marks[i], &err), SW_OK);
+    for (int i = 0; i < 2; i++) {
+        shared.ret_mark = &marks[i];
+        assert_int_equal(sw_dgram_bind(&at, &shared, &fds[i], &err), SW_OK);
+    }
     for (int i = 0; i < 2; i++) {
         sw_sock_close(fds[i]);
         sw_sock_close(marks[i]);

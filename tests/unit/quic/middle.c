@@ -17,7 +17,7 @@ int raw_socket(void)
     int fd = -1;
 
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.1:0"), &any, NULL), SW_OK);
-    assert_int_equal(sw_dgram_bind(&any, &fd, NULL), SW_OK);
+    assert_int_equal(sw_dgram_bind(&any, NULL, &fd, NULL), SW_OK);
     return fd;
 }
 

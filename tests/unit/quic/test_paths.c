@@ -316,7 +316,7 @@ static void a_stray_packet_does_not_lead_to_denied_addresses(void **state)
     turns(&m, &r, 20);
     to = bound_of(r.a.q);
     assert_int_equal(sw_addr_parse(SW_SLICE_LIT("127.0.0.2:0"), &other, NULL), SW_OK);
-    assert_int_equal(sw_dgram_bind(&other, &fd, NULL), SW_OK);
+    assert_int_equal(sw_dgram_bind(&other, NULL, &fd, NULL), SW_OK);
     for (int i = 0; i < 2; i++) {
         r.a.c->heard.at_ns = sw_quic_now(r.a.q) - 2 * SW_NS_PER_S;
         r.a.c->dial->stray_ns = 0;

@@ -223,7 +223,7 @@ static void open_socket(struct rig *r, const char *at)
     struct sw_err err = {0};
 
     assert_int_equal(sw_addr_parse(sw_slice_str(at), &a, &err), SW_OK);
-    assert_int_equal(sw_dgram_bind(&a, &r->fd, &err), SW_OK);
+    assert_int_equal(sw_dgram_bind(&a, NULL, &r->fd, &err), SW_OK);
     assert_int_equal(sw_watch_start(r->loop, &r->watch, r->fd, on_socket, &err), SW_OK);
 }
 
@@ -441,7 +441,7 @@ static void test_comes_back_before_the_new_address_is_validated(void **state)
     mine = sw_sock_local(first);
     any = mine;
     any.port = 0;
-    assert_int_equal(sw_dgram_bind(&any, &second, &(struct sw_err){0}), SW_OK);
+    assert_int_equal(sw_dgram_bind(&any, NULL, &second, &(struct sw_err){0}), SW_OK);
     for (unsigned i = 0; i < 20; i++) {
         r.fd = second; /* where nobody reads */
         sw_qad_client_probe(r.client);

@@ -83,7 +83,7 @@ static inline int udp_socket(struct sw_addr *ret)
     struct sw_err err = {0};
     int fd;
 
-    assert_int_equal(sw_dgram_bind(&at, &fd, &err), SW_OK);
+    assert_int_equal(sw_dgram_bind(&at, NULL, &fd, &err), SW_OK);
     *ret = sw_sock_local(fd);
     return fd;
 }
