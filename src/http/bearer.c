@@ -19,7 +19,7 @@ int sw_bearer_read(const char *path, struct sw_slice *ret, struct sw_err *err)
     else if (!sw_http_value_valid(token))
         rc = sw_err_set(err, SW_EINVAL, "'%s' holds bytes that no header field can carry", path);
     else
-        *ret = sw_slice(sw_slice_dup(token), token.n);
+        *ret = sw_slice_copy(token);
     sw_slice_free_secret(&text);
     return rc;
 }

@@ -226,26 +226,18 @@ const char *sw_http_reason(int status)
 
 /* ---- dates ---- */
 
-static bool digits(const char *p, size_t n, unsigned max, unsigned *ret)
+static bool digits(struct sw_slice s, size_t at, size_t n, uint64_t max, uint64_t *ret)
 {
-    unsigned v = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] < '0' || p[i] > '9')
-            return false;
-        v = v * 10 + (unsigned)(p[i] - '0');
-    }
-    *ret = v;
-    return v <= max;
+    return sw_slice_to_u64(sw_slice(s.p + at, n), max, ret);
 }
 
 /* Days from 1970-01-01, in a calendar whose years begin in March: leap days come last. */
-static uint64_t days_to(unsigned year, unsigned month, unsigned day)
+static uint64_t days_to(uint64_t year, uint64_t month, uint64_t day)
 {
-    unsigned y = month < 3 ? year - 1 : year;
-    unsigned m = (month + 9) % 12;
+    uint64_t y = month < 3 ? year - 1 : year;
+    uint64_t m = (month + 9) % 12;
 
-    return (uint64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468;
+    return y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468;
 }
 
 static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -268,8 +260,8 @@ char *sw_http_date(uint64_t epoch_s, char out[SW_HTTP_DATE_LEN])
 bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s)
 {
     static const char form[] = "???, ?? ??? ???? ??:??:?? GMT";
-    unsigned day, year, hour, minute, second;
-    unsigned month = 0;
+    uint64_t day, year, hour, minute, second;
+    size_t month = 0;
 
     if (s.n != sizeof(form) - 1)
         return false;
@@ -277,13 +269,12 @@ bool sw_http_date_parse(struct sw_slice s, uint64_t *ret_s)
         if (form[i] != '?' && form[i] != s.p[i])
             return false;
     }
-    while (month < 12 && memcmp(months + 3 * (size_t)month, s.p + 8, 3) != 0)
+    while (month < 12 && memcmp(months + 3 * month, s.p + 8, 3) != 0)
         month++;
-    if (month == 12 || !digits(s.p + 5, 2, 31, &day) || day == 0 ||
-        !digits(s.p + 12, 4, 9999, &year) || year < 1970 || !digits(s.p + 17, 2, 23, &hour) ||
-        !digits(s.p + 20, 2, 59, &minute) || !digits(s.p + 23, 2, 60, &second))
+    if (month == 12 || !digits(s, 5, 2, 31, &day) || day == 0 || !digits(s, 12, 4, 9999, &year) ||
+        year < 1970 || !digits(s, 17, 2, 23, &hour) || !digits(s, 20, 2, 59, &minute) ||
+        !digits(s, 23, 2, 60, &second))
         return false;
-    *ret_s = days_to(year, month + 1, day) * 86400 + hour * UINT64_C(3600) + minute * UINT64_C(60) +
-             second;
+    *ret_s = days_to(year, month + 1, day) * 86400 + hour * 3600 + minute * 60 + second;
     return true;
 }

@@ -5,6 +5,8 @@
 #include <netinet/in.h>
 #include <stdio.h>
 
+#include "base/hex.h"
+
 enum { NAME_MAX_LEN = 253, LABEL_MAX_LEN = 63 };
 
 static const uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -299,11 +301,6 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool is_hex(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 /* "1", "0177", "0x7f", and "0x", which some parsers read as zero. */
 static bool is_number(struct sw_slice label)
 {
@@ -312,7 +309,7 @@ static bool is_number(struct sw_slice label)
 
     if (hex)
         i = 2;
-    while (i < label.n && (hex ? is_hex(label.p[i]) : is_digit(label.p[i])))
+    while (i < label.n && (hex ? sw_hex_digit(label.p[i]) >= 0 : is_digit(label.p[i])))
         i++;
     return label.n && i == label.n;
 }

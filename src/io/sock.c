@@ -151,7 +151,7 @@ static int new_unix(int type, const char *path, struct sockaddr_un *ret_sun, int
     return *ret_fd >= 0 ? SW_OK : sw_err_sys(err, errno, "cannot make a socket");
 }
 
-static int listen_unix(int type, const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
+int sw_sock_listen_unix(int type, const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
 {
     struct sockaddr_un sun;
     SW_AUTO_FD fd = -1;
@@ -177,17 +177,7 @@ static int listen_unix(int type, const char *path, unsigned mode, int *ret_fd, s
     return SW_OK;
 }
 
-int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
-{
-    return listen_unix(SOCK_STREAM, path, mode, ret_fd, err);
-}
-
-int sw_sock_listen_packets(const char *path, unsigned mode, int *ret_fd, struct sw_err *err)
-{
-    return listen_unix(SOCK_SEQPACKET, path, mode, ret_fd, err);
-}
-
-static int connect_unix(int type, const char *path, int *ret_fd, struct sw_err *err)
+int sw_sock_connect_unix(int type, const char *path, int *ret_fd, struct sw_err *err)
 {
     struct sockaddr_un sun;
     SW_AUTO_FD fd = -1;
@@ -199,16 +189,6 @@ static int connect_unix(int type, const char *path, int *ret_fd, struct sw_err *
         return sw_err_sys(err, errno, "cannot connect to '%s'", path);
     *ret_fd = SW_TAKE_FD(fd);
     return SW_OK;
-}
-
-int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err)
-{
-    return connect_unix(SOCK_STREAM, path, ret_fd, err);
-}
-
-int sw_sock_connect_packets(const char *path, int *ret_fd, struct sw_err *err)
-{
-    return connect_unix(SOCK_SEQPACKET, path, ret_fd, err);
 }
 
 static bool bind_to(int fd, const struct sw_addr *at)

@@ -52,15 +52,14 @@ struct sw_sock_opts {
  */
 SW_NODISCARD int sw_sock_listen(const struct sw_addr *at, const struct sw_sock_opts *o, int *ret_fd,
                                 struct sw_err *err);
-/* Unix stream listener; an old socket file is replaced only when it has no listener. */
-SW_NODISCARD int sw_sock_listen_unix(const char *path, unsigned mode, int *ret_fd,
+/*
+ * Unix listener, SOCK_STREAM or SOCK_SEQPACKET (io/unix/packet.h sends and receives packets); an
+ * old socket file is replaced only when it has no listener.
+ */
+SW_NODISCARD int sw_sock_listen_unix(int type, const char *path, unsigned mode, int *ret_fd,
                                      struct sw_err *err);
-/* The same for packets (SOCK_SEQPACKET); io/unix/packet.h sends and receives them. */
-SW_NODISCARD int sw_sock_listen_packets(const char *path, unsigned mode, int *ret_fd,
-                                        struct sw_err *err);
-SW_NODISCARD int sw_sock_connect_packets(const char *path, int *ret_fd, struct sw_err *err);
-/* Connects to a Unix stream socket, at once or not at all: SW_ESYS, SW_EINVAL for a long path. */
-SW_NODISCARD int sw_sock_connect_unix(const char *path, int *ret_fd, struct sw_err *err);
+/* Connects to a Unix socket, at once or not at all: SW_ESYS, SW_EINVAL for a long path. */
+SW_NODISCARD int sw_sock_connect_unix(int type, const char *path, int *ret_fd, struct sw_err *err);
 /*
  * Starts a TCP connect, from *src when given (port 0; needs transparent when not ours; a bind
  * that fails only loses the spoofed source). SW_OK: connected or in progress, wait for SW_WRITE and

@@ -122,7 +122,7 @@ static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 
 static int open_unix(struct side_listener *l, const char *path, int *ret_fd, struct sw_err *err)
 {
-    int rc = sw_sock_listen_unix(path, 0660, ret_fd, err);
+    int rc = sw_sock_listen_unix(SOCK_STREAM, path, 0660, ret_fd, err);
 
     l->source = SIDE_UDS;
     l->path = rc == SW_OK ? sw_strdup(path) : NULL;

@@ -298,7 +298,7 @@ static struct sw_pool_conn *conn_new(struct sw_pool *p, const struct sw_pool_tar
     c->sans = SW_NEW_ARRAY(struct sw_slice, t->n_sans);
     c->n_sans = t->n_sans;
     for (size_t i = 0; i < t->n_sans; i++)
-        c->sans[i] = sw_slice(sw_slice_dup(t->sans[i]), t->sans[i].n);
+        c->sans[i] = sw_slice_copy(t->sans[i]);
     c->host = t->host ? sw_strdup(t->host) : NULL;
     c->alone = t->alone;
     c->alpn = t->alpn ? t->alpn : p->config.alpn;
@@ -365,7 +365,7 @@ struct sw_session *sw_pool_get(struct sw_pool *p, const struct sw_pool_target *t
         sw_list_init(&k->conns);
         k->bytes.n = sw_buf_len(&key);
         k->bytes.p = sw_buf_take_str(&key);
-        k->place = sw_slice(sw_slice_dup(t->place), t->place.n);
+        k->place = sw_slice_copy(t->place);
         k->ip = t->addr.ip;
         (void)sw_map_put(&p->keys, k->bytes, k);
     }

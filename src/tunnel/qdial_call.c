@@ -195,10 +195,8 @@ static void answered(struct sw_qcall *c, const struct sw_h1_msg *m)
  */
 static size_t read_head(struct sw_qcall *c, const uint8_t *p, size_t n)
 {
-    size_t before;
-    size_t used = 0;
     struct sw_err err = {0};
-    enum sw_h1_event event = SW_H1_HEAD;
+    size_t used = 0;
     int rc;
 
     if (!c->in) {
@@ -207,27 +205,21 @@ static size_t read_head(struct sw_qcall *c, const uint8_t *p, size_t n)
         c->parser = sw_h1_new(SW_H1_RESPONSE, &sw_qhead_limits);
         sw_h1_answer_to(c->parser, c->connect ? SW_SLICE_LIT("CONNECT") : SW_SLICE_LIT("HEAD"));
     }
-    before = sw_buf_len(c->in);
-    n = sw_min(n, SW_QHEAD_MAX - before);
-    rc = sw_buf_append(c->in, p, n);
-    if (rc == SW_OK)
-        rc = sw_h1_next(c->parser, sw_buf_slice(c->in), &used, &event, &err);
-    if (rc == SW_EAGAIN) {
-        sw_buf_consume(c->in, used);
-        return n;
-    }
+    rc = sw_qhead_feed(c->parser, c->in, sw_slice(p, n), &used, &err);
+    if (rc == SW_EAGAIN)
+        return used;
     if (rc != SW_OK) {
         qcall_fail(c, SW_QFAIL_BAD_ANSWER, err.msg);
         return n;
     }
     if (sw_h1_msg(c->parser)->status < 200 && sw_h1_msg(c->parser)->status != 101) {
         drop_reading(c); /* an interim one */
-        return used - before;
+        return used;
     }
     answered(c, sw_h1_msg(c->parser));
     if (c->active)
         drop_reading(c);
-    return used - before;
+    return used;
 }
 
 /* ---- the stream ---- */
@@ -349,7 +341,7 @@ void sw_qcall_start(struct sw_qdial *d, struct sw_qcall *c, const struct sw_qcal
     c->connect = sw_slice_eq_str(spec->method, "CONNECT");
     c->udp = spec->udp;
     c->answer_ns = spec->answer_timeout_ns;
-    c->head = sw_slice(sw_slice_dup(spec->head), spec->head.n);
+    c->head = sw_slice_copy(spec->head);
     sw_list_init(&c->link);
     if (!d->draining)
         (void)qnode_recover(d, &spec->node);

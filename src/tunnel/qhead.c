@@ -13,17 +13,27 @@ const struct sw_h1_limits sw_qhead_limits = {
 
 const char *sw_qkind_text(enum sw_qkind k)
 {
-    switch (k) {
-    case SW_QKIND_TCP:
-        return "tcp";
-    case SW_QKIND_UDP:
-        return "udp";
-    case SW_QKIND_HTTP:
-        return "http";
-    case SW_QKIND_UPGRADE:
-        break;
-    }
-    return "upgrade";
+    static const char *const texts[] = {"tcp", "udp", "http", "upgrade"};
+
+    return texts[k];
+}
+
+int sw_qhead_feed(struct sw_h1 *parser, struct sw_buf *in, struct sw_slice data, size_t *ret_used,
+                  struct sw_err *err)
+{
+    size_t before = sw_buf_len(in);
+    enum sw_h1_event event;
+    size_t used = 0;
+    int rc;
+
+    data = sw_slice_head(data, SW_QHEAD_MAX - before);
+    rc = sw_buf_append_slice(in, data);
+    if (rc == SW_OK)
+        rc = sw_h1_next(parser, sw_buf_slice(in), &used, &event, err);
+    *ret_used = rc == SW_EAGAIN ? data.n : used - before;
+    if (rc == SW_EAGAIN)
+        sw_buf_consume(in, used);
+    return rc;
 }
 
 /* "host", "host:port", "[v6]:port"; without a port the scheme's. */

@@ -48,6 +48,12 @@ struct sw_qhead {
 extern const struct sw_h1_limits sw_qhead_limits;
 
 /*
+ * Reads on in a head that arrives in pieces: what is not understood yet is kept in 'in', whose
+ * maximum is SW_QHEAD_MAX. As sw_h1_next, and *ret_used counts bytes of 'data'.
+ */
+SW_NODISCARD int sw_qhead_feed(struct sw_h1 *parser, struct sw_buf *in, struct sw_slice data,
+                               size_t *ret_used, struct sw_err *err);
+/*
  * Understands a request head. SW_EPROTO: not of this protocol (origin form, no port where one is
  * needed, userinfo, a masque path that contradicts the authority).
  */

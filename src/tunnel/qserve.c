@@ -82,8 +82,7 @@ static void release(struct qs_exchange *x, bool reset)
 {
     sw_timer_stop(x->v->loop, &x->timer);
     qs_dial_cancel(x);
-    sw_h1_free(x->parser);
-    x->parser = NULL;
+    sw_h1_free(SW_TAKE(x->parser));
     sw_buf_done(&x->in);
     if (sw_qpump_running(&x->pump)) {
         x->bytes_in = x->pump.to_socket;
@@ -322,19 +321,12 @@ static void bad_head(struct qs_exchange *x, const struct sw_err *err)
 
 static size_t read_head(struct qs_exchange *x, const uint8_t *p, size_t n)
 {
-    size_t before = sw_buf_len(&x->in);
-    size_t take = sw_min(n, SW_QHEAD_MAX - before);
     size_t used = 0;
     struct sw_err err = {0};
-    enum sw_h1_event event;
-    int rc = sw_buf_append(&x->in, p, take);
+    int rc = sw_qhead_feed(x->parser, &x->in, sw_slice(p, n), &used, &err);
 
-    if (rc == SW_OK)
-        rc = sw_h1_next(x->parser, sw_buf_slice(&x->in), &used, &event, &err);
-    if (rc == SW_EAGAIN) {
-        sw_buf_consume(&x->in, used);
-        return take;
-    }
+    if (rc == SW_EAGAIN)
+        return used;
     if (rc == SW_OK) {
         x->msg = sw_h1_msg_dup(&x->arena, sw_h1_msg(x->parser));
         rc = sw_qhead_read(x->msg, &x->head, &err);
@@ -344,10 +336,9 @@ static size_t read_head(struct qs_exchange *x, const uint8_t *p, size_t n)
         return n;
     }
     sw_timer_stop(x->v->loop, &x->timer);
-    sw_h1_free(x->parser);
-    x->parser = NULL;
+    sw_h1_free(SW_TAKE(x->parser));
     sw_buf_done(&x->in);
-    return used - before;
+    return used;
 }
 
 static void on_head_timeout(struct sw_timer *t)

@@ -39,6 +39,13 @@ void qs_http_free(struct qs_exchange *x, bool reset)
 
 /* ---- the answer ---- */
 
+int qs_put_upgrade(struct sw_buf *out, struct sw_slice protocol)
+{
+    int rc = sw_h1_put_field_str(out, "connection", "Upgrade");
+
+    return rc == SW_OK ? sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), protocol) : rc;
+}
+
 static int put_answer(struct qs_exchange *x, const struct sw_h1_msg *m)
 {
     struct sw_buf *out = &x->http->head;
@@ -48,11 +55,8 @@ static int put_answer(struct qs_exchange *x, const struct sw_h1_msg *m)
         if (!sw_h1_is_hop_by_hop(m, m->fields[i].name))
             rc = sw_h1_put_field(out, m->fields[i].name, m->fields[i].value);
     }
-    if (rc == SW_OK && m->status == 101 && m->upgrade.n) {
-        rc = sw_h1_put_field_str(out, "connection", "Upgrade");
-        if (rc == SW_OK)
-            rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
-    }
+    if (rc == SW_OK && m->status == 101 && m->upgrade.n)
+        rc = qs_put_upgrade(out, m->upgrade);
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
 

@@ -181,6 +181,8 @@ void qs_pool_clear(struct sw_qserve *v);
 
 /* reused: the connection had a request before. */
 void qs_http_start(struct qs_exchange *x, struct sw_dialled *d, bool reused);
+/* The fields of an upgrade, in the request and in the answer. */
+int qs_put_upgrade(struct sw_buf *out, struct sw_slice protocol);
 /* Moves what can be moved, both ways. */
 void qs_http_step(struct qs_exchange *x);
 void qs_http_writable(struct qs_exchange *x);

@@ -43,11 +43,8 @@ static int put_request(struct qs_exchange *x)
     }
     if (rc == SW_OK)
         rc = put_framing(out, x->http);
-    if (rc == SW_OK && x->head.kind == SW_QKIND_UPGRADE) {
-        rc = sw_h1_put_field_str(out, "connection", "Upgrade");
-        if (rc == SW_OK)
-            rc = sw_h1_put_field(out, SW_SLICE_LIT("upgrade"), m->upgrade);
-    }
+    if (rc == SW_OK && x->head.kind == SW_QKIND_UPGRADE)
+        rc = qs_put_upgrade(out, m->upgrade);
     return rc == SW_OK ? sw_h1_put_end(out) : rc;
 }
 

@@ -506,7 +506,7 @@ int agent_calls_start(struct agent *g, struct sw_err *err)
     const struct sw_http_server_opts o = {
         .scope = "plugin", .max_conns = AGENT_CALLS_MAX + OTHER_CONNS, .handler = handle, .arg = g};
     int fd = -1;
-    int rc = sw_sock_listen_unix(g->config->plugin_socket, 0600, &fd, err);
+    int rc = sw_sock_listen_unix(SOCK_STREAM, g->config->plugin_socket, 0600, &fd, err);
 
     if (rc != SW_OK)
         return rc;

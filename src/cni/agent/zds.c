@@ -276,7 +276,7 @@ struct sw_zds_server *sw_zds_server_new(struct sw_loop *l, const char *path,
     s->path = sw_strdup(path);
     sw_list_init(&s->conns);
     sw_accept_init(&s->group, l, "zds");
-    if (sw_sock_listen_packets(path, 0600, &fd, err) != SW_OK ||
+    if (sw_sock_listen_unix(SOCK_SEQPACKET, path, 0600, &fd, err) != SW_OK ||
         sw_accept_open(&s->group, &s->acceptor, fd, on_accept, err) != SW_OK) {
         sw_free(s->path);
         sw_free(s);

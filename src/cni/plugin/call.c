@@ -102,7 +102,7 @@ int sw_cni_call(const struct sw_cni_post *post, int *ret_status, struct sw_buf *
     int status = 0;
     int rc;
 
-    if (sw_sock_connect_unix(post->socket, &fd, err) != SW_OK)
+    if (sw_sock_connect_unix(SOCK_STREAM, post->socket, &fd, err) != SW_OK)
         return SW_EUNAVAIL;
     rc = sw_buf_printf(&out,
                        "POST %s HTTP/1.1\r\nHost: node-agent\r\nContent-Type: application/json\r\n"

@@ -310,7 +310,7 @@ static int open_conn(struct sw_gw_pool *p, struct up_conn *u, struct sw_err *err
     if (inside)
         rc = sw_gw_internal_connect(p->worker, p->host, first_waiting(p), &fd, err);
     else if (p->host && p->host->addr.kind == SW_GW_ADDR_PIPE)
-        rc = sw_sock_connect_unix(p->host->addr.name.p, &fd, err);
+        rc = sw_sock_connect_unix(SOCK_STREAM, p->host->addr.name.p, &fd, err);
     else if ((rc = sw_sock_connect(&p->addr, NULL, &o, &fd, err)) == SW_OK)
         sw_sock_tune(fd, &o);
     if (rc != SW_OK) {

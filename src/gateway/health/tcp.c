@@ -152,7 +152,7 @@ bool checker_begin_pipe(struct checker *k)
     if (a->kind == SW_GW_ADDR_IP && a->ip.ip.family)
         return false;
     if (a->kind == SW_GW_ADDR_PIPE) {
-        rc = sw_sock_connect_unix(a->name.p, &fd, &err);
+        rc = sw_sock_connect_unix(SOCK_STREAM, a->name.p, &fd, &err);
         sw_sock_close(fd);
     }
     checker_finish(k, rc == SW_OK, err.msg);

@@ -225,7 +225,7 @@ static int send_hello(struct node_zds *z, struct sw_err *err)
 
 static int connect_now(struct node_zds *z, struct sw_err *err)
 {
-    int rc = sw_sock_connect_packets(z->path, &z->fd, err);
+    int rc = sw_sock_connect_unix(SOCK_SEQPACKET, z->path, &z->fd, err);
 
     if (rc == SW_OK)
         rc = send_hello(z, err);

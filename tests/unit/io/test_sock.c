@@ -260,19 +260,20 @@ static void a_unix_listener_replaces_only_what_is_dead(void **state)
     (void)state;
     temp_path(path, "s");
     temp_path(file, "precious");
-    assert_int_equal(sw_sock_listen_unix(path, 0600, &a, NULL), SW_OK);
+    assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, path, 0600, &a, NULL), SW_OK);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(sw_sock_listen_unix(path, 0600, &b, &err), SW_ESYS); /* in use */
+    assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, path, 0600, &b, &err), SW_ESYS); /* in use */
     assert_int_equal(err.sys_errno, EADDRINUSE);
     sw_sock_close(a);
-    assert_int_equal(sw_sock_listen_unix(path, 0660, &b, NULL), SW_OK); /* a leftover */
+    assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, path, 0660, &b, NULL),
+                     SW_OK); /* a leftover */
     sw_sock_close(b);
     /* Somebody's file is not a leftover of ours. */
     a = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(a >= 0);
     (void)close(a);
-    assert_int_equal(sw_sock_listen_unix(file, 0600, &b, &err), SW_ESYS);
+    assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, file, 0600, &b, &err), SW_ESYS);
     assert_int_equal(err.sys_errno, EADDRINUSE);
     assert_int_equal(stat(file, &st), 0);
     assert_true(S_ISREG(st.st_mode));
@@ -284,7 +285,7 @@ static void a_unix_listener_replaces_only_what_is_dead(void **state)
     {
         char *longer = sw_asprintf("%.63s%.63s", path, path);
 
-        assert_int_equal(sw_sock_listen_unix(longer, 0600, &b, NULL), SW_EINVAL);
+        assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, longer, 0600, &b, NULL), SW_EINVAL);
         sw_free(longer);
     }
 }

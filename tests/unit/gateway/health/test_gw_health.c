@@ -576,7 +576,7 @@ static void a_unix_socket_is_there_or_not(void **state)
     t.cluster = build(0, 0, sock, "");
     start_checks(1);
     assert_true(is_down(0));
-    assert_int_equal(sw_sock_listen_unix(sock, 0600, &fd, &err), SW_OK);
+    assert_int_equal(sw_sock_listen_unix(SOCK_STREAM, sock, 0600, &fd, &err), SW_OK);
     gw_pass(t.loop, 8 * SW_NS_PER_S);
     assert_false(is_down(0));
     sw_sock_close(fd);
