@@ -100,8 +100,7 @@ int sw_crew_thread_start(struct sw_crew_thread *t, struct sw_err *err)
 
 void sw_crew_thread_done(struct sw_crew_thread *t)
 {
-    sw_loop_free(t->loop);
-    t->loop = NULL;
+    sw_loop_free(SW_TAKE(t->loop));
 }
 
 /* ---- all of them ---- */

@@ -7,8 +7,7 @@ static void finish(struct sw_dial *d, int rc, const struct sw_err *err)
     sw_defer_cancel(&d->done);
     if (rc != SW_OK) {
         sw_watch_stop(&d->watch);
-        sw_sock_close(d->fd);
-        d->fd = -1;
+        sw_sock_close(SW_TAKE_FD(d->fd));
     }
     d->cb(d, rc, err);
 }
@@ -64,8 +63,7 @@ void sw_dial_cancel(struct sw_dial *d)
     sw_timer_stop(d->loop, &d->deadline);
     sw_watch_stop(&d->watch);
     sw_defer_cancel(&d->done);
-    sw_sock_close(d->fd);
-    d->fd = -1;
+    sw_sock_close(SW_TAKE_FD(d->fd));
     d->loop = NULL;
 }
 

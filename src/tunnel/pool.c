@@ -89,8 +89,7 @@ static void drop_sans(struct sw_pool_conn *c)
 {
     for (size_t i = 0; i < c->n_sans; i++)
         sw_slice_free(&c->sans[i]);
-    sw_free(c->sans);
-    c->sans = NULL;
+    sw_free(SW_TAKE(c->sans));
     c->n_sans = 0;
     sw_free(SW_TAKE(c->host));
 }
@@ -279,8 +278,7 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     tls.host = c->host;
     tls.sni = c->host;
     c->session = sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), &setup, &failed);
-    sw_free(c->dial);
-    c->dial = NULL;
+    sw_free(SW_TAKE(c->dial));
     c->cred = sw_tls_cred_unref(c->cred);
     if (!c->session)
         conn_fail(c, failed.rc, SW_POOL_TLS, &failed);

@@ -30,8 +30,7 @@ static void close_side(struct sw_pump_side *s, bool reset)
     drop_rest(s);
     if (s->fd >= 0 && reset && !s->broken)
         sw_sock_set_reset(s->fd);
-    sw_sock_close(s->fd);
-    s->fd = -1;
+    sw_sock_close(SW_TAKE_FD(s->fd));
 }
 
 void sw_pump_stop(struct sw_pump *p, bool reset)

@@ -58,8 +58,7 @@ void sw_qpump_stop(struct sw_qpump *p, bool reset)
     sw_watch_stop(&p->watch);
     if (reset)
         sw_sock_set_reset(p->fd);
-    sw_sock_close(p->fd);
-    p->fd = -1;
+    sw_sock_close(SW_TAKE_FD(p->fd));
     p->loop = NULL;
 }
 

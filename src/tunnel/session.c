@@ -102,8 +102,7 @@ void session_fail(struct sw_session *s, int rc, const struct sw_err *err)
     sw_defer_cancel(&s->flush);
     end_streams(s, false);
     sw_watch_stop(&s->watch);
-    sw_sock_close(s->fd);
-    s->fd = -1;
+    sw_sock_close(SW_TAKE_FD(s->fd));
     sw_defer_cancel(&s->flush);
     session_check_over(s);
 }
@@ -449,8 +448,7 @@ struct sw_session *sw_session_new(struct sw_loop *l, int fd, const struct sw_ses
     s->tls = sw_tls_new(setup->tls, err);
     if (s->tls && !s->server &&
         sw_tls_handshake(s->tls, sw_slice("", 0), &used, &s->out, err) != SW_EAGAIN) {
-        sw_tls_free(s->tls);
-        s->tls = NULL;
+        sw_tls_free(SW_TAKE(s->tls));
     }
     if (!s->tls || sw_watch_start(l, &s->watch, fd, on_event, err) != SW_OK) {
         sw_tls_free(s->tls);

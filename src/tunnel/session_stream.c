@@ -65,8 +65,7 @@ static void close_local(struct sw_tstream *t, bool reset)
     sw_watch_stop(&t->watch);
     if (t->fd >= 0 && reset)
         sw_sock_set_reset(t->fd);
-    sw_sock_close(t->fd);
-    t->fd = -1;
+    sw_sock_close(SW_TAKE_FD(t->fd));
 }
 
 void stream_finish(struct sw_tstream *t, int rc, const struct sw_err *err, bool reset)

@@ -30,8 +30,7 @@ static void take_fds(struct msghdr *m, struct sw_packet *ret)
                 ret->fd = fd;
             } else {
                 sw_sock_close(fd);
-                sw_sock_close(ret->fd);
-                ret->fd = -1;
+                sw_sock_close(SW_TAKE_FD(ret->fd));
             }
         }
     }
