@@ -11,7 +11,7 @@
 #include <proto/google.pb-c.h>
 
 #include "base/def.h"
-#include "proto/bounds.h"
+#include "proto/constraint.h"
 #include "proto/field.h"
 
 enum { DEPTH_MAX = 64, PATH_MAX_CHARS = 72 };
@@ -142,19 +142,17 @@ static bool visit_inner(struct walk *w, ProtobufCMessage *const *list, size_t n,
 /* False: stop. Messages were decoded with the same bound of depth. */
 static bool visit(struct walk *w, const ProtobufCMessage *m, const struct step *up, unsigned depth)
 {
-    const struct sw_pb_bound *out;
-    char why[SW_PB_BOUND_TEXT];
+    struct sw_pb_broken broken;
     size_t next = 0;
 
     if (depth > DEPTH_MAX)
         return true;
-    out = sw_pb_next_out_of_bounds(w->table->bounds, m, &next, why);
-    if (out) {
-        struct step at = {.up = up, .field = out->field, .index = -1};
+    if (sw_pb_next_broken(w->table->constraints, m, &next, &broken)) {
+        struct step at = {.up = up, .field = broken.field, .index = -1};
         char path[PATH_MAX_CHARS];
 
-        path_text(&at, path, sizeof(path));
-        (void)sw_err_set(w->err, SW_EINVAL, "%s %s", path, why);
+        path_text(broken.field[0] ? &at : up, path, sizeof(path));
+        (void)sw_err_set(w->err, SW_EINVAL, "%s%s%s", path, path[0] ? " " : "", broken.why);
         return false;
     }
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {

@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 struct ProtobufCMessage;
-struct sw_pb_bound;
+struct sw_pb_constraint;
 struct ProtobufCMessageDescriptor;
 
 struct sw_pb_unread {
@@ -28,9 +28,9 @@ enum { SW_PB_TABLE_SLOTS = 1024, SW_PB_UNREAD_REASON_MAX = 100 };
 /* A table and its index. Zero but for the first three members, and lives as long as the program. */
 struct sw_pb_unread_table {
     const struct sw_pb_unread *rows;
-    size_t n;                         /* at most half of SW_PB_TABLE_SLOTS */
-    const struct sw_pb_bound *bounds; /* of fields that are read; ends with a NULL type */
-    pthread_mutex_t lock;             /* while the index is made */
+    size_t n;                                   /* at most half of SW_PB_TABLE_SLOTS */
+    const struct sw_pb_constraint *constraints; /* of fields that are read; ends with a NULL type */
+    pthread_mutex_t lock;                       /* while the index is made */
     bool indexed;
     struct {
         const void *field; /* its descriptor */
@@ -39,9 +39,9 @@ struct sw_pb_unread_table {
 };
 
 /*
- * SW_EINVAL when a field of a row with 'refuse' is set in m or in a message inside, or a field is
- * out of its bounds, with the path to the field and the reason in err. Anys stay closed: what opens
- * one checks what it holds.
+ * SW_EINVAL when a field of a row with 'refuse' is set in m or in a message inside, or a
+ * constraint is broken, with the path to the field and the reason in err. Anys stay closed: what
+ * opens one checks what it holds.
  */
 SW_NODISCARD int sw_pb_check_unread(struct sw_pb_unread_table *t, const struct ProtobufCMessage *m,
                                     struct sw_err *err);

@@ -15,6 +15,7 @@
 
 #include "base/def.h"
 #include "proto/unread.h"
+#include "xds/constraints.h"
 
 /* The rows: refused when set, refused when set to anything but 0, accepted. */
 #define REFUSED(message, field, reason)         ROW(message, field, true, false, reason)
@@ -428,47 +429,9 @@ static const struct sw_pb_unread rows[] = {
               "it bounds a cache that upstream connections do not need"),
 };
 
-/* ---- numbers that are read ---- */
-
-#define BOUND(message, field, least, most)                                                         \
-    {                                                                                              \
-        &sw__##message##__descriptor, #field, (least), (most)                                      \
-    }
-
-const struct sw_pb_bound sw_xds_bounds[] = {
-    BOUND(cluster, connect_timeout, 1, UINT64_MAX),
-    BOUND(cluster__least_request_lb_config, choice_count, 2, UINT64_MAX),
-    BOUND(cluster__original_dst_lb_config, upstream_port_override, 0, 65535),
-    BOUND(cluster_load_assignment__policy, overprovisioning_factor, 1, UINT64_MAX),
-    BOUND(filter_chain_match, destination_port, 1, 65535),
-    BOUND(health_check, alt_port, 0, 65535),
-    BOUND(health_check, interval, 1, UINT64_MAX),
-    BOUND(health_check, timeout, 1, UINT64_MAX),
-    BOUND(health_check, unhealthy_interval, 1, UINT64_MAX),
-    BOUND(http_connection_manager, max_request_headers_kb, 1, 8192),
-    BOUND(http_protocol_options, max_headers_count, 1, UINT64_MAX),
-    BOUND(lb_endpoint, load_balancing_weight, 1, UINT64_MAX),
-    BOUND(lb_least_request, choice_count, 2, UINT64_MAX),
-    BOUND(locality_lb_endpoints, load_balancing_weight, 1, UINT64_MAX),
-    BOUND(locality_lb_endpoints, priority, 0, 128),
-    BOUND(outlier_detection, base_ejection_time, 1, UINT64_MAX),
-    BOUND(outlier_detection, enforcing_consecutive_5xx, 0, 100),
-    BOUND(outlier_detection, enforcing_consecutive_gateway_failure, 0, 100),
-    BOUND(outlier_detection, interval, 1, UINT64_MAX),
-    BOUND(outlier_detection, max_ejection_percent, 0, 100),
-    BOUND(percent, value, 0, 100),
-    BOUND(retry_policy__retry_back_off, base_interval, 1, UINT64_MAX),
-    BOUND(route_action, cluster_not_found_response_code, 0, 2),
-    BOUND(socket_address, port_value, 0, 65535),
-    BOUND(tcp_proxy, max_connect_attempts, 1, UINT64_MAX),
-    {NULL, NULL, 0, 0},
-};
-
-/* ---- both ---- */
-
 static struct sw_pb_unread_table table = {.rows = rows,
                                           .n = SW_ARRAY_LEN(rows),
-                                          .bounds = sw_xds_bounds,
+                                          .constraints = sw_xds_constraints,
                                           .lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct sw_pb_unread_table *sw_xds_fields(void)

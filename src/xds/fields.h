@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/err.h"
-#include "proto/bounds.h"
 
 struct ProtobufCMessage;
 struct sw_pb_unread_table;
@@ -17,10 +16,5 @@ struct sw_pb_unread_table;
  * reason. Anys stay closed.
  */
 SW_NODISCARD int sw_xds_check_fields(const struct ProtobufCMessage *m, struct sw_err *err);
-/*
- * Numbers that Envoy refuses, by field: the gateway refuses them with the resource, and xds lint
- * reports them. What depends on more than one field is a rule of either. Ends with a NULL type.
- */
-extern const struct sw_pb_bound sw_xds_bounds[];
 /* The table itself, for tests. */
 struct sw_pb_unread_table *sw_xds_fields(void);

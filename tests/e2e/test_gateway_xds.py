@@ -146,7 +146,7 @@ def test_a_gateway_lives_from_its_server(binary, server, tmp_path):
     until(moved, what="the new endpoint")
     # A refusal says why and changes nothing.
     server.commit((RDS, "t", field(1, "t") + field(2, field(1, "no domains"))))
-    until(lambda: any("domains missing" in line for line in server.status()))
+    until(lambda: any("domains is empty" in line for line in server.status()))
     assert get(port) == 200
     # Routes go to nowhere, and back.
     for cluster, status in (("unknown", 503), ("c", 200)):

@@ -63,11 +63,9 @@ static void check_discovery(struct lint *l, const Sw__Cluster *m)
     }
     if (m->eds_cluster_config)
         sw_lint_error(l, "eds_cluster_config", "is for clusters with EDS only");
-    if (m->type == SW__CLUSTER__DISCOVERY_TYPE__ORIGINAL_DST)
+    if (m->type >= SW__CLUSTER__DISCOVERY_TYPE__ORIGINAL_DST)
         return;
-    if (m->type > SW__CLUSTER__DISCOVERY_TYPE__ORIGINAL_DST)
-        sw_lint_error(l, "type", "is not defined");
-    else if (!m->load_assignment)
+    if (!m->load_assignment)
         sw_lint_warn(l, "load_assignment", "is missing: there are no hosts");
     else if (m->type == SW__CLUSTER__DISCOVERY_TYPE__STATIC)
         check_static(l, m->load_assignment);
@@ -77,46 +75,22 @@ static void cluster(struct lint *l, const void *msg)
 {
     const Sw__Cluster *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->lb_policy > SW__CLUSTER__LB_POLICY__LOAD_BALANCING_POLICY_CONFIG || m->lb_policy == 4)
-        sw_lint_error(l, "lb_policy", "is not defined");
     l->resolves = m->cluster_discovery_type_case == SW__CLUSTER__CLUSTER_DISCOVERY_TYPE_TYPE &&
                   m->type == SW__CLUSTER__DISCOVERY_TYPE__STRICT_DNS;
     check_discovery(l, m);
-}
-
-static void upstream_options(struct lint *l, const void *msg)
-{
-    const Sw__UpstreamProtocolOptions *m = msg;
-
-    if (m->upstream_protocol_options_case ==
-        SW__UPSTREAM_PROTOCOL_OPTIONS__UPSTREAM_PROTOCOL_OPTIONS__NOT_SET)
-        sw_lint_error(l, "", "chooses no protocol");
-}
-
-static void explicit_http(struct lint *l, const void *msg)
-{
-    const Sw__UpstreamProtocolOptions__ExplicitHttpConfig *m = msg;
-
-    if (m->protocol_config_case ==
-        SW__UPSTREAM_PROTOCOL_OPTIONS__EXPLICIT_HTTP_CONFIG__PROTOCOL_CONFIG__NOT_SET)
-        sw_lint_error(l, "", "chooses no protocol");
 }
 
 static void internal_upstream(struct lint *l, const void *msg)
 {
     const Sw__InternalUpstreamTransport *m = msg;
 
-    if (!m->transport_socket)
-        sw_lint_error(l, "transport_socket", "is missing");
     for (size_t i = 0; i < m->n_passthrough_metadata; i++) {
         const Sw__InternalUpstreamTransport__MetadataValueSource *s = m->passthrough_metadata[i];
-        const char *field = sw_arena_printf(&l->a, "passthrough_metadata[%zu]", i);
 
-        sw_lint_name(l, SW_PB_SLICE(s->name), field);
         if (!s->kind || (s->kind->kind_case != SW__METADATA_KIND__KIND_HOST &&
                          s->kind->kind_case != SW__METADATA_KIND__KIND_CLUSTER))
-            sw_lint_error(l, field, "only metadata of host or cluster passes");
+            sw_lint_error(l, sw_arena_printf(&l->a, "passthrough_metadata[%zu]", i),
+                          "only metadata of host or cluster passes");
     }
 }
 
@@ -142,7 +116,6 @@ static void load_assignment(struct lint *l, const void *msg)
 {
     const Sw__ClusterLoadAssignment *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->cluster_name), "cluster_name");
     check_locality_weights(l, m);
     if (sw_slice_eq_str(sw_slice_str(l->type), "ClusterLoadAssignment")) {
         l->resolves = false;
@@ -181,8 +154,6 @@ static void locality(struct lint *l, const void *msg)
 
 const struct lint_rule sw_lint_cluster_rules[] = {
     {&sw__cluster__descriptor, cluster},
-    {&sw__upstream_protocol_options__descriptor, upstream_options},
-    {&sw__upstream_protocol_options__explicit_http_config__descriptor, explicit_http},
     {&sw__internal_upstream_transport__descriptor, internal_upstream},
     {&sw__cluster_load_assignment__descriptor, load_assignment},
     {&sw__locality_lb_endpoints__descriptor, locality},

@@ -17,12 +17,6 @@ enum {
 
 /* --- shared checks --- */
 
-void sw_lint_name(struct lint *l, struct sw_slice name, const char *field)
-{
-    if (name.n == 0)
-        sw_lint_error(l, field, "is empty");
-}
-
 static bool is_token(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -129,83 +123,26 @@ static void header_value_option(struct lint *l, const void *msg)
         sw_lint_error(l, "append_action", "is not defined");
 }
 
-static void data_source(struct lint *l, const void *msg)
-{
-    const Sw__DataSource *m = msg;
-
-    if (m->specifier_case == SW__DATA_SOURCE__SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no source");
-    if (m->specifier_case == SW__DATA_SOURCE__SPECIFIER_FILENAME)
-        sw_lint_name(l, SW_PB_SLICE(m->filename), "filename");
-}
-
-static void transport_socket(struct lint *l, const void *msg)
-{
-    const Sw__TransportSocket *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->config_type_case == SW__TRANSPORT_SOCKET__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
-}
-
-static void typed_extension(struct lint *l, const void *msg)
-{
-    const Sw__TypedExtensionConfig *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (!m->typed_config)
-        sw_lint_error(l, "typed_config", "is missing");
-}
-
-static void socket_address(struct lint *l, const void *msg)
-{
-    const Sw__SocketAddress *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->address), "address");
-    if (m->port_specifier_case == SW__SOCKET_ADDRESS__PORT_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "port_value", "is missing");
-    if (m->protocol != SW__SOCKET_ADDRESS__PROTOCOL__TCP &&
-        m->protocol != SW__SOCKET_ADDRESS__PROTOCOL__UDP)
-        sw_lint_error(l, "protocol", "is not defined");
-}
-
-static void address(struct lint *l, const void *msg)
-{
-    const Sw__Address *m = msg;
-
-    if (m->address_case == SW__ADDRESS__ADDRESS__NOT_SET)
-        sw_lint_error(l, "", "has no address");
-    else if (m->address_case == SW__ADDRESS__ADDRESS_PIPE)
-        sw_lint_name(l, SW_PB_SLICE(m->pipe->path), "pipe.path");
-}
-
 static void internal_address(struct lint *l, const void *msg)
 {
     const Sw__EnvoyInternalAddress *m = msg;
 
-    if (m->address_name_specifier_case !=
-        SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME)
-        sw_lint_error(l, "server_listener_name", "is missing");
-    else if (m->server_listener_name.len == 0)
+    if (m->address_name_specifier_case ==
+            SW__ENVOY_INTERNAL_ADDRESS__ADDRESS_NAME_SPECIFIER_SERVER_LISTENER_NAME &&
+        m->server_listener_name.len == 0)
         sw_lint_warn(l, "server_listener_name", "is empty: no upstream");
     sw_lint_ref(l, REF_INTERNAL, SW_PB_SLICE(m->server_listener_name), "server_listener_name");
 }
 
 static void check_version(struct lint *l, Sw__ApiVersion v, const char *field)
 {
-    if (v > SW__API_VERSION__V3)
-        sw_lint_error(l, field, "is not defined");
-    else if (v != SW__API_VERSION__V3)
+    if (v != SW__API_VERSION__V3)
         sw_lint_warn(l, field, "is not V3");
 }
 
 static void config_source(struct lint *l, const void *msg)
 {
-    const Sw__ConfigSource *m = msg;
-
-    if (m->config_source_specifier_case == SW__CONFIG_SOURCE__CONFIG_SOURCE_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "names no source");
-    check_version(l, m->resource_api_version, "resource_api_version");
+    check_version(l, ((const Sw__ConfigSource *)msg)->resource_api_version, "resource_api_version");
 }
 
 static void regex_matcher(struct lint *l, const void *msg)
@@ -225,35 +162,8 @@ static void regex_matcher(struct lint *l, const void *msg)
 
 static void regex_substitute(struct lint *l, const void *msg)
 {
-    const Sw__RegexMatchAndSubstitute *m = msg;
-
-    if (!m->pattern)
-        sw_lint_error(l, "pattern", "is missing");
-    sw_lint_header_value(l, SW_PB_SLICE(m->substitution), "substitution");
-}
-
-static void string_matcher(struct lint *l, const void *msg)
-{
-    const Sw__StringMatcher *m = msg;
-
-    switch (m->match_pattern_case) {
-    case SW__STRING_MATCHER__MATCH_PATTERN__NOT_SET:
-        sw_lint_error(l, "", "has no pattern");
-        break;
-    case SW__STRING_MATCHER__MATCH_PATTERN_PREFIX:
-        sw_lint_name(l, SW_PB_SLICE(m->prefix), "prefix");
-        break;
-    case SW__STRING_MATCHER__MATCH_PATTERN_SUFFIX:
-        sw_lint_name(l, SW_PB_SLICE(m->suffix), "suffix");
-        break;
-    case SW__STRING_MATCHER__MATCH_PATTERN_CONTAINS:
-        sw_lint_name(l, SW_PB_SLICE(m->contains), "contains");
-        break;
-    case SW__STRING_MATCHER__MATCH_PATTERN_EXACT:
-    case SW__STRING_MATCHER__MATCH_PATTERN_SAFE_REGEX:
-    case _SW__STRING_MATCHER__MATCH_PATTERN__CASE_IS_INT_SIZE:
-        break;
-    }
+    sw_lint_header_value(l, SW_PB_SLICE(((const Sw__RegexMatchAndSubstitute *)msg)->substitution),
+                         "substitution");
 }
 
 static void fractional_percent(struct lint *l, const void *msg)
@@ -261,79 +171,23 @@ static void fractional_percent(struct lint *l, const void *msg)
     static const uint32_t whole[] = {100, 10000, 1000000};
     const Sw__FractionalPercent *m = msg;
 
-    if (m->denominator > SW__FRACTIONAL_PERCENT__DENOMINATOR_TYPE__MILLION)
-        sw_lint_error(l, "denominator", "is not defined");
-    else if (m->numerator > whole[m->denominator])
+    if (m->denominator < SW_ARRAY_LEN(whole) && m->numerator > whole[m->denominator])
         sw_lint_warn(l, "numerator", "is above %u", whole[m->denominator]);
-}
-
-static void runtime_percent(struct lint *l, const void *msg)
-{
-    if (!((const Sw__RuntimeFractionalPercent *)msg)->default_value)
-        sw_lint_error(l, "default_value", "is missing");
-}
-
-static void check_range(struct lint *l, const Sw__UInt32Value *v, uint32_t low, const char *field)
-{
-    if (v && (v->value < low || v->value > INT32_MAX))
-        sw_lint_error(l, field, "is not between %u and %d", low, INT32_MAX);
-}
-
-static void http2_options(struct lint *l, const void *msg)
-{
-    const Sw__Http2ProtocolOptions *m = msg;
-
-    check_range(l, m->max_concurrent_streams, 1, "max_concurrent_streams");
-    check_range(l, m->initial_stream_window_size, 65535, "initial_stream_window_size");
-    check_range(l, m->initial_connection_window_size, 65535, "initial_connection_window_size");
-}
-
-static void health_check(struct lint *l, const void *msg)
-{
-    const Sw__HealthCheck *m = msg;
-
-    if (!m->timeout)
-        sw_lint_error(l, "timeout", "is missing");
-    if (!m->interval)
-        sw_lint_error(l, "interval", "is missing");
-    if (!m->unhealthy_threshold)
-        sw_lint_error(l, "unhealthy_threshold", "is missing");
-    if (!m->healthy_threshold)
-        sw_lint_error(l, "healthy_threshold", "is missing");
-    if (m->health_checker_case == SW__HEALTH_CHECK__HEALTH_CHECKER__NOT_SET)
-        sw_lint_error(l, "", "has no checker");
-    else if (m->health_checker_case == SW__HEALTH_CHECK__HEALTH_CHECKER_HTTP_HEALTH_CHECK)
-        sw_lint_name(l, SW_PB_SLICE(m->http_health_check->path), "http_health_check.path");
 }
 
 static void envoy_grpc(struct lint *l, const void *msg)
 {
-    struct sw_slice name = SW_PB_SLICE(((const Sw__GrpcService__EnvoyGrpc *)msg)->cluster_name);
-
-    sw_lint_name(l, name, "cluster_name");
-    sw_lint_ref(l, REF_CLUSTER, name, "cluster_name");
+    sw_lint_ref(l, REF_CLUSTER,
+                SW_PB_SLICE(((const Sw__GrpcService__EnvoyGrpc *)msg)->cluster_name),
+                "cluster_name");
 }
 
 static void http_uri(struct lint *l, const void *msg)
 {
     const Sw__HttpUri *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->uri), "uri");
-    if (!m->timeout)
-        sw_lint_error(l, "timeout", "is missing");
-    if (m->http_upstream_type_case != SW__HTTP_URI__HTTP_UPSTREAM_TYPE_CLUSTER ||
-        m->cluster.len == 0)
-        sw_lint_error(l, "cluster", "is empty");
-    else
+    if (m->http_upstream_type_case == SW__HTTP_URI__HTTP_UPSTREAM_TYPE_CLUSTER)
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
-}
-
-static void stateful_session_route(struct lint *l, const void *msg)
-{
-    const Sw__StatefulSessionPerRoute *m = msg;
-
-    if (m->override_case == SW__STATEFUL_SESSION_PER_ROUTE__OVERRIDE__NOT_SET)
-        sw_lint_error(l, "", "neither disables nor sets anything");
 }
 
 /* Envoy finds the way of keeping sessions by its name, not by its type. */
@@ -366,12 +220,6 @@ static void ext_authz_http(struct lint *l, const void *msg)
         sw_lint_error(l, "path_prefix", "does not begin with '/'");
 }
 
-static void ext_authz_buffer(struct lint *l, const void *msg)
-{
-    if (((const Sw__ExtAuthzBufferSettings *)msg)->max_request_bytes == 0)
-        sw_lint_error(l, "max_request_bytes", "must be above zero");
-}
-
 static void ext_authz_route(struct lint *l, const void *msg)
 {
     const Sw__ExtAuthzPerRoute *m = msg;
@@ -381,19 +229,10 @@ static void ext_authz_route(struct lint *l, const void *msg)
         sw_lint_error(l, "", "neither disables nor sets anything");
 }
 
-static void session_cookie(struct lint *l, const void *msg)
-{
-    const Sw__CookieBasedSessionState *m = msg;
-
-    if (!m->cookie || m->cookie->name.len == 0)
-        sw_lint_error(l, "cookie.name", "is empty");
-}
-
 static void session_header(struct lint *l, const void *msg)
 {
     struct sw_slice name = SW_PB_SLICE(((const Sw__HeaderBasedSessionState *)msg)->name);
 
-    sw_lint_name(l, name, "name");
     if (!all_tokens(name))
         sw_lint_warn(l, "name", "is not the name of a header");
 }
@@ -401,29 +240,17 @@ static void session_header(struct lint *l, const void *msg)
 const struct lint_rule sw_lint_core_rules[] = {
     {&sw__duration__descriptor, duration},
     {&sw__header_value_option__descriptor, header_value_option},
-    {&sw__data_source__descriptor, data_source},
-    {&sw__transport_socket__descriptor, transport_socket},
-    {&sw__typed_extension_config__descriptor, typed_extension},
-    {&sw__socket_address__descriptor, socket_address},
-    {&sw__address__descriptor, address},
     {&sw__envoy_internal_address__descriptor, internal_address},
     {&sw__config_source__descriptor, config_source},
     {&sw__regex_matcher__descriptor, regex_matcher},
     {&sw__regex_match_and_substitute__descriptor, regex_substitute},
-    {&sw__string_matcher__descriptor, string_matcher},
     {&sw__fractional_percent__descriptor, fractional_percent},
-    {&sw__runtime_fractional_percent__descriptor, runtime_percent},
-    {&sw__http2_protocol_options__descriptor, http2_options},
-    {&sw__health_check__descriptor, health_check},
     {&sw__grpc_service__envoy_grpc__descriptor, envoy_grpc},
     {&sw__http_uri__descriptor, http_uri},
-    {&sw__stateful_session_per_route__descriptor, stateful_session_route},
     {&sw__stateful_session__descriptor, stateful_session},
     {&sw__ext_authz__descriptor, ext_authz},
     {&sw__ext_authz_http_service__descriptor, ext_authz_http},
-    {&sw__ext_authz_buffer_settings__descriptor, ext_authz_buffer},
     {&sw__ext_authz_per_route__descriptor, ext_authz_route},
-    {&sw__cookie_based_session_state__descriptor, session_cookie},
     {&sw__header_based_session_state__descriptor, session_header},
     {NULL, NULL},
 };

@@ -16,7 +16,7 @@
 #include "proto/pb.h"
 #include "proto/types.h"
 #include "proto/walk.h"
-#include "xds/fields.h"
+#include "xds/constraints.h"
 
 enum {
     TEXT_MAX = 256,
@@ -102,19 +102,25 @@ static const struct lint_rule *find_rule(const struct lint_rule *rules,
     return NULL;
 }
 
+static void check_constraints(struct lint *l, const struct sw_pb_constraint *rows,
+                              const ProtobufCMessage *m)
+{
+    struct sw_pb_broken broken;
+    size_t at = 0;
+
+    while (sw_pb_next_broken(rows, m, &at, &broken))
+        sw_lint_error(l, broken.field, "%s", broken.why);
+}
+
 static void on_message(void *arg, const ProtobufCMessage *m, struct sw_slice path)
 {
     const struct lint_rule *tables[] = {sw_lint_core_rules, sw_lint_route_rules,
                                         sw_lint_listener_rules, sw_lint_cluster_rules};
     struct lint *l = arg;
 
-    const struct sw_pb_bound *out;
-    char why[SW_PB_BOUND_TEXT];
-    size_t at = 0;
-
     l->in = path;
-    while ((out = sw_pb_next_out_of_bounds(sw_xds_bounds, m, &at, why)))
-        sw_lint_error(l, out->field, "%s", why);
+    check_constraints(l, sw_xds_constraints, m);
+    check_constraints(l, sw_lint_constraints, m);
     for (size_t i = 0; i < SW_ARRAY_LEN(tables); i++) {
         const struct lint_rule *r = find_rule(tables[i], m->descriptor);
 

@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "control/lint/lint.h"
+#include "proto/constraint.h"
 
 struct ProtobufCMessage;
 struct ProtobufCMessageDescriptor;
@@ -58,6 +59,7 @@ struct lint_rule {
 };
 
 /* Tables end with a NULL type. */
+extern const struct sw_pb_constraint sw_lint_constraints[];
 extern const struct lint_rule sw_lint_core_rules[];
 extern const struct lint_rule sw_lint_route_rules[];
 extern const struct lint_rule sw_lint_listener_rules[];
@@ -65,7 +67,6 @@ extern const struct lint_rule sw_lint_cluster_rules[];
 
 /* --- checks that several rules need --- */
 
-void sw_lint_name(struct lint *l, struct sw_slice name, const char *field);
 /*
  * A header's name: a token, or beginning with ':' where pseudo is set. Envoy refuses little of what
  * cannot be a name; the rest is a warning.

@@ -123,7 +123,6 @@ static void listener(struct lint *l, const void *msg)
     bool internal =
         m->listener_specifier_case == SW__LISTENER__LISTENER_SPECIFIER_INTERNAL_LISTENER;
 
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
     if (internal && m->address)
         sw_lint_error(l, "address", "excludes internal_listener");
     if (!internal && !m->address)
@@ -155,33 +154,12 @@ static void filter_chain(struct lint *l, const void *msg)
     }
 }
 
-static void listener_filter(struct lint *l, const void *msg)
-{
-    const Sw__ListenerFilter *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->config_type_case == SW__LISTENER_FILTER__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
-}
-
-static void filter(struct lint *l, const void *msg)
-{
-    const Sw__Filter *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->config_type_case == SW__FILTER__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
-}
-
 /* --- HTTP --- */
 
 static void manager(struct lint *l, const void *msg)
 {
     const Sw__HttpConnectionManager *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->stat_prefix), "stat_prefix");
-    if (m->route_specifier_case == SW__HTTP_CONNECTION_MANAGER__ROUTE_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no routes");
     for (size_t i = 0; i < m->n_http_filters; i++) {
         const Sw__HttpFilter *f = m->http_filters[i];
         bool router = f->config_type_case == SW__HTTP_FILTER__CONFIG_TYPE_TYPED_CONFIG &&
@@ -193,40 +171,15 @@ static void manager(struct lint *l, const void *msg)
     }
     if (m->n_http_filters == 0)
         sw_lint_warn(l, "http_filters", "is empty: nothing answers");
-    if (m->codec_type > SW__HTTP_CONNECTION_MANAGER__CODEC_TYPE__HTTP3)
-        sw_lint_error(l, "codec_type", "is not defined");
-    if (m->server_header_transformation >
-        SW__HTTP_CONNECTION_MANAGER__SERVER_HEADER_TRANSFORMATION__PASS_THROUGH)
-        sw_lint_error(l, "server_header_transformation", "is not defined");
-    if (m->forward_client_cert_details >
-        SW__HTTP_CONNECTION_MANAGER__FORWARD_CLIENT_CERT_DETAILS__ALWAYS_FORWARD_ONLY)
-        sw_lint_error(l, "forward_client_cert_details", "is not defined");
-}
-
-static void http_filter(struct lint *l, const void *msg)
-{
-    const Sw__HttpFilter *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->config_type_case == SW__HTTP_FILTER__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
 }
 
 static void rds(struct lint *l, const void *msg)
 {
     const Sw__Rds *m = msg;
 
-    if (!m->config_source)
-        sw_lint_error(l, "config_source", "is missing");
     if (m->route_config_name.len == 0)
         sw_lint_warn(l, "route_config_name", "is empty");
     sw_lint_ref(l, REF_ROUTE, SW_PB_SLICE(m->route_config_name), "route_config_name");
-}
-
-static void access_log(struct lint *l, const void *msg)
-{
-    if (((const Sw__AccessLog *)msg)->config_type_case == SW__ACCESS_LOG__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
 }
 
 /* --- bytes --- */
@@ -235,9 +188,6 @@ static void tcp_proxy(struct lint *l, const void *msg)
 {
     const Sw__TcpProxy *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->stat_prefix), "stat_prefix");
-    if (m->cluster_specifier_case == SW__TCP_PROXY__CLUSTER_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no cluster");
     if (m->cluster_specifier_case == SW__TCP_PROXY__CLUSTER_SPECIFIER_CLUSTER) {
         if (m->cluster.len == 0)
             sw_lint_warn(l, "cluster", "is empty");
@@ -249,44 +199,24 @@ static void tcp_weighted(struct lint *l, const void *msg)
 {
     const Sw__TcpProxy__WeightedCluster *m = msg;
 
-    if (m->n_clusters == 0)
-        sw_lint_error(l, "clusters", "is empty");
-    for (size_t i = 0; i < m->n_clusters; i++) {
-        const Sw__TcpProxy__WeightedCluster__ClusterWeight *c = m->clusters[i];
-        const char *field = sw_arena_printf(&l->a, "clusters[%zu]", i);
-
-        sw_lint_name(l, SW_PB_SLICE(c->name), field);
-        sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(c->name), field);
-        if (c->weight == 0)
-            sw_lint_error(l, field, "weight must be at least 1");
-    }
+    for (size_t i = 0; i < m->n_clusters; i++)
+        sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->clusters[i]->name),
+                    sw_arena_printf(&l->a, "clusters[%zu]", i));
 }
 
 static void tunneling(struct lint *l, const void *msg)
 {
     const Sw__TcpProxy__TunnelingConfig *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->hostname), "hostname");
     sw_lint_format(l, SW_PB_SLICE(m->hostname), "hostname");
     if (m->post_path.len && !m->use_post)
         sw_lint_error(l, "post_path", "needs use_post");
-}
-
-static void udp_matcher(struct lint *l, const void *msg)
-{
-    const Sw__Matcher__OnMatch *m = ((const Sw__Matcher *)msg)->on_no_match;
-
-    if (m && m->on_match_case == SW__MATCHER__ON_MATCH__ON_MATCH__NOT_SET)
-        sw_lint_error(l, "on_no_match", "does nothing");
 }
 
 static void udp_proxy(struct lint *l, const void *msg)
 {
     const Sw__UdpProxyConfig *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->stat_prefix), "stat_prefix");
-    if (m->route_specifier_case == SW__UDP_PROXY_CONFIG__ROUTE_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no cluster");
     if (m->route_specifier_case == SW__UDP_PROXY_CONFIG__ROUTE_SPECIFIER_CLUSTER)
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
     if (!m->tunneling_config)
@@ -301,33 +231,17 @@ static void udp_tunneling(struct lint *l, const void *msg)
 {
     const Sw__UdpProxyConfig__UdpTunnelingConfig *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->proxy_host), "proxy_host");
     sw_lint_format(l, SW_PB_SLICE(m->proxy_host), "proxy_host");
-    sw_lint_name(l, SW_PB_SLICE(m->target_host), "target_host");
     sw_lint_format(l, SW_PB_SLICE(m->target_host), "target_host");
-    if (m->default_target_port == 0 || m->default_target_port > UINT16_MAX)
-        sw_lint_error(l, "default_target_port", "is not a port");
     if (m->post_path.len && !m->use_post)
         sw_lint_error(l, "post_path", "needs use_post");
-}
-
-static void udp_session_filter(struct lint *l, const void *msg)
-{
-    const Sw__UdpProxyConfig__SessionFilter *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->config_type_case == SW__UDP_PROXY_CONFIG__SESSION_FILTER__CONFIG_TYPE__NOT_SET)
-        sw_lint_error(l, "typed_config", "is missing");
 }
 
 static void udp_route(struct lint *l, const void *msg)
 {
     const Sw__UdpRoute *m = msg;
 
-    if (m->cluster_specifier_case != SW__UDP_ROUTE__CLUSTER_SPECIFIER_CLUSTER ||
-        m->cluster.len == 0)
-        sw_lint_error(l, "cluster", "is empty");
-    else
+    if (m->cluster_specifier_case == SW__UDP_ROUTE__CLUSTER_SPECIFIER_CLUSTER)
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
 }
 
@@ -370,7 +284,6 @@ static void sds(struct lint *l, const void *msg)
 {
     const Sw__SdsSecretConfig *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
     if (m->sds_config)
         sw_lint_ref(l, REF_SECRET, SW_PB_SLICE(m->name), "name");
 }
@@ -387,105 +300,29 @@ static void upstream_tls(struct lint *l, const void *msg)
         sw_lint_error(l, "common_tls_context", "a client has one certificate at most");
 }
 
-static void san(struct lint *l, const void *msg)
-{
-    const Sw__SubjectAltNameMatcher *m = msg;
-
-    if (m->san_type == SW__SUBJECT_ALT_NAME_MATCHER__SAN_TYPE__SAN_TYPE_UNSPECIFIED ||
-        m->san_type > SW__SUBJECT_ALT_NAME_MATCHER__SAN_TYPE__OTHER_NAME)
-        sw_lint_error(l, "san_type", "is not defined");
-    if (!m->matcher)
-        sw_lint_error(l, "matcher", "is missing");
-}
-
 static void validation(struct lint *l, const void *msg)
 {
     const Sw__CertificateValidationContext *m = msg;
 
-    if (m->trust_chain_verification >
-        SW__CERTIFICATE_VALIDATION_CONTEXT__TRUST_CHAIN_VERIFICATION__ACCEPT_UNTRUSTED)
-        sw_lint_error(l, "trust_chain_verification", "is not defined");
     if (!m->trusted_ca && m->system_root_certs)
         sw_lint_warn(l, "system_root_certs", "means nothing to Envoy: nothing is verified");
-}
-
-static void combined_validation(struct lint *l, const void *msg)
-{
-    const Sw__CommonTlsContext__CombinedCertificateValidationContext *m = msg;
-
-    if (!m->default_validation_context)
-        sw_lint_error(l, "default_validation_context", "is missing");
-    if (!m->validation_context_sds_secret_config)
-        sw_lint_error(l, "validation_context_sds_secret_config", "is missing");
-}
-
-static void secret(struct lint *l, const void *msg)
-{
-    const Sw__Secret *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->type_case == SW__SECRET__TYPE__NOT_SET)
-        sw_lint_error(l, "", "holds nothing");
-}
-
-static void tls_certificate(struct lint *l, const void *msg)
-{
-    const Sw__TlsCertificate *m = msg;
-
-    if (!m->certificate_chain)
-        sw_lint_error(l, "certificate_chain", "is missing");
-    if (!m->private_key)
-        sw_lint_error(l, "private_key", "is missing");
-}
-
-static void compressor(struct lint *l, const void *msg)
-{
-    const Sw__Compressor *m = msg;
-
-    if (!m->compressor_library || !m->compressor_library->typed_config)
-        sw_lint_error(l, "compressor_library", "is missing");
-}
-
-static void gzip(struct lint *l, const void *msg)
-{
-    const Sw__GzipCompressor *m = msg;
-
-    if (m->window_bits && (m->window_bits->value < 9 || m->window_bits->value > 15))
-        sw_lint_error(l, "window_bits", "must be 9 to 15");
-    if (m->memory_level && (m->memory_level->value < 1 || m->memory_level->value > 9))
-        sw_lint_error(l, "memory_level", "must be 1 to 9");
-    if (m->chunk_size && (m->chunk_size->value < 4096 || m->chunk_size->value > 65536))
-        sw_lint_error(l, "chunk_size", "must be 4096 to 65536");
 }
 
 const struct lint_rule sw_lint_listener_rules[] = {
     {&sw__listener__descriptor, listener},
     {&sw__filter_chain__descriptor, filter_chain},
-    {&sw__listener_filter__descriptor, listener_filter},
-    {&sw__filter__descriptor, filter},
     {&sw__http_connection_manager__descriptor, manager},
-    {&sw__http_filter__descriptor, http_filter},
-    {&sw__compressor__descriptor, compressor},
-    {&sw__gzip_compressor__descriptor, gzip},
     {&sw__rds__descriptor, rds},
-    {&sw__access_log__descriptor, access_log},
     {&sw__tcp_proxy__descriptor, tcp_proxy},
     {&sw__tcp_proxy__weighted_cluster__descriptor, tcp_weighted},
     {&sw__tcp_proxy__tunneling_config__descriptor, tunneling},
     {&sw__udp_proxy_config__descriptor, udp_proxy},
     {&sw__udp_proxy_config__udp_tunneling_config__descriptor, udp_tunneling},
-    {&sw__udp_proxy_config__session_filter__descriptor, udp_session_filter},
-    {&sw__matcher__descriptor, udp_matcher},
     {&sw__udp_route__descriptor, udp_route},
     {&sw__downstream_tls_context__descriptor, downstream_tls},
     {&sw__upstream_tls_context__descriptor, upstream_tls},
     {&sw__common_tls_context__descriptor, common_tls},
     {&sw__sds_secret_config__descriptor, sds},
-    {&sw__subject_alt_name_matcher__descriptor, san},
     {&sw__certificate_validation_context__descriptor, validation},
-    {&sw__common_tls_context__combined_certificate_validation_context__descriptor,
-     combined_validation},
-    {&sw__secret__descriptor, secret},
-    {&sw__tls_certificate__descriptor, tls_certificate},
     {NULL, NULL},
 };

@@ -27,9 +27,7 @@ static void route_match(struct lint *l, const void *msg)
 {
     const Sw__RouteMatch *m = msg;
 
-    if (m->path_specifier_case == SW__ROUTE_MATCH__PATH_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no path");
-    else if (m->path_specifier_case == SW__ROUTE_MATCH__PATH_SPECIFIER_PATH_SEPARATED_PREFIX)
+    if (m->path_specifier_case == SW__ROUTE_MATCH__PATH_SPECIFIER_PATH_SEPARATED_PREFIX)
         check_separated_prefix(l, SW_PB_SLICE(m->path_separated_prefix));
 }
 
@@ -49,20 +47,6 @@ static void header_matcher(struct lint *l, const void *msg)
         check_text(l, SW_PB_SLICE(m->string_match->exact), "string_match.exact");
 }
 
-static void query_matcher(struct lint *l, const void *msg)
-{
-    sw_lint_name(l, SW_PB_SLICE(((const Sw__QueryParameterMatcher *)msg)->name), "name");
-}
-
-static void cookie_matcher(struct lint *l, const void *msg)
-{
-    const Sw__CookieMatcher *m = msg;
-
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (!m->string_match)
-        sw_lint_error(l, "string_match", "is missing");
-}
-
 /* --- actions --- */
 
 static void weighted_cluster(struct lint *l, const void *msg)
@@ -70,8 +54,6 @@ static void weighted_cluster(struct lint *l, const void *msg)
     const Sw__WeightedCluster *m = msg;
     uint64_t sum = 0;
 
-    if (m->n_clusters == 0)
-        sw_lint_error(l, "clusters", "is empty");
     for (size_t i = 0; i < m->n_clusters; i++)
         sum += m->clusters[i]->weight ? m->clusters[i]->weight->value : 0;
     if (m->n_clusters && (sum == 0 || sum > UINT32_MAX))
@@ -97,8 +79,6 @@ static void cluster_weight(struct lint *l, const void *msg)
     if (m->name.len == 0 && m->cluster_header.len == 0)
         sw_lint_error(l, "name", "is empty");
     sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->name), "name");
-    if (!m->weight)
-        sw_lint_error(l, "weight", "is missing");
     if (m->host_rewrite_specifier_case ==
         SW__WEIGHTED_CLUSTER__CLUSTER_WEIGHT__HOST_REWRITE_SPECIFIER_HOST_REWRITE_LITERAL)
         sw_lint_header_value(l, SW_PB_SLICE(m->host_rewrite_literal), "host_rewrite_literal");
@@ -113,7 +93,6 @@ static void check_upgrades(struct lint *l, const Sw__RouteAction *m)
     for (size_t i = 0; i < m->n_upgrade_configs; i++) {
         struct sw_slice type = SW_PB_SLICE(m->upgrade_configs[i]->upgrade_type);
 
-        sw_lint_name(l, type, "upgrade_configs");
         sw_lint_header_value(l, type, "upgrade_configs");
         for (size_t k = 0; k < i; k++) {
             if (sw_slice_ieq(type, SW_PB_SLICE(m->upgrade_configs[k]->upgrade_type)))
@@ -127,12 +106,8 @@ static void route_action(struct lint *l, const void *msg)
 {
     const Sw__RouteAction *m = msg;
 
-    if (m->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER__NOT_SET)
-        sw_lint_error(l, "", "has no cluster");
-    if (m->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER) {
-        sw_lint_name(l, SW_PB_SLICE(m->cluster), "cluster");
+    if (m->cluster_specifier_case == SW__ROUTE_ACTION__CLUSTER_SPECIFIER_CLUSTER)
         sw_lint_ref(l, REF_CLUSTER, SW_PB_SLICE(m->cluster), "cluster");
-    }
     if (m->prefix_rewrite.len && m->regex_rewrite)
         sw_lint_error(l, "prefix_rewrite", "excludes regex_rewrite");
     sw_lint_header_value(l, SW_PB_SLICE(m->prefix_rewrite), "prefix_rewrite");
@@ -160,13 +135,6 @@ static void retry_policy(struct lint *l, const void *msg)
             sw_lint_warn(l, "retriable_status_codes", "%u is no status",
                          m->retriable_status_codes[i]);
     }
-    for (size_t i = 0; i < m->n_retry_host_predicate; i++) {
-        sw_lint_name(l, SW_PB_SLICE(m->retry_host_predicate[i]->name), "retry_host_predicate");
-        if (!m->retry_host_predicate[i]->typed_config)
-            sw_lint_error(l, "retry_host_predicate", "has no typed_config");
-    }
-    if (m->retry_back_off && !m->retry_back_off->base_interval)
-        sw_lint_error(l, "retry_back_off.base_interval", "is missing");
 }
 
 static void redirect(struct lint *l, const void *msg)
@@ -181,16 +149,12 @@ static void redirect(struct lint *l, const void *msg)
         sw_lint_header_value(l, SW_PB_SLICE(m->prefix_rewrite), "prefix_rewrite");
     if (m->port_redirect > 65535)
         sw_lint_warn(l, "port_redirect", "is above 65535");
-    if (m->response_code > SW__REDIRECT_ACTION__REDIRECT_RESPONSE_CODE__PERMANENT_REDIRECT)
-        sw_lint_error(l, "response_code", "is not defined");
 }
 
 static void direct_response(struct lint *l, const void *msg)
 {
     const Sw__DirectResponseAction *m = msg;
 
-    if (m->status < 200 || m->status > 599)
-        sw_lint_error(l, "status", "%u is not between 200 and 599", m->status);
     if (!m->body)
         return;
     if ((m->body->specifier_case == SW__DATA_SOURCE__SPECIFIER_INLINE_BYTES ||
@@ -203,12 +167,6 @@ static void route(struct lint *l, const void *msg)
 {
     const Sw__Route *m = msg;
 
-    if (!m->match)
-        sw_lint_error(l, "match", "is missing");
-    if (m->action_case == SW__ROUTE__ACTION__NOT_SET)
-        sw_lint_error(l, "", "has no action");
-    for (size_t i = 0; i < m->n_typed_per_filter_config; i++)
-        sw_lint_name(l, SW_PB_SLICE(m->typed_per_filter_config[i]->key), "typed_per_filter_config");
     sw_lint_removed(l, m->request_headers_to_remove, m->n_request_headers_to_remove,
                     "request_headers_to_remove");
     sw_lint_removed(l, m->response_headers_to_remove, m->n_response_headers_to_remove,
@@ -284,9 +242,6 @@ static void virtual_host(struct lint *l, const void *msg)
 {
     const Sw__VirtualHost *m = msg;
 
-    sw_lint_name(l, SW_PB_SLICE(m->name), "name");
-    if (m->n_domains == 0)
-        sw_lint_error(l, "domains", "is empty");
     sw_lint_removed(l, m->request_headers_to_remove, m->n_request_headers_to_remove,
                     "request_headers_to_remove");
     sw_lint_removed(l, m->response_headers_to_remove, m->n_response_headers_to_remove,
@@ -357,8 +312,6 @@ const struct lint_rule sw_lint_route_rules[] = {
     {&sw__route__descriptor, route},
     {&sw__route_match__descriptor, route_match},
     {&sw__header_matcher__descriptor, header_matcher},
-    {&sw__query_parameter_matcher__descriptor, query_matcher},
-    {&sw__cookie_matcher__descriptor, cookie_matcher},
     {&sw__route_action__descriptor, route_action},
     {&sw__weighted_cluster__descriptor, weighted_cluster},
     {&sw__weighted_cluster__cluster_weight__descriptor, cluster_weight},

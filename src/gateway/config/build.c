@@ -153,7 +153,7 @@ int sw_gw_build_addr(struct sw_gw_build *b, const struct Sw__Address *a, bool na
     if (a && a->address_case == SW__ADDRESS__ADDRESS_PIPE) {
         ret->kind = SW_GW_ADDR_PIPE;
         ret->name = sw_gw_text(b, &a->pipe->path);
-        return ret->name.n ? SW_OK : SW_GW_BAD(b, "pipe without a path");
+        return SW_OK;
     }
     if (a && a->address_case == SW__ADDRESS__ADDRESS_ENVOY_INTERNAL_ADDRESS) {
         ret->kind = SW_GW_ADDR_INTERNAL;

@@ -77,7 +77,7 @@ static int add_secret_validation(struct sw_gw_build *b, struct sw_gw_tls *t,
 {
     const Sw__Secret *s;
 
-    if (!ref || ref->name.len == 0)
+    if (!ref)
         return SW_GW_BAD(b, "secret without a name");
     s = open_secret(b, ref);
     if (!s)

@@ -69,7 +69,7 @@ static int build_cookie(struct sw_gw_build *b, const Sw__CookieBasedSessionState
     const Sw__SessionCookie *k = in->cookie;
     SW_BUF_AUTO attrs = {0};
 
-    if (!k || !sw_http_token_valid(SW_PB_SLICE(k->name)))
+    if (!sw_http_token_valid(SW_PB_SLICE(k->name)))
         return SW_GW_BAD(b, "stateful_session: cookie without a proper name");
     s->name = sw_gw_text(b, &k->name);
     s->path = sw_gw_text(b, &k->path);
@@ -248,8 +248,6 @@ static int build_filter(struct sw_gw_build *b, const Sw__HttpFilter *in, struct 
     *ret_skip = false;
     f->name = sw_gw_text(b, &in->name);
     f->disabled = in->disabled;
-    if (f->name.n == 0)
-        return SW_GW_BAD(b, "http filter without a name");
     if (*ret_router)
         return SW_OK;
     if (sw_pb_any_is(any, &sw__cors__descriptor)) {

@@ -60,11 +60,11 @@ static int build_library(struct sw_gw_build *b, const Sw__Any *in, struct sw_gzi
         return SW_EINVAL;
     *z = (struct sw_gzip_opts){
         .level = g->compression_level ? (int)g->compression_level : -1,
-        .window_bits = g->window_bits ? (int)sw_min(g->window_bits->value, 99u) : WINDOW_BITS,
-        .memory = g->memory_level ? (int)sw_min(g->memory_level->value, 99u) : MEMORY_LEVEL,
+        .window_bits = g->window_bits ? (int)g->window_bits->value : WINDOW_BITS,
+        .memory = g->memory_level ? (int)g->memory_level->value : MEMORY_LEVEL,
         .strategy = (int)g->compression_strategy,
     };
-    probe = z->window_bits >= 9 ? sw_gzip_stream_new(z) : NULL;
+    probe = sw_gzip_stream_new(z);
     if (!probe)
         return SW_GW_BAD(b, "compressor: gzip: a number is out of range");
     sw_gzip_stream_free(probe);
@@ -101,8 +101,8 @@ int sw_gw_build_gzip(struct sw_gw_build *b, const struct Sw__Any *any, const voi
     if (!in)
         return SW_EINVAL;
     *ret = NULL;
-    if (!in->compressor_library || !in->compressor_library->typed_config)
-        return SW_GW_BAD(b, "compressor: compressor_library missing");
+    if (!in->compressor_library->typed_config)
+        return SW_GW_BAD(b, "compressor_library.typed_config is missing");
     if (!sw_pb_any_is(in->compressor_library->typed_config, &sw__gzip_compressor__descriptor))
         return SW_OK;
     /* The form of today, and the older one without directions. */

@@ -39,8 +39,6 @@ static int build_query_match(struct sw_gw_build *b, const Sw__QueryParameterMatc
                              struct sw_gw_query_match *m)
 {
     m->name = sw_gw_text(b, &in->name);
-    if (m->name.n == 0)
-        return SW_GW_BAD(b, "query matcher without a name");
     m->present = true;
     if (in->query_parameter_match_specifier_case ==
         SW__QUERY_PARAMETER_MATCHER__QUERY_PARAMETER_MATCH_SPECIFIER_STRING_MATCH) {
@@ -161,8 +159,6 @@ static int fill_vhost(struct sw_gw_build *b, const Sw__VirtualHost *in, size_t b
     int rc = SW_OK;
 
     v->name = sw_gw_text(b, &in->name);
-    if (v->name.n == 0 || in->n_domains == 0)
-        return SW_GW_BAD(b, "name or domains missing");
     if (in->n_routes > ROUTES_MAX)
         return SW_GW_BAD(b, "more than %d routes", ROUTES_MAX);
     v->n_routes = (uint32_t)in->n_routes;

@@ -123,8 +123,6 @@ static int build_rewrite(struct sw_gw_build *b, const Sw__RegexMatchAndSubstitut
 {
     struct sw_gw_regex_rewrite *rw = SW_ARENA_NEW(b->arena, struct sw_gw_regex_rewrite);
 
-    if (!in->pattern)
-        return SW_GW_BAD(b, "regex_rewrite without a pattern");
     rw->substitution = sw_gw_text(b, &in->substitution);
     if (!sw_http_target_valid(rw->substitution))
         return SW_GW_BAD(b, "regex_rewrite: bad substitution");
@@ -168,8 +166,8 @@ static int build_weights(struct sw_gw_build *b, const Sw__WeightedCluster *in,
     struct sw_gw_weight *w;
     int rc = SW_OK;
 
-    if (in->n_clusters == 0 || in->n_clusters > CLUSTERS_MAX)
-        return SW_GW_BAD(b, "weighted_clusters is empty or too long");
+    if (in->n_clusters > CLUSTERS_MAX)
+        return SW_GW_BAD(b, "weighted_clusters is too long");
     w = sw_arena_array(b->arena, in->n_clusters, sizeof(*w));
     for (size_t i = 0; rc == SW_OK && i < in->n_clusters; i++) {
         rc = build_weight(b, in->clusters[i], &w[i]);
@@ -322,8 +320,6 @@ static int build_redirect(struct sw_gw_build *b, const Sw__RedirectAction *in,
 {
     static const uint16_t codes[] = {301, 302, 303, 307, 308};
 
-    if ((unsigned)in->response_code >= SW_ARRAY_LEN(codes))
-        return SW_GW_BAD(b, "redirect: unknown response_code");
     if (in->port_redirect > 65535)
         return SW_GW_BAD(b, "redirect: port above 65535");
     r->status = codes[in->response_code];
@@ -373,8 +369,6 @@ static void build_reason(struct sw_gw_build *b, const Sw__Metadata *m, struct sw
 static int build_direct(struct sw_gw_build *b, const Sw__DirectResponseAction *in, size_t body_max,
                         struct sw_gw_direct *d)
 {
-    if (in->status < 200 || in->status > 599)
-        return SW_GW_BAD(b, "direct_response: status %u is not 200..599", in->status);
     d->status = (uint16_t)in->status;
     if (in->body_format) {
         const Sw__SubstitutionFormatString *f = in->body_format;

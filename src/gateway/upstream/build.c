@@ -123,8 +123,6 @@ static int build_check(struct sw_gw_build *b, const Sw__HealthCheck *in, struct 
     struct sw_slice *receive;
     int rc;
 
-    if (!in->timeout || !in->interval || !in->unhealthy_threshold || !in->healthy_threshold)
-        return SW_GW_BAD(b, "timeout, interval and both thresholds are required");
     c->timeout_ns = sw_gw_duration(in->timeout, 0);
     c->interval_ns = sw_gw_duration(in->interval, 0);
     c->jitter_ns = sw_gw_duration(in->interval_jitter, 0);
@@ -350,8 +348,6 @@ static int build_spec(struct sw_gw_build *b, const Sw__Cluster *in, struct sw_gw
     int rc;
 
     s->name = sw_gw_text(b, &in->name);
-    if (s->name.n == 0)
-        return SW_GW_BAD(b, "cluster without a name");
     s->connect_timeout_ns = sw_gw_duration(in->connect_timeout, 5 * SW_NS_PER_S);
     s->metadata = sw_gw_build_metadata(b, in->metadata);
     if (in->upstream_connection_options && in->upstream_connection_options->tcp_keepalive) {

@@ -284,8 +284,6 @@ static int build_listener(struct sw_gw_build *b, const Sw__Listener *in, struct 
     int rc;
 
     l->name = sw_gw_text(b, &in->name);
-    if (l->name.n == 0)
-        return SW_GW_BAD(b, "listener without a name");
     l->bind = sw_gw_bool(in->bind_to_port, true);
     l->transparent = sw_gw_bool(in->transparent, false);
     l->freebind = sw_gw_bool(in->freebind, false);

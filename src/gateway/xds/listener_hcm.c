@@ -99,17 +99,10 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
     sw_gw_build_h2(in->http2_protocol_options, &h->h2);
 }
 
-static int check_enums(struct sw_gw_build *b, const Sw__HttpConnectionManager *in)
+static int check_values(struct sw_gw_build *b, const Sw__HttpConnectionManager *in)
 {
-    const Sw__HttpProtocolOptions *o = in->common_http_protocol_options;
-
     if ((unsigned)in->codec_type > 2)
         return SW_GW_BAD(b, "codec_type %d is not supported", (int)in->codec_type);
-    if ((unsigned)in->server_header_transformation > 2 ||
-        (unsigned)in->forward_client_cert_details > 4 ||
-        (unsigned)in->path_with_escaped_slashes_action > 4 ||
-        (o && (unsigned)o->headers_with_underscores_action > 2))
-        return SW_GW_BAD(b, "unknown enum value");
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))
         return SW_GW_BAD(b, "server_name is not a header value");
     if (in->via.len && !sw_http_value_valid(SW_PB_SLICE(in->via)))
@@ -150,7 +143,7 @@ int sw_gw_build_hcm(struct sw_gw_build *b, const struct Sw__Any *any, struct sw_
     if (h->stat_prefix.n == 0)
         return SW_GW_BAD(b, "stat_prefix missing");
     h->codec = (enum sw_gw_codec)in->codec_type;
-    rc = check_enums(b, in);
+    rc = check_values(b, in);
     if (rc < 0)
         return rc;
     build_switches(b, in, h);

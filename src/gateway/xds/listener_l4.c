@@ -26,8 +26,6 @@ static int build_tunnel(struct sw_gw_build *b, const Sw__TcpProxy__TunnelingConf
     struct sw_gw_tunneling *tu = SW_ARENA_NEW(b->arena, struct sw_gw_tunneling);
     int rc;
 
-    if (in->hostname.len == 0)
-        return SW_GW_BAD(b, "tunneling_config without a hostname");
     if (in->post_path.len)
         return SW_GW_BAD(b, "tunneling_config: post_path without use_post");
     rc = sw_gw_format_parse(b->arena, SW_PB_SLICE(in->hostname), &tu->hostname, b->err);
@@ -52,16 +50,13 @@ static int build_tcp_clusters(struct sw_gw_build *b, const Sw__TcpProxy *in,
         t->total_weight = 1;
         return w->cluster.n ? SW_OK : SW_GW_BAD(b, "cluster missing");
     }
-    if (in->cluster_specifier_case != SW__TCP_PROXY__CLUSTER_SPECIFIER_WEIGHTED_CLUSTERS ||
-        in->weighted_clusters->n_clusters == 0)
+    if (in->cluster_specifier_case != SW__TCP_PROXY__CLUSTER_SPECIFIER_WEIGHTED_CLUSTERS)
         return SW_GW_BAD(b, "neither cluster nor weighted_clusters");
     w = sw_arena_array(b->arena, in->weighted_clusters->n_clusters, sizeof(*w));
     for (size_t i = 0; i < in->weighted_clusters->n_clusters; i++) {
         w[i].cluster = sw_gw_text(b, &in->weighted_clusters->clusters[i]->name);
         w[i].weight = in->weighted_clusters->clusters[i]->weight;
         t->total_weight += w[i].weight;
-        if (w[i].cluster.n == 0)
-            return SW_GW_BAD(b, "weighted cluster without a name");
     }
     t->clusters = w;
     t->n_clusters = in->weighted_clusters->n_clusters;

@@ -10,11 +10,12 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <protobuf-c/protobuf-c.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
-#include "control/lint/lint.h"
+#include "control/lint/lint_int.h"
 #include "proto/json.h"
 #include "proto/types.h"
 #include "xds_export.h"
@@ -117,7 +118,7 @@ static const struct {
      "no cluster"},
     {SW_TYPE_LISTENER,
      FILTER(TCP ",'stat_prefix':'s','weighted_clusters':{'clusters':[{'name':'a'}]}"),
-     "filter_chains[0].filters[0].typed_config.weighted_clusters.clusters[0]", "at least 1"},
+     "filter_chains[0].filters[0].typed_config.weighted_clusters.clusters[0].weight", "above 0"},
     {SW_TYPE_LISTENER,
      FILTER(TCP ",'stat_prefix':'s','cluster':'c','tunneling_config':{'post_path':'/'}"),
      "filter_chains[0].filters[0].typed_config.tunneling_config.hostname", "empty"},
@@ -184,7 +185,7 @@ static const struct {
      AUTHZ_ROUTE(",'check_settings':{'with_request_body':{},'http_service':{'path_prefix':'x'}}"),
      "virtual_hosts[0].routes[0].typed_per_filter_config[0].value.check_settings.with_request_body."
      "max_request_bytes",
-     "above zero"},
+     "above 0"},
     {SW_TYPE_ROUTE, ROUTE("", TO_C), "virtual_hosts[0].routes[0].match", "no path"},
     {SW_TYPE_ROUTE, VHOST("{'match':{'prefix':'/'}}"), "virtual_hosts[0].routes[0]", "no action"},
     {SW_TYPE_ROUTE, ROUTE("'path_separated_prefix':'/'", TO_C),
@@ -216,7 +217,7 @@ static const struct {
                            "{'name':'a','weight':4294967295},{'name':'b','weight':1}]}}"),
      "virtual_hosts[0].routes[0].route.weighted_clusters.clusters", "4294967296"},
     {SW_TYPE_ROUTE, ROUTE("'prefix':'/'", "'direct_response':{'status':199}"),
-     "virtual_hosts[0].routes[0].direct_response.status", "199"},
+     "virtual_hosts[0].routes[0].direct_response.status", "200..599"},
     {SW_TYPE_ROUTE,
      "{'name':'x','max_direct_response_body_size_bytes':2,'virtual_hosts':[{'name':'v','domains':"
      "['*'],'routes':[{'match':{'prefix':'/'},'direct_response':{'status':200,'body':"
@@ -310,7 +311,7 @@ static const struct {
      FILTER(HCM ",'stat_prefix':'s','route_config':{},'http2_protocol_options':"
                 "{'initial_stream_window_size':65534},'http_filters':[" ROUTER "]"),
      "filter_chains[0].filters[0].typed_config.http2_protocol_options.initial_stream_window_size",
-     "not between"},
+     "is not in"},
     {SW_TYPE_LISTENER, FILTER(HCM ",'stat_prefix':'s','route_config':{}"),
      "filter_chains[0].filters[0].typed_config.http_filters", TAKEN "empty"},
     {SW_TYPE_LISTENER,
@@ -358,7 +359,8 @@ static const struct {
     {SW_TYPE_ROUTE,
      ROUTE("'prefix':'/'", "'route':{'cluster':'c','retry_policy':{'retry_host_predicate':"
                            "[{'name':'p'}]}}"),
-     "virtual_hosts[0].routes[0].route.retry_policy.retry_host_predicate", "typed_config"},
+     "virtual_hosts[0].routes[0].route.retry_policy.retry_host_predicate[0].typed_config",
+     "missing"},
     {SW_TYPE_ROUTE,
      VHOST("{'match':{'prefix':'/'}," TO_C ",'typed_per_filter_config':{'s':{'@type':"
            "'type.googleapis.com/envoy.extensions.filters.http.stateful_session.v3."
@@ -501,10 +503,27 @@ static void what_does_not_decode_is_said_so(void **state)
     assert_int_equal(sw_xds_lint(r, 2, NULL, NULL, NULL), 2);
 }
 
+static void every_constraint_names_a_field(void **state)
+{
+    (void)state;
+    for (const struct sw_pb_constraint *r = sw_lint_constraints; r->type; r++) {
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field_by_name(r->type, r->field);
+
+        if (!f)
+            fail_msg("%s has no field %s", r->type->name, r->field);
+        if (r->rule == SW_PB_CHOSEN && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
+            fail_msg("%s.%s is in no oneof", r->type->name, r->field);
+        if (r->rule == SW_PB_DEFINED && f->type != PROTOBUF_C_TYPE_ENUM)
+            fail_msg("%s.%s is no enum", r->type->name, r->field);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rule_names_the_field),
+        cmocka_unit_test(every_constraint_names_a_field),
         cmocka_unit_test(a_wide_route_before_a_narrow_one_is_a_warning),
         cmocka_unit_test(names_must_exist_in_a_closed_set),
         cmocka_unit_test(names_are_unique_and_agree),

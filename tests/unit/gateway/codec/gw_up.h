@@ -197,7 +197,8 @@ static inline int up_set_up(void **state)
     up.listener = gw_listen(&up.at);
     up.store = gw_store(1);
     (void)snprintf(json, sizeof(json),
-                   "{'name':'c','load_assignment':{'endpoints':[{'lb_endpoints':[{'endpoint':"
+                   "{'name':'c','load_assignment':{'cluster_name':'c','endpoints':[{'lb_endpoints':"
+                   "[{'endpoint':"
                    "{'address':{'socket_address':{'address':'127.0.0.1','port_value':%u}}}}]}]}}",
                    up.at.port);
     assert_int_equal(gw_put(up.store, SW_GW_TYPE_CLUSTER, "c", json, &err), SW_OK);

@@ -230,7 +230,7 @@ static int set_up(void **state)
     t.store = gw_store(1);
     assert_int_equal(
         gw_put(t.store, SW_GW_TYPE_CLUSTER, "c",
-               "{'name':'c','load_assignment':{'endpoints':[{'lb_endpoints':["
+               "{'name':'c','load_assignment':{'cluster_name':'c','endpoints':[{'lb_endpoints':["
                "{'endpoint':{'address':{'socket_address':{'address':'10.0.0.1','port_value':80}}}},"
                "{'endpoint':{'address':{'socket_address':{'address':'10.0.0.2','port_value':80}}}},"
                "{'endpoint':{'address':{'socket_address':{'address':'10.0.0.3','port_value':80}}}}"

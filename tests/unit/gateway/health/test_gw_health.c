@@ -30,8 +30,9 @@ static struct sw_gw_cluster *build(unsigned a, unsigned b, const char *pipe, con
 {
     char *at = t.json;
     size_t left = sizeof(t.json);
-    int n =
-        snprintf(at, left, "{'name':'c',%s'load_assignment':{'endpoints':[{'lb_endpoints':[", more);
+    int n = snprintf(
+        at, left,
+        "{'name':'c',%s'load_assignment':{'cluster_name':'c','endpoints':[{'lb_endpoints':[", more);
     struct sw_gw_config *config;
     struct sw_gw_cluster *c;
     struct sw_err err = {0};

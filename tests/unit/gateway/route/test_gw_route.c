@@ -452,18 +452,18 @@ static void nonsense_is_refused(void **state)
 {
 #define VH(x) "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[" x "]}]}"
     (void)state;
-    refused("{'name':'r','virtual_hosts':[{'name':'v','domains':[]}]}", "domains missing");
+    refused("{'name':'r','virtual_hosts':[{'name':'v','domains':[]}]}", "domains is empty");
     refused(
         "{'name':'r','virtual_hosts':[{'name':'a','domains':['x']},{'name':'b','domains':['X']}]}",
         "duplicate domain");
-    refused(VH("{'match':{}," TO("c") "}"), "path specifier");
-    refused(VH("{'match':{'prefix':'/'}}"), "unsupported route action");
-    refused(VH("{'match':{'prefix':'/'},'route':{}}"), "cluster specifier");
+    refused(VH("{'match':{}," TO("c") "}"), "match has no path");
+    refused(VH("{'match':{'prefix':'/'}}"), "has no action");
+    refused(VH("{'match':{'prefix':'/'},'route':{}}"), "route has no cluster");
     refused(VH("{'match':{'path_separated_prefix':'/a/'}," TO("c") "}"), "path_separated_prefix");
     refused(VH("{'match':{'prefix':'/'},'direct_response':{'status':99}}"), "200..599");
-    refused(
-        VH("{'match':{'prefix':'/'},'route':{'weighted_clusters':{'clusters':[{'name':'a'}]}}}"),
-        "sum of weights");
+    refused(VH("{'match':{'prefix':'/"
+               "'},'route':{'weighted_clusters':{'clusters':[{'name':'a','weight':0}]}}}"),
+            "sum of weights");
     refused(VH("{'match':{'prefix':'/'}," TO(
                 "c") ",'request_headers_to_add':[{'header':{'key':'Host','value':'x'}}]}"),
             "may not be changed");

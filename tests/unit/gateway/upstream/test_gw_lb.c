@@ -37,8 +37,9 @@ static void close_world(struct world *w)
 #define EP(last, extra)                                                                            \
     "{'endpoint':{'address':{'socket_address':{'address':'10.0.0." last                            \
     "','port_value':80}}}" extra "}"
-#define CLUSTER(extra, eps) "{'name':'c'" extra ",'load_assignment':{'endpoints':[" eps "]}}"
-#define PLACE(extra, eps)   "{'lb_endpoints':[" eps "]" extra "}"
+#define CLUSTER(extra, eps)                                                                        \
+    "{'name':'c'" extra ",'load_assignment':{'cluster_name':'c','endpoints':[" eps "]}}"
+#define PLACE(extra, eps) "{'lb_endpoints':[" eps "]" extra "}"
 
 /* Last byte of the address chosen, 0: none. The request ends at once, well. */
 static int pick(struct world *w, const struct sw_gw_pick *p)
@@ -271,9 +272,9 @@ static void retries_leave_an_idle_host_that_failed(void **state)
         struct sw_gw_host *busy[3];
         char text[512];
 
-        (void)snprintf(
-            text, sizeof(text), "%s%s%s", "{'name':'c','lb_policy':'", policies[k],
-            "','load_assignment':{'endpoints':[" PLACE("", EP("1", "") "," EP("2", "")) "]}}");
+        (void)snprintf(text, sizeof(text), "%s%s%s", "{'name':'c','lb_policy':'", policies[k],
+                       "','load_assignment':{'cluster_name':'c','endpoints':[" PLACE(
+                           "", EP("1", "") "," EP("2", "")) "]}}");
         open_world(&w, text);
         p.tried[0] = member(&w, 0, 0);
         for (size_t i = 0; i < SW_ARRAY_LEN(busy); i++)

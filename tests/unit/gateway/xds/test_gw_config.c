@@ -305,21 +305,26 @@ static void bad_resources_are_refused_by_name(void **state)
          LISTENER("{'filters':[{'name':'x','typed_config':{'@type':'type.googleapis.com/"
                   "envoy.extensions.filters.http.router.v3.Router'}}]}"),
          "is not supported"},
-        {SW_GW_TYPE_CLUSTER, "{'name':'c','connect_timeout':'0s','load_assignment':{}}",
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','connect_timeout':'0s','load_assignment':{'cluster_name':'c'}}",
          "connect_timeout"},
         {SW_GW_TYPE_CLUSTER, "{'name':'c'}", "load_assignment"},
         {SW_GW_TYPE_CLUSTER, "{'name':'c','type':'EDS'}", "eds_cluster_config"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','lb_policy':'LOAD_BALANCING_POLICY_CONFIG','load_assignment':{}}",
+         "{'name':'c','lb_policy':'LOAD_BALANCING_POLICY_CONFIG','load_assignment':{'cluster_name':"
+         "'c'}}",
          "lb_policy"},
-        {SW_GW_TYPE_CLUSTER, "{'name':'c','load_assignment':{},'health_checks':[{'timeout':'1s'}]}",
+        {SW_GW_TYPE_CLUSTER,
+         "{'name':'c','load_assignment':{'cluster_name':'c'},'health_checks':[{'timeout':'1s'}]}",
          "health_checks[0]"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','load_assignment':{'endpoints':[{'lb_endpoints':[{'endpoint':{'address':{"
+         "{'name':'c','load_assignment':{'cluster_name':'c','endpoints':[{'lb_endpoints':[{'"
+         "endpoint':{'address':{"
          "'socket_address':{'address':'localhost','port_value':1}}}}]}]}}",
          "not an IP address"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','load_assignment':{},'close_connections_on_host_health_failure':true}",
+         "{'name':'c','load_assignment':{'cluster_name':'c'},'close_connections_on_host_health_"
+         "failure':true}",
          "close_connections_on_host_health_failure is not supported"},
         {SW_GW_TYPE_CLUSTER,
          "{'name':'c','type':'ORIGINAL_DST','lb_policy':'CLUSTER_PROVIDED',"
@@ -339,7 +344,8 @@ static void bad_resources_are_refused_by_name(void **state)
              "{'filters':[" HCM("'route_config':{'name':'r','internal_only_headers':['x']}") "]}"),
          "filter_chains[0]: route_config.internal_only_headers is not supported"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','load_assignment':{},'connection_pool_per_downstream_connection':true}",
+         "{'name':'c','load_assignment':{'cluster_name':'c'},'connection_pool_per_downstream_"
+         "connection':true}",
          "connection_pool_per_downstream_connection is not supported"},
         {SW_GW_TYPE_CLUSTER,
          "{'name':'c','type':'EDS','eds_cluster_config':{'eds_config':{'path':'/x'}}}",
@@ -351,7 +357,7 @@ static void bad_resources_are_refused_by_name(void **state)
          "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'matcher':{}}]}",
          "matcher is not supported: routes are matched in the order of the list"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','load_assignment':{},'load_balancing_policy':{'policies':[{"
+         "{'name':'c','load_assignment':{'cluster_name':'c'},'load_balancing_policy':{'policies':[{"
          "'typed_extension_config':{'name':'lr','typed_config':{'@type':'type.googleapis.com/"
          "envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest',"
          "'slow_start_config':{'slow_start_window':'60s'}}}}]}}",
@@ -366,7 +372,8 @@ static void bad_resources_are_refused_by_name(void **state)
          OPTIONS("{'level':6,'name':4,'int_value':9},{'level':6,'name':5,'int_value':0}"),
          "socket_options[1]: value is out of range"},
         {SW_GW_TYPE_CLUSTER,
-         "{'name':'c','load_assignment':{},'typed_dns_resolver_config':{'name':'own','typed_config'"
+         "{'name':'c','load_assignment':{'cluster_name':'c'},'typed_dns_resolver_config':{'name':'"
+         "own','typed_config'"
          ":{"
          "'@type':'type.googleapis.com/"
          "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer'}}}",
