@@ -124,14 +124,17 @@ static const struct sw_opts_cmd show_cmd = {
     .max_args = SW_OPTS_ARGS_MAX,
 };
 
-static int run_ca(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+static int run_ca(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+                  struct sw_err *err)
 {
+    const struct settings *s = settings;
     const struct sw_ca_scope scope = {.trust_domain = sw_slice_str(s->trust_domain),
                                       .any_trust_domain = s->any_trust_domain};
     struct sw_ca *ca = sw_ca_new_scoped(&scope, s->ttl_ns / SW_NS_PER_S, err);
     int rc;
 
     (void)rest;
+    (void)arena;
     if (!ca)
         return err->rc;
     rc = sw_ca_save(ca, s->dir, err);
@@ -160,8 +163,10 @@ static int check_prefix(const struct settings *s, struct sw_err *err)
     return SW_OK;
 }
 
-static int run_issue(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+static int run_issue(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+                     struct sw_err *err)
 {
+    const struct settings *s = settings;
     struct sw_ca_leaf leaf = {.id = sw_slice_str(s->id),
                               .ttl_s = s->ttl_ns / SW_NS_PER_S,
                               .backdate_s = s->backdate_ns / SW_NS_PER_S,
@@ -172,6 +177,7 @@ static int run_issue(const struct settings *s, const struct sw_opts_rest *rest, 
     int rc = check_prefix(s, err);
 
     (void)rest;
+    (void)arena;
     if (rc == SW_OK) {
         ca = sw_ca_load(s->dir, err);
         rc = ca ? sw_ca_issue(ca, &leaf, &chain, &key, err) : err->rc;
@@ -182,11 +188,12 @@ static int run_issue(const struct settings *s, const struct sw_opts_rest *rest, 
     return rc;
 }
 
-static int run_crl(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+static int run_crl(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+                   struct sw_err *err)
 {
+    const struct settings *s = settings;
     size_t n = s->revoke.n + rest->n_args;
-    SW_ARENA_AUTO arena = {0};
-    struct sw_slice *certs = sw_arena_array(&arena, n + 1, sizeof(*certs));
+    struct sw_slice *certs = sw_arena_array(arena, n + 1, sizeof(*certs));
     SW_BUF_AUTO pem = {.max = SW_TLS_PEM_MAX};
     struct sw_ca *ca = sw_ca_load(s->dir, err);
     int rc = ca ? SW_OK : err->rc;
@@ -196,7 +203,7 @@ static int run_crl(const struct settings *s, const struct sw_opts_rest *rest, st
         SW_BUF_AUTO text = {.max = SW_TLS_PEM_MAX};
 
         rc = sw_pemfile_read(path, &text, err);
-        certs[i] = sw_arena_slice(&arena, sw_buf_slice(&text));
+        certs[i] = sw_arena_slice(arena, sw_buf_slice(&text));
         if (rc == SW_OK) { /* alone first, so that the message can name the file */
             SW_BUF_AUTO trial = {.max = SW_TLS_PEM_MAX};
 
@@ -213,13 +220,14 @@ static int run_crl(const struct settings *s, const struct sw_opts_rest *rest, st
     return rc;
 }
 
-static int run_rotate(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+static int run_rotate(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+                      struct sw_err *err)
 {
+    const struct settings *s = settings;
     const struct sw_rotation_opts o = {0};
-    SW_ARENA_AUTO arena = {0};
     struct sw_ca_material m;
     struct sw_ca_material next;
-    int rc = sw_ca_material_read(&arena, s->dir, &m, err);
+    int rc = sw_ca_material_read(arena, s->dir, &m, err);
     enum sw_rotation_step step = rc == SW_OK ? sw_rotation_next(&m) : SW_ROTATION_NONE;
 
     (void)rest;
@@ -227,7 +235,7 @@ static int run_rotate(const struct settings *s, const struct sw_opts_rest *rest,
         rc = sw_err_set(err, SW_EINVAL, "a rotation is under way; its next step is '%s' (--now)",
                         sw_rotation_name(step));
     if (rc == SW_OK)
-        rc = sw_rotation_do(&arena, &m, &o, sw_wall_ns() / SW_NS_PER_S, &next, err);
+        rc = sw_rotation_do(arena, &m, &o, sw_wall_ns() / SW_NS_PER_S, &next, err);
     if (rc == SW_OK)
         rc = sw_ca_material_write(s->dir, &m, &next, err);
     if (rc == SW_OK)
@@ -235,9 +243,11 @@ static int run_rotate(const struct settings *s, const struct sw_opts_rest *rest,
     return rc;
 }
 
-static int run_show(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err)
+static int run_show(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+                    struct sw_err *err)
 {
-    (void)s;
+    (void)settings;
+    (void)arena;
     if (rest->n_args == 0)
         return sw_err_set(err, SW_EINVAL, "which file?");
     for (size_t i = 0; i < rest->n_args; i++) {
@@ -263,7 +273,7 @@ static const struct verb {
     const char *name;
     const char *what;
     const struct sw_opts_cmd *cmd;
-    int (*run)(const struct settings *s, const struct sw_opts_rest *rest, struct sw_err *err);
+    sw_cmd_fn run;
 } verbs[] = {
     {"ca", "make a certificate authority", &ca_cmd, run_ca},
     {"issue", "issue a workload certificate", &issue_cmd, run_issue},
@@ -271,25 +281,6 @@ static const struct verb {
     {"rotate", "let another root follow the one of a mesh's CA", &rotate_cmd, run_rotate},
     {"show", "explain certificates, revocation lists and keys", &show_cmd, run_show},
 };
-
-static int run_verb(const struct verb *v, int argc, char **argv)
-{
-    SW_ARENA_AUTO arena = {0};
-    struct sw_opts_rest rest = {0};
-    struct settings s = {0};
-    struct sw_err err = {0};
-    int rc = sw_opts_parse(v->cmd, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
-
-    if (rc == SW_EOF)
-        return sw_cmd_help(v->cmd);
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    rc = v->run(&s, &rest, &err);
-    if (rc == SW_OK)
-        return 0;
-    (void)sw_err_prefix(&err, "%s", v->cmd->name);
-    return sw_cmd_fail(&err);
-}
 
 static int usage(void)
 {
@@ -302,13 +293,14 @@ static int usage(void)
 
 int sw_cmd_cert(int argc, char **argv)
 {
+    struct settings s = {0};
     struct sw_err err;
 
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return usage();
     for (size_t i = 0; argc >= 2 && i < SW_ARRAY_LEN(verbs); i++) {
         if (strcmp(argv[1], verbs[i].name) == 0)
-            return run_verb(&verbs[i], argc - 1, argv + 1);
+            return sw_cmd_run(verbs[i].cmd, (struct sw_args){argc - 1, argv + 1}, &s, verbs[i].run);
     }
     if (argc < 2)
         (void)sw_err_set(&err, SW_EINVAL, "cert: which verb? One of ca, issue, crl, rotate, show");

@@ -49,6 +49,16 @@ void sw_cmd_print_cell(struct sw_slice text, int width);
 const char *sw_cmd_shown(struct sw_arena *a, struct sw_slice text);
 /* Prints the help text of a command on standard output; returns 0. */
 int sw_cmd_help(const struct sw_opts_cmd *cmd);
+/* What a command does with its settings and plain arguments. The arena is for the call. */
+typedef int (*sw_cmd_fn)(void *settings, const struct sw_opts_rest *rest, struct sw_arena *a,
+                         struct sw_err *err);
+/*
+ * A command that runs once: reads its words into the settings, which are all zero before, runs it
+ * and reports, an error of 'run' behind the command's name. Returns the exit status.
+ */
+int sw_cmd_run(const struct sw_opts_cmd *cmd, struct sw_args args, void *settings, sw_cmd_fn run);
+/* Prints the message like sw_cmd_fail; returns 64, the status of a bad command line. */
+int sw_cmd_bad_use(const struct sw_err *err);
 /* Starts the log on standard error. SW_EINVAL: the filter is none. format: enum sw_log_format. */
 SW_NODISCARD int sw_cmd_start_log(const char *filter, int format, struct sw_err *err);
 /* Ends the log of a command and reports its result: rc, and help for SW_EOF. The exit status. */

@@ -117,12 +117,15 @@ static int change(const char *verb, const char *netns, const struct sw_redirect 
     return sw_redirect_remove(fd, err);
 }
 
-static int run(const struct sw_opts_rest *rest, const struct settings *s, struct sw_err *err)
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+               struct sw_err *err)
 {
+    const struct settings *s = settings;
     struct sw_redirect r;
     const char *verb = rest->n_args ? rest->args[0] : "";
     int rc = build(s, &r, err);
 
+    (void)arena;
     if (rc != SW_OK)
         return rc;
     if (strcmp(verb, "show") == 0)
@@ -134,22 +137,9 @@ static int run(const struct sw_opts_rest *rest, const struct settings *s, struct
 
 static int redirect(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest;
-    struct sw_err err;
-    int rc = sw_opts_parse(&sw_cni_redirect_options, &s, &arena, (struct sw_args){argc, argv},
-                           &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_cni_redirect_options);
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    if (run(&rest, &s, &err) != SW_OK) {
-        (void)sw_err_prefix(&err, "cni redirect");
-        return sw_cmd_fail(&err);
-    }
-    return 0;
+    return sw_cmd_run(&sw_cni_redirect_options, (struct sw_args){argc, argv}, &s, run);
 }
 
 static int agent(int argc, char **argv,

@@ -14,7 +14,7 @@
 #include "connector/role.h"
 #include "connector/unit.h"
 
-enum { EXIT_USE = 64, UNIT_MAX = 1 << 16, ARGS_MAX = 256 };
+enum { UNIT_MAX = 1 << 16, ARGS_MAX = 256 };
 
 struct options {
     struct sw_connector_config c;
@@ -61,19 +61,13 @@ const struct sw_opts_cmd sw_connector_options = {
     .config_file = true,
 };
 
-static int bad_use(const struct sw_err *err)
-{
-    (void)sw_cmd_fail(err);
-    return EXIT_USE;
-}
-
 static int run(const struct options *o)
 {
     struct sw_err err = {0};
     int rc;
 
     if (sw_cmd_start_log(o->c.log_level, o->c.log_format, &err) != SW_OK)
-        return bad_use(&err);
+        return sw_cmd_bad_use(&err);
     rc = sw_connector_run(&o->c, &err);
     sw_log_stop();
     return rc == SW_OK ? 0 : sw_cmd_fail(&err);
@@ -170,7 +164,7 @@ static int act(const char *verb, const struct options *o, int argc, char **argv)
         return run(o);
     if (strcmp(verb, "role") == 0) {
         if (role(o, &err) != SW_OK)
-            return bad_use(&err);
+            return sw_cmd_bad_use(&err);
         return fflush(stdout) == 0 ? 0 : 1;
     }
     rc = strcmp(verb, "install") == 0 ? install(o, argc, argv, &err) : uninstall(o, &err);
@@ -192,13 +186,13 @@ int sw_cmd_connector(int argc, char **argv)
                      strcmp(argv[1], "uninstall") != 0 && strcmp(argv[1], "role") != 0)) {
         (void)sw_err_set(&err, SW_EINVAL,
                          "connector: one of run, install, uninstall and role is needed");
-        return bad_use(&err);
+        return sw_cmd_bad_use(&err);
     }
     rc = sw_opts_parse(&sw_connector_options, &o, &arena, (struct sw_args){argc - 1, argv + 1},
                        NULL, &err);
     if (rc == SW_EOF)
         return sw_cmd_help(&sw_connector_options);
     if (rc != SW_OK)
-        return bad_use(&err);
+        return sw_cmd_bad_use(&err);
     return act(argv[1], &o, argc - 1, argv + 1);
 }

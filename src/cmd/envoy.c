@@ -178,40 +178,33 @@ static int run_bootstrap(const struct settings *s, struct sw_arena *arena, struc
     return rc;
 }
 
-static int run(const char *what, const struct settings *s, struct sw_arena *arena,
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
                struct sw_err *err)
 {
+    static const struct {
+        const char *name;
+        int (*print)(const struct settings *s, struct sw_arena *arena, struct sw_buf *out,
+                     struct sw_err *err);
+    } verbs[] = {{"bootstrap", run_bootstrap}, {"patch", run_patch}, {"tunnel", run_tunnel}};
     SW_BUF_AUTO out = {.max = 1 << 20};
-    int rc;
 
-    if (strcmp(what, "bootstrap") == 0)
-        rc = run_bootstrap(s, arena, &out, err);
-    else if (strcmp(what, "patch") == 0)
-        rc = run_patch(s, arena, &out, err);
-    else if (strcmp(what, "tunnel") == 0)
-        rc = run_tunnel(s, arena, &out, err);
-    else
-        return sw_err_set(err, SW_EINVAL,
-                          "say 'bootstrap', 'patch' or 'tunnel' (see 'spanwire help envoy')");
-    if (rc == SW_OK)
-        (void)fwrite(sw_buf_data(&out), 1, sw_buf_len(&out), stdout);
-    return rc;
+    for (size_t i = 0; rest->n_args && i < SW_ARRAY_LEN(verbs); i++) {
+        int rc;
+
+        if (strcmp(rest->args[0], verbs[i].name) != 0)
+            continue;
+        rc = verbs[i].print(settings, arena, &out, err);
+        if (rc == SW_OK)
+            (void)fwrite(sw_buf_data(&out), 1, sw_buf_len(&out), stdout);
+        return rc;
+    }
+    return sw_err_set(err, SW_EINVAL,
+                      "say 'bootstrap', 'patch' or 'tunnel' (see 'spanwire help envoy')");
 }
 
 int sw_cmd_envoy(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest;
-    struct sw_err err = {0};
-    int rc =
-        sw_opts_parse(&sw_envoy_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_envoy_options);
-    if (rc == SW_OK && (rc = run(rest.n_args ? rest.args[0] : "", &s, &arena, &err)) != SW_OK)
-        (void)sw_err_prefix(&err, "envoy");
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return sw_cmd_run(&sw_envoy_options, (struct sw_args){argc, argv}, &s, run);
 }

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 
-enum { EXIT_USE = 64 };
-
 #define AT(field) .offset = offsetof(struct sw_expose_config, field)
 
 static const struct sw_opt table[] = {
@@ -59,12 +57,6 @@ const struct sw_opts_cmd sw_expose_options = {
     .max_args = 1,
 };
 
-static int bad_use(const struct sw_err *err)
-{
-    (void)sw_cmd_fail(err);
-    return EXIT_USE;
-}
-
 int sw_cmd_expose(int argc, char **argv)
 {
     SW_ARENA_AUTO arena = {0};
@@ -82,11 +74,11 @@ int sw_cmd_expose(int argc, char **argv)
     if (rc == SW_OK)
         rc = sw_cmd_start_log(c.c.log_level, c.c.log_format, &err);
     if (rc != SW_OK)
-        return bad_use(&err);
+        return sw_cmd_bad_use(&err);
     c.target = rest.args[0];
     rc = sw_expose_run(&c, &arena, &err);
     sw_log_stop();
     if (rc == SW_OK)
         return 0;
-    return rc == SW_EINVAL ? bad_use(&err) : sw_cmd_fail(&err);
+    return rc == SW_EINVAL ? sw_cmd_bad_use(&err) : sw_cmd_fail(&err);
 }

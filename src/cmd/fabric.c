@@ -118,9 +118,10 @@ static int peer(const struct settings *s, const char *name, struct sw_err *err)
 
 /* ---- the command ---- */
 
-static int run(struct settings *s, const struct sw_opts_rest *rest, struct sw_arena *a,
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *a,
                struct sw_err *err)
 {
+    struct settings *s = settings;
     const char *verb = rest->n_args ? rest->args[0] : "";
     int rc;
 
@@ -137,20 +138,7 @@ static int run(struct settings *s, const struct sw_opts_rest *rest, struct sw_ar
 
 int sw_cmd_fabric(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest = {0};
-    struct sw_err err = {0};
-    int rc =
-        sw_opts_parse(&sw_fabric_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_fabric_options);
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    if (run(&s, &rest, &arena, &err) != SW_OK) {
-        (void)sw_err_prefix(&err, "fabric");
-        return sw_cmd_fail(&err);
-    }
-    return 0;
+    return sw_cmd_run(&sw_fabric_options, (struct sw_args){argc, argv}, &s, run);
 }

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 
-enum { HELP_MAX = 1 << 16 };
+enum { HELP_MAX = 1 << 16, EXIT_USE = 64 };
 
 int sw_cmd_fail(const struct sw_err *err)
 {
@@ -18,6 +18,12 @@ int sw_cmd_fail(const struct sw_err *err)
     sw_utf8_mask(shown.msg, strlen(shown.msg), '?');
     (void)fprintf(stderr, "spanwire: %s\n", shown.msg);
     return 1;
+}
+
+int sw_cmd_bad_use(const struct sw_err *err)
+{
+    (void)sw_cmd_fail(err);
+    return EXIT_USE;
 }
 
 void sw_cmd_print_cell(struct sw_slice text, int width)
@@ -46,6 +52,25 @@ int sw_cmd_help(const struct sw_opts_cmd *cmd)
     if (sw_opts_help(cmd, &text) != SW_OK)
         return 1;
     (void)fwrite(sw_buf_data(&text), 1, sw_buf_len(&text), stdout);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int sw_cmd_run(const struct sw_opts_cmd *cmd, struct sw_args args, void *settings, sw_cmd_fn run)
+{
+    SW_ARENA_AUTO arena = {0};
+    struct sw_opts_rest rest = {0};
+    struct sw_err err = {0};
+    int rc = sw_opts_parse(cmd, settings, &arena, args, &rest, &err);
+
+    if (rc == SW_EOF)
+        return sw_cmd_help(cmd);
+    if (rc == SW_OK) {
+        rc = run(settings, &rest, &arena, &err);
+        if (rc != SW_OK)
+            (void)sw_err_prefix(&err, "%s", cmd->name);
+    }
+    if (rc != SW_OK)
+        return sw_cmd_fail(&err);
     return fflush(stdout) == 0 ? 0 : 1;
 }
 

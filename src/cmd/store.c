@@ -48,9 +48,10 @@ static void print_report(const char *what, const char *path, const struct sw_sto
                  what, path, r->objects, r->revision, r->floor, r->rows, r->epoch);
 }
 
-static int run(const struct sw_opts_rest *rest, const struct settings *s, struct sw_arena *arena,
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
                struct sw_err *err)
 {
+    const struct settings *s = settings;
     const char *verb = rest->n_args ? rest->args[0] : "";
     struct sw_store_report report = {0};
     const char *path;
@@ -77,20 +78,7 @@ static int run(const struct sw_opts_rest *rest, const struct settings *s, struct
 
 int sw_cmd_store(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest;
-    struct sw_err err;
-    int rc =
-        sw_opts_parse(&sw_store_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_store_options);
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    if (run(&rest, &s, &arena, &err) != SW_OK) {
-        (void)sw_err_prefix(&err, "store");
-        return sw_cmd_fail(&err);
-    }
-    return fflush(stdout) == 0 ? 0 : 1;
+    return sw_cmd_run(&sw_store_options, (struct sw_args){argc, argv}, &s, run);
 }

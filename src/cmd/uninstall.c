@@ -9,11 +9,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "cmd/api.h"
 #include "cmd/cmd.h"
-#include "io/resolver.h"
-#include "kube/client/client.h"
 
-enum { ASK_S = 15, AGAIN_MS = 500, LIST_MAX = 500 };
+enum { AGAIN_MS = 500 };
 
 #define MADE_BY_US "app.kubernetes.io/managed-by=spanwire"
 
@@ -71,44 +70,16 @@ static const char *const bundles[] = {"istio-ca-root-cert", "istio-ca-crl"};
 
 struct uninstall {
     const struct settings *set;
-    struct sw_loop *loop;
-    struct sw_kube_client *client;
+    struct sw_cmd_api api;
     struct sw_slice ns;
-    struct sw_arena arena; /* of the last answer */
-    const struct sw_json *object;
     struct sw_err *err;
-    int rc;
-    bool done;
 };
-
-static void on_reply(void *arg, struct sw_kube_reply *r)
-{
-    struct uninstall *u = arg;
-
-    u->done = true;
-    u->rc = r->rc;
-    u->object = r->rc == SW_OK && r->object ? sw_json_copy(&u->arena, r->object) : NULL;
-    if (r->rc != SW_OK)
-        (void)sw_err_set(u->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
-}
-
-static int ask(struct uninstall *u, const struct sw_kube_req *req)
-{
-    struct sw_kube_req r = *req;
-
-    r.timeout_ns = ASK_S * SW_NS_PER_S;
-    u->done = false;
-    (void)sw_kube_do(u->client, &r, on_reply, u);
-    while (!u->done)
-        sw_loop_turn(u->loop, -1);
-    return u->rc;
-}
 
 /* SW_OK also when it was not there. */
 static int delete_one(struct uninstall *u, const struct sw_kube_req *req)
 {
     SW_ARENA_AUTO a = {0};
-    int rc = ask(u, req);
+    int rc = sw_cmd_api_ask(&u->api, req, NULL, u->err);
 
     if (rc == SW_ENOENT)
         return SW_OK;
@@ -133,7 +104,7 @@ static int end(struct uninstall *u, const struct sw_kube_gvr *gvr, const char *n
     req = (struct sw_kube_req){
         .verb = SW_KUBE_GET, .gvr = gvr, .ns = u->ns, .name = sw_slice_str(name)};
     while (rc == SW_OK) {
-        rc = ask(u, &req);
+        rc = sw_cmd_api_ask(&u->api, &req, NULL, u->err);
         if (rc == SW_ENOENT)
             return SW_OK;
         if (rc != SW_OK)
@@ -200,33 +171,30 @@ static int delete_listed(struct uninstall *u, const struct sw_kube_req *list,
     struct sw_kube_req req = *list;
     int rc;
 
-    req.verb = SW_KUBE_LIST;
-    req.limit = LIST_MAX;
     do {
-        const struct sw_json *page;
+        const struct sw_json *items;
 
-        rc = ask(u, &req);
+        rc = sw_cmd_api_page(&u->api, &req, &items, u->err);
         if (rc != SW_OK)
             return sw_err_prefix(u->err, "list of %ss", list->gvr->kind);
-        page = u->object;
-        req.continue_token = sw_json_str(sw_json_walk(page, "metadata", "continue", NULL));
-        rc = delete_some(u, list->gvr, sw_json_find(page, "items"), is_ours);
+        rc = delete_some(u, list->gvr, items, is_ours);
     } while (rc == SW_OK && req.continue_token.n);
     return rc;
 }
 
-static int run(const struct settings *s, struct sw_err *err)
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+               struct sw_err *err)
 {
-    struct uninstall u = {.set = s, .loop = sw_loop_new(err), .err = err};
-    struct sw_kube_config c = {0};
-    int rc = u.loop ? sw_kube_config_find(s->kubeconfig, s->context, &c, err) : err->rc;
+    const struct settings *s = settings;
+    struct uninstall u = {.set = s, .err = err};
+    int rc = sw_log_filter(SW_SLICE_LIT("warn"), true, err);
 
+    (void)rest;
+    (void)arena;
+    if (rc == SW_OK)
+        rc = sw_cmd_api_open(&u.api, s->kubeconfig, s->context, err);
     if (rc == SW_OK) {
-        u.client = sw_kube_client_new(u.loop, &c, NULL, err);
-        rc = u.client ? SW_OK : err->rc;
-    }
-    if (rc == SW_OK) {
-        u.ns = s->ns ? sw_slice_str(s->ns) : sw_kube_client_ns(u.client);
+        u.ns = s->ns ? sw_slice_str(s->ns) : sw_kube_client_ns(u.api.client);
         rc = end(&u, &daemonsets, "spanwire-cni");
     }
     /* Control would make again what is deleted while it runs. */
@@ -240,30 +208,13 @@ static int run(const struct settings *s, struct sw_err *err)
     if (rc == SW_OK)
         rc = delete_listed(
             &u, &(struct sw_kube_req){.gvr = &configmaps, .label_selector = MADE_BY_US}, is_bundle);
-    sw_kube_client_free(u.client);
-    sw_resolver_stop();
-    sw_loop_free(u.loop);
-    sw_arena_clear(&u.arena);
+    sw_cmd_api_close(&u.api);
     return rc;
 }
 
 int sw_cmd_uninstall(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest = {0};
-    struct sw_err err = {0};
-    int rc =
-        sw_opts_parse(&sw_uninstall_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_uninstall_options);
-    if (rc == SW_OK)
-        rc = sw_log_filter(SW_SLICE_LIT("warn"), true, &err);
-    if (rc == SW_OK)
-        rc = run(&s, &err);
-    if (rc == SW_OK)
-        return fflush(stdout) == 0 ? 0 : 1;
-    (void)sw_err_prefix(&err, "uninstall");
-    return sw_cmd_fail(&err);
+    return sw_cmd_run(&sw_uninstall_options, (struct sw_args){argc, argv}, &s, run);
 }

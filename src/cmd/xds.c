@@ -21,6 +21,7 @@ struct settings {
     const char *node_id;
     bool partial;
     uint64_t timeout_ns;
+    size_t errors; /* found */
 };
 
 #define AT(field) .offset = offsetof(struct settings, field)
@@ -146,13 +147,15 @@ static void print(void *arg, const struct sw_xds_finding *f)
                  f->field.n ? ": " : "", sw_cmd_shown(&a, f->text));
 }
 
-static int run(const struct settings *s, const struct sw_opts_rest *rest, size_t *ret_errors,
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
                struct sw_err *err)
 {
+    struct settings *s = settings;
     struct sw_xds_lint_opts o = {.closed = !s->partial};
     struct sw_xds_set set = {0};
     int rc;
 
+    (void)arena;
     if (rest->n_args == 0 || strcmp(rest->args[0], "lint") != 0 ||
         (rest->n_args == 1) != (s->server != NULL))
         return sw_err_set(err, SW_EINVAL,
@@ -160,8 +163,8 @@ static int run(const struct settings *s, const struct sw_opts_rest *rest, size_t
                           "xds')");
     rc = s->server ? fetch(&set, s, err) : read_files(&set, rest, err);
     if (rc == SW_OK) {
-        *ret_errors = sw_xds_lint(set.list.p, set.list.n, &o, print, NULL);
-        (void)printf("%zu resources, %zu errors\n", set.list.n, *ret_errors);
+        s->errors = sw_xds_lint(set.list.p, set.list.n, &o, print, NULL);
+        (void)printf("%zu resources, %zu errors\n", set.list.n, s->errors);
     }
     sw_xds_set_done(&set);
     return rc;
@@ -169,18 +172,8 @@ static int run(const struct settings *s, const struct sw_opts_rest *rest, size_t
 
 int sw_cmd_xds(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct settings s = {0};
-    struct sw_opts_rest rest;
-    struct sw_err err = {0};
-    size_t errors = 0;
-    int rc = sw_opts_parse(&sw_xds_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
+    int status = sw_cmd_run(&sw_xds_options, (struct sw_args){argc, argv}, &s, run);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_xds_options);
-    if (rc == SW_OK && (rc = run(&s, &rest, &errors, &err)) != SW_OK)
-        (void)sw_err_prefix(&err, "xds");
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    return fflush(stdout) == 0 && errors == 0 ? 0 : 1;
+    return s.errors ? 1 : status;
 }

@@ -82,8 +82,8 @@ const struct sw_opts_cmd sw_join_options = {
 };
 
 struct join {
-    struct settings set;
-    struct sw_arena arena;
+    const struct settings *set;
+    struct sw_arena *arena;
     const char *dir;
     struct sw_machine machine;
     bool joined;
@@ -141,10 +141,10 @@ static int read_code(const char *arg, struct sw_join_code *ret, struct sw_err *e
 static void print_joined(struct join *j)
 {
     const struct sw_machine *m = &j->machine;
-    const char *name = sw_cmd_shown(&j->arena, sw_slice_str(m->name));
+    const char *name = sw_cmd_shown(j->arena, sw_slice_str(m->name));
 
     printf("Joined as %s %s/%s. The key and what belongs to it are in %s.\n",
-           sw_join_kind_name(m->kind), sw_cmd_shown(&j->arena, sw_slice_str(m->ns)), name, j->dir);
+           sw_join_kind_name(m->kind), sw_cmd_shown(j->arena, sw_slice_str(m->ns)), name, j->dir);
     switch (m->kind) {
     case SW_JOIN_NODE:
         break;
@@ -158,7 +158,7 @@ static void print_joined(struct join *j)
         printf("Next:\n\n  spanwire gateway --xds-addr %s --xds-ca %s/xds-ca.pem "
                "--xds-token-file %s/token\n\n"
                "Renew the token from time to time: spanwire join --state %s --renew\n",
-               sw_cmd_shown(&j->arena, sw_slice_str(m->xds_address)), j->dir, j->dir, j->dir);
+               sw_cmd_shown(j->arena, sw_slice_str(m->xds_address)), j->dir, j->dir, j->dir);
         break;
     case SW_JOIN_PEER:
         printf("Next, unless it runs:\n\n  spanwire control --link-fabric %s --link-listen ADDR "
@@ -177,10 +177,10 @@ static int redeem(struct join *j, const struct sw_join_code *code, struct sw_err
 
     self.csr = sw_buf_slice(&csr);
     if (rc == SW_OK)
-        rc = sw_join_redeem(code, &self, j->set.wait_ns, &j->arena, &j->bundle, err);
+        rc = sw_join_redeem(code, &self, j->set->wait_ns, j->arena, &j->bundle, err);
     if (rc == SW_OK)
         rc = sw_machine_save(j->dir, code->id, code->address, &j->bundle, err);
-    return rc == SW_OK ? sw_machine_load(&j->arena, j->dir, &j->machine, err) : rc;
+    return rc == SW_OK ? sw_machine_load(j->arena, j->dir, &j->machine, err) : rc;
 }
 
 /* A peer: this site learns where the other is. */
@@ -196,17 +196,17 @@ static int meet(struct join *j, struct sw_err *err)
                "write its Peer object by hand.\n");
         return SW_OK;
     }
-    rc = sw_peer_meet(&j->set.peer, j->dir, b, err);
+    rc = sw_peer_meet(&j->set->peer, j->dir, b, err);
     if (rc != SW_OK)
         return sw_err_prefix(err,
                              "joined, but the Peer object was not written ('kubectl apply -f "
                              "%s/" SW_MACHINE_PEER "')",
                              j->dir);
-    if (j->set.peer.kubeconfig)
-        printf("Peer '%s' is written.\n", sw_cmd_shown(&j->arena, b->site));
+    if (j->set->peer.kubeconfig)
+        printf("Peer '%s' is written.\n", sw_cmd_shown(j->arena, b->site));
     else
         printf("Tell this site about '%s': kubectl apply -f %s/" SW_MACHINE_PEER "\n",
-               sw_cmd_shown(&j->arena, b->site), j->dir);
+               sw_cmd_shown(j->arena, b->site), j->dir);
     return SW_OK;
 }
 
@@ -236,23 +236,23 @@ static int renew(struct join *j, struct sw_err *err)
     int rc;
 
     j->machine.gateways = &j->gateways;
-    rc = sw_machine_renew(&j->arena, j->dir, &j->machine, j->set.wait_ns, b, err);
+    rc = sw_machine_renew(j->arena, j->dir, &j->machine, j->set->wait_ns, b, err);
     if (rc != SW_OK)
         return rc;
     if (b->kind == SW_JOIN_PEER)
         printf("Renewed; the certificate is %s/" SW_FABRIC_CERT ".\n", j->dir);
     else if (b->expires.n)
-        printf("Renewed; the token is good until %s.\n", sw_cmd_shown(&j->arena, b->expires));
+        printf("Renewed; the token is good until %s.\n", sw_cmd_shown(j->arena, b->expires));
     else
-        printf("Renewed; the address is %s.\n", sw_cmd_shown(&j->arena, b->address));
-    return j->set.peer.kubeconfig ? meet(j, err) : SW_OK;
+        printf("Renewed; the address is %s.\n", sw_cmd_shown(j->arena, b->address));
+    return j->set->peer.kubeconfig ? meet(j, err) : SW_OK;
 }
 
 static int leave(struct join *j, struct sw_err *err)
 {
-    int rc = sw_machine_leave(&j->arena, j->dir, &j->machine, j->set.wait_ns, err);
+    int rc = sw_machine_leave(j->arena, j->dir, &j->machine, j->set->wait_ns, err);
 
-    if (rc != SW_OK && !j->set.force)
+    if (rc != SW_OK && !j->set->force)
         return sw_err_prefix(err, "cannot leave (--force deletes the state all the same)");
     if (rc != SW_OK) {
         (void)sw_err_prefix(err, "join: cannot remove this machine from the control plane");
@@ -269,16 +269,16 @@ static int serve(struct join *j, struct sw_err *err)
 {
     const struct sw_machine_run o = {.dir = j->dir,
                                      .machine = &j->machine,
-                                     .redirect = j->set.redirect,
-                                     .flags = &j->set.node_flags};
+                                     .redirect = j->set->redirect,
+                                     .flags = &j->set->node_flags};
     SW_BUF_AUTO unit = {.max = 16 << 10};
     int rc;
 
-    if (j->set.redirect && geteuid() != 0)
+    if (j->set->redirect && geteuid() != 0)
         return sw_err_set(err, SW_EINVAL, "--redirect needs root; without it SOCKS5 serves");
-    if (j->set.node_flags.n > 16)
+    if (j->set->node_flags.n > 16)
         return sw_err_set(err, SW_EINVAL, "--node-flag: more than 16");
-    if (!j->set.unit)
+    if (!j->set->unit)
         return sw_machine_serve(&o, err);
     rc = sw_machine_unit(&o, &unit, err);
     if (rc == SW_OK)
@@ -291,31 +291,31 @@ static int find_state(struct join *j, struct sw_err *err)
     char cwd[PATH_MAX];
     int rc = SW_OK;
 
-    j->dir = j->set.state;
+    j->dir = j->set->state;
     if (!j->dir)
-        rc = sw_machine_default_dir(&j->arena, &j->dir, err);
+        rc = sw_machine_default_dir(j->arena, &j->dir, err);
     if (rc != SW_OK)
         return rc;
     if (j->dir[0] != '/') {
         if (!getcwd(cwd, sizeof(cwd)))
             return sw_err_sys(err, errno, "current directory");
-        j->dir = sw_arena_printf(&j->arena, "%s/%s", cwd, j->dir);
+        j->dir = sw_arena_printf(j->arena, "%s/%s", cwd, j->dir);
     }
-    rc = sw_machine_load(&j->arena, j->dir, &j->machine, err);
+    rc = sw_machine_load(j->arena, j->dir, &j->machine, err);
     j->joined = rc == SW_OK;
     return rc == SW_ENOENT ? SW_OK : rc;
 }
 
-static int run(struct join *j, const char *arg, struct sw_err *err)
+static int act(struct join *j, const char *arg, struct sw_err *err)
 {
     int rc = find_state(j, err);
 
     if (rc != SW_OK)
         return rc;
-    rc = sw_peer_gateways(&j->set.gateways, "--gateway", &j->gateways, err);
+    rc = sw_peer_gateways(&j->set->gateways, "--gateway", &j->gateways, err);
     if (rc != SW_OK)
         return rc;
-    if (arg && (j->set.renew || j->set.leave))
+    if (arg && (j->set->renew || j->set->leave))
         return sw_err_set(err, SW_EINVAL, "--renew and --leave take no code");
     if (arg)
         rc = join_with(j, arg, err);
@@ -326,34 +326,29 @@ static int run(struct join *j, const char *arg, struct sw_err *err)
                         j->dir);
     if (rc != SW_OK)
         return rc;
-    if (j->set.leave)
+    if (j->set->leave)
         return leave(j, err);
-    if (j->set.renew)
+    if (j->set->renew)
         return renew(j, err);
-    if (j->machine.kind == SW_JOIN_NODE && (j->set.run || j->set.unit))
+    if (j->machine.kind == SW_JOIN_NODE && (j->set->run || j->set->unit))
         return serve(j, err);
     if (!arg)
         print_joined(j);
     return SW_OK;
 }
 
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
+               struct sw_err *err)
+{
+    struct join j = {.set = settings, .arena = arena};
+    int rc = sw_log_filter(SW_SLICE_LIT("warn"), true, err);
+
+    return rc == SW_OK ? act(&j, rest->n_args ? rest->args[0] : NULL, err) : rc;
+}
+
 int sw_cmd_join(int argc, char **argv)
 {
-    struct join j = {0};
-    struct sw_opts_rest rest = {0};
-    struct sw_err err = {0};
-    int rc = sw_opts_parse(&sw_join_options, &j.set, &j.arena, (struct sw_args){argc, argv}, &rest,
-                           &err);
-    int status;
+    struct settings s = {0};
 
-    if (rc == SW_OK)
-        rc = sw_log_filter(SW_SLICE_LIT("warn"), true, &err);
-    if (rc == SW_OK) {
-        rc = run(&j, rest.n_args ? rest.args[0] : NULL, &err);
-        if (rc != SW_OK)
-            (void)sw_err_prefix(&err, "join");
-    }
-    status = rc == SW_EOF ? sw_cmd_help(&sw_join_options) : rc == SW_OK ? 0 : sw_cmd_fail(&err);
-    sw_arena_clear(&j.arena);
-    return status;
+    return sw_cmd_run(&sw_join_options, (struct sw_args){argc, argv}, &s, run);
 }

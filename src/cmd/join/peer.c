@@ -3,11 +3,9 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cmd/api.h"
 #include "cmd/join/state.h"
 #include "io/addr.h"
-#include "io/loop.h"
-#include "io/resolver.h"
-#include "kube/client/client.h"
 
 const struct sw_kube_gvr sw_peer_gvr = {"clusterlink.net", "v1alpha1", "peers", "Peer", true};
 
@@ -56,48 +54,17 @@ struct sw_json *sw_peer_object(struct sw_arena *a, const char *ns, struct sw_sli
 
 /* ---- writing it ---- */
 
-struct apply {
-    struct sw_loop *loop;
-    struct sw_err *err;
-    int rc;
-};
-
-static void on_applied(void *arg, struct sw_kube_reply *r)
-{
-    struct apply *p = arg;
-
-    p->rc = r->rc;
-    if (r->rc != SW_OK)
-        (void)sw_err_set(p->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
-    sw_loop_stop(p->loop);
-}
-
 static int apply(const char *kubeconfig, const struct sw_json *o, struct sw_err *err)
 {
-    struct sw_kube_config config = {0};
-    struct apply p = {.err = err};
-    struct sw_kube_client *client = NULL;
-    int rc = sw_kube_config_find(kubeconfig, NULL, &config, err);
+    struct sw_cmd_api api = {0};
+    int rc = sw_cmd_api_open(&api, kubeconfig, NULL, err);
 
-    if (rc != SW_OK)
-        return rc;
-    p.loop = sw_loop_new(err);
-    if (p.loop)
-        client = sw_kube_client_new(p.loop, &config, NULL, err);
-    else
-        sw_kube_config_done(&config);
-    if (client) {
-        (void)sw_kube_apply(
-            client,
+    if (rc == SW_OK)
+        rc = sw_cmd_api_apply(
+            &api,
             &(struct sw_kube_apply){.gvr = &sw_peer_gvr, .obj = o, .manager = "spanwire-join"},
-            on_applied, &p);
-        sw_loop_run(p.loop);
-    }
-    rc = client ? p.rc : err->rc;
-    sw_kube_client_free(client);
-    sw_resolver_stop();
-    if (p.loop)
-        sw_loop_free(p.loop);
+            err);
+    sw_cmd_api_close(&api);
     return rc;
 }
 

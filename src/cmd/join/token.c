@@ -12,10 +12,7 @@
 #include "cmd/cmd.h"
 #include "cmd/control/join.h"
 #include "identity/join/record.h"
-#include "io/resolver.h"
 #include "kube/client/kinds.h"
-
-enum { LIST_MAX = 500 }; /* per page */
 
 #define AT(field) .offset = offsetof(struct sw_token_settings, field)
 
@@ -74,43 +71,6 @@ const struct sw_opts_cmd sw_token_options = {
     .max_args = SW_OPTS_ARGS_MAX,
 };
 
-/* ---- requests ---- */
-
-struct ask {
-    struct sw_token_cmd *t;
-    const struct sw_json *object;
-    struct sw_err *err;
-    int rc;
-    bool done;
-};
-
-static void on_reply(void *arg, struct sw_kube_reply *r)
-{
-    struct ask *q = arg;
-
-    q->done = true;
-    q->rc = r->rc;
-    if (r->rc == SW_OK)
-        q->object = r->object ? sw_json_copy(&q->t->arena, r->object) : NULL;
-    else
-        (void)sw_err_set(q->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
-}
-
-int sw_token_ask(struct sw_token_cmd *t, const struct sw_kube_req *req, const struct sw_json **ret,
-                 struct sw_err *err)
-{
-    struct ask q = {.t = t, .err = err};
-    struct sw_kube_req r = *req;
-
-    r.timeout_ns = 15 * SW_NS_PER_S;
-    (void)sw_kube_do(t->client, &r, on_reply, &q);
-    while (!q.done)
-        sw_loop_turn(t->loop, -1);
-    if (q.rc == SW_OK && ret)
-        *ret = q.object;
-    return q.rc;
-}
-
 /* ---- list ---- */
 
 static void print_record(struct sw_token_cmd *t, const struct sw_json *secret)
@@ -121,7 +81,7 @@ static void print_record(struct sw_token_cmd *t, const struct sw_json *secret)
     char until[SW_RFC3339_LEN];
     const char *state;
 
-    if (sw_join_record_read(&t->arena, secret, &r, &err) != SW_OK) {
+    if (sw_join_record_read(&t->api.arena, secret, &r, &err) != SW_OK) {
         (void)sw_err_prefix(
             &err, "token: '%.*s/%.*s' is not a record",
             SW_SLICE_ARG(sw_json_str(sw_json_walk(secret, "metadata", "namespace", NULL))),
@@ -135,8 +95,8 @@ static void print_record(struct sw_token_cmd *t, const struct sw_json *secret)
     sw_cmd_print_cell(r.name, 24);
     printf("%-8s ", state);
     if (r.key.n)
-        printf("%s from %s\n", sw_cmd_shown(&t->arena, r.redeemed_at),
-               sw_cmd_shown(&t->arena, r.from));
+        printf("%s from %s\n", sw_cmd_shown(&t->api.arena, r.redeemed_at),
+               sw_cmd_shown(&t->api.arena, r.from));
     else
         printf("%s %s\n", now < r.expires_s ? "until" : "since",
                sw_rfc3339(r.expires_s * SW_NS_PER_S, 0, until));
@@ -144,30 +104,20 @@ static void print_record(struct sw_token_cmd *t, const struct sw_json *secret)
 
 static int list(struct sw_token_cmd *t, struct sw_err *err)
 {
-    struct sw_slice more = {0};
-    int rc;
+    struct sw_kube_req req = {.gvr = &sw_secrets_gvr,
+                              .ns = t->set->all ? sw_slice("", 0) : sw_slice_str(t->ns),
+                              .label_selector = SW_JOIN_LABEL};
 
     printf("%-32s %-8s %-24s %-8s %s\n", "ID", "FOR", "NAME", "STATE", "WHEN");
     do {
-        const struct sw_json *o;
         const struct sw_json *items;
+        int rc = sw_cmd_api_page(&t->api, &req, &items, err);
 
-        rc = sw_token_ask(
-            t,
-            &(struct sw_kube_req){.verb = SW_KUBE_LIST,
-                                  .gvr = &sw_secrets_gvr,
-                                  .ns = t->set->all ? sw_slice("", 0) : sw_slice_str(t->ns),
-                                  .label_selector = SW_JOIN_LABEL,
-                                  .limit = LIST_MAX,
-                                  .continue_token = more},
-            &o, err);
         if (rc != SW_OK)
             return rc;
-        items = sw_json_find(o, "items");
         for (size_t i = 0; i < sw_json_len(items); i++)
             print_record(t, sw_json_at(items, i));
-        more = sw_json_str(sw_json_walk(o, "metadata", "continue", NULL));
-    } while (more.n);
+    } while (req.continue_token.n);
     return fflush(stdout) == 0 ? SW_OK : sw_err_set(err, SW_ESYS, "cannot write the list");
 }
 
@@ -182,42 +132,42 @@ void sw_token_drop_cluster_role(struct sw_token_cmd *t, struct sw_slice id)
 
     (void)sw_slice_cut(&id, '/');
     for (size_t i = 0; i < SW_ARRAY_LEN(both); i++)
-        (void)!sw_token_ask(
-            t,
+        (void)!sw_cmd_api_ask(
+            &t->api,
             &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
                                   .gvr = &both[i],
-                                  .name = sw_slice_str(sw_arena_printf(&t->arena, "spanwire-%.*s",
-                                                                       SW_SLICE_ARG(id)))},
+                                  .name = sw_slice_str(sw_arena_printf(
+                                      &t->api.arena, "spanwire-%.*s", SW_SLICE_ARG(id)))},
             NULL, &ignored);
 }
 
 /* Only what is a record: no other Secret is deleted by a name that was mistyped. */
 static int delete_one(struct sw_token_cmd *t, const char *arg, struct sw_err *err)
 {
-    const char *id = strchr(arg, '/') ? arg : sw_arena_printf(&t->arena, "%s/%s", t->ns, arg);
+    const char *id = strchr(arg, '/') ? arg : sw_arena_printf(&t->api.arena, "%s/%s", t->ns, arg);
     struct sw_slice name = sw_slice_str(id);
     struct sw_slice ns = sw_slice_cut(&name, '/');
-    const struct sw_json *o;
+    struct sw_json *o;
     struct sw_join_record r;
     int rc = sw_join_id_ok(sw_slice_str(id)) ? SW_OK : SW_EINVAL;
 
     if (rc != SW_OK)
         return sw_err_set(err, rc, "'%.80s' is not NAMESPACE/NAME of a code", arg);
-    rc = sw_token_ask(
-        t,
+    rc = sw_cmd_api_ask(
+        &t->api,
         &(struct sw_kube_req){.verb = SW_KUBE_GET, .gvr = &sw_secrets_gvr, .ns = ns, .name = name},
         &o, err);
     if (rc == SW_OK)
-        rc = sw_join_record_read(&t->arena, o, &r, err);
+        rc = sw_join_record_read(&t->api.arena, o, &r, err);
     if (rc == SW_OK)
-        rc = sw_token_ask(t,
-                          &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                                .gvr = &sw_secrets_gvr,
-                                                .ns = ns,
-                                                .name = name,
-                                                .if_uid = r.uid,
-                                                .propagation = "Background"},
-                          NULL, err);
+        rc = sw_cmd_api_ask(&t->api,
+                            &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                                  .gvr = &sw_secrets_gvr,
+                                                  .ns = ns,
+                                                  .name = name,
+                                                  .if_uid = r.uid,
+                                                  .propagation = "Background"},
+                            NULL, err);
     if (rc == SW_OK && r.kind == SW_JOIN_GATEWAY)
         sw_token_drop_cluster_role(t, r.id);
     if (rc != SW_OK)
@@ -241,12 +191,12 @@ static int read_ca(struct sw_token_cmd *t, const struct sw_kube_config *c, struc
 {
     struct sw_slice file = {0};
 
-    t->ca = sw_arena_slice(&t->arena, c->ca.data);
+    t->ca = sw_arena_slice(&t->api.arena, c->ca.data);
     if (t->ca.n || !c->ca.file)
         return SW_OK;
     if (sw_file_read(c->ca.file, SW_KUBE_FILE_MAX, &file, err) != SW_OK)
         return err->rc;
-    t->ca = sw_arena_slice(&t->arena, file);
+    t->ca = sw_arena_slice(&t->api.arena, file);
     sw_slice_free(&file);
     return SW_OK;
 }
@@ -261,27 +211,28 @@ static int open_client(struct sw_token_cmd *t, struct sw_err *err)
         return rc;
     v6 = sw_slice_find(c.host, ':') >= 0;
     t->server = sw_slice_str(sw_arena_printf(
-        &t->arena, "%s://%s%.*s%s:%u%.*s", c.tls ? "https" : "http", v6 ? "[" : "",
+        &t->api.arena, "%s://%s%.*s%s:%u%.*s", c.tls ? "https" : "http", v6 ? "[" : "",
         SW_SLICE_ARG(c.host), v6 ? "]" : "", (unsigned)c.port, SW_SLICE_ARG(c.base)));
     rc = read_ca(t, &c, err);
     if (rc != SW_OK) {
         sw_kube_config_done(&c);
         return rc;
     }
-    t->client = sw_kube_client_new(t->loop, &c, NULL, err);
-    if (!t->client)
-        return err->rc;
-    t->ns = t->set->ns ? t->set->ns : sw_arena_dup(&t->arena, sw_kube_client_ns(t->client));
-    return SW_OK;
+    rc = sw_cmd_api_start(&t->api, &c, err);
+    if (rc == SW_OK)
+        t->ns =
+            t->set->ns ? t->set->ns : sw_arena_dup(&t->api.arena, sw_kube_client_ns(t->api.client));
+    return rc;
 }
 
-static int run(const struct sw_token_settings *s, const struct sw_opts_rest *rest,
+static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
                struct sw_err *err)
 {
     const char *verb = rest->n_args ? rest->args[0] : "";
-    struct sw_token_cmd t = {.set = s, .loop = sw_loop_new(err)};
-    int rc = t.loop ? SW_OK : err->rc;
+    struct sw_token_cmd t = {.set = settings};
+    int rc = sw_log_filter(SW_SLICE_LIT("warn"), true, err);
 
+    (void)arena;
     if (rc == SW_OK && strcmp(verb, "create") != 0 && strcmp(verb, "list") != 0 &&
         strcmp(verb, "delete") != 0)
         rc =
@@ -292,31 +243,13 @@ static int run(const struct sw_token_settings *s, const struct sw_opts_rest *res
         rc = strcmp(verb, "create") == 0   ? sw_token_create(&t, err)
              : strcmp(verb, "delete") == 0 ? delete_all(&t, rest, err)
                                            : list(&t, err);
-    sw_kube_client_free(t.client);
-    sw_resolver_stop();
-    sw_loop_free(t.loop);
-    sw_arena_clear(&t.arena);
+    sw_cmd_api_close(&t.api);
     return rc;
 }
 
 int sw_cmd_token(int argc, char **argv)
 {
-    SW_ARENA_AUTO arena = {0};
     struct sw_token_settings s = {0};
-    struct sw_opts_rest rest = {0};
-    struct sw_err err = {0};
-    int rc =
-        sw_opts_parse(&sw_token_options, &s, &arena, (struct sw_args){argc, argv}, &rest, &err);
 
-    if (rc == SW_EOF)
-        return sw_cmd_help(&sw_token_options);
-    if (rc == SW_OK)
-        rc = sw_log_filter(SW_SLICE_LIT("warn"), true, &err);
-    if (rc != SW_OK)
-        return sw_cmd_fail(&err);
-    if (run(&s, &rest, &err) != SW_OK) {
-        (void)sw_err_prefix(&err, "token");
-        return sw_cmd_fail(&err);
-    }
-    return 0;
+    return sw_cmd_run(&sw_token_options, (struct sw_args){argc, argv}, &s, run);
 }

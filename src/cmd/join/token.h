@@ -7,8 +7,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/json.h"
-#include "kube/client/client.h"
+#include "cmd/api.h"
 #include "opts/opts.h"
 
 struct sw_token_settings {
@@ -34,20 +33,11 @@ struct sw_token_settings {
 /* A command under way. */
 struct sw_token_cmd {
     const struct sw_token_settings *set;
-    struct sw_arena arena;
-    struct sw_loop *loop;
-    struct sw_kube_client *client;
+    struct sw_cmd_api api;
     const char *ns;         /* --namespace, else the context's */
     struct sw_slice server; /* URL of the API and its roots, as the kubeconfig has them */
     struct sw_slice ca;
 };
-
-/*
- * One request, waited for. SW_OK with the object (in the arena of the command; may be NULL for
- * ret); otherwise the reply's code with its message.
- */
-SW_NODISCARD int sw_token_ask(struct sw_token_cmd *t, const struct sw_kube_req *req,
-                              const struct sw_json **ret, struct sw_err *err);
 
 /* `token create`: makes the record and what belongs to it, and prints the line to run. */
 SW_NODISCARD int sw_token_create(struct sw_token_cmd *t, struct sw_err *err);

@@ -57,15 +57,15 @@ static bool has_word(struct sw_slice words, const char *word)
 static int read_config(struct making *m, struct sw_err *err)
 {
     const struct sw_token_settings *s = m->t->set;
-    const struct sw_json *o;
+    struct sw_json *o;
     const struct sw_json *data;
     struct sw_slice address;
-    int rc = sw_token_ask(m->t,
-                          &(struct sw_kube_req){.verb = SW_KUBE_GET,
-                                                .gvr = &configmaps,
-                                                .ns = sw_slice_str(s->system_ns),
-                                                .name = SW_SLICE_LIT(SW_CONTROL_JOIN_CONFIG)},
-                          &o, err);
+    int rc = sw_cmd_api_ask(&m->t->api,
+                            &(struct sw_kube_req){.verb = SW_KUBE_GET,
+                                                  .gvr = &configmaps,
+                                                  .ns = sw_slice_str(s->system_ns),
+                                                  .name = SW_SLICE_LIT(SW_CONTROL_JOIN_CONFIG)},
+                            &o, err);
 
     if (rc != SW_OK)
         return sw_err_prefix(err, "cannot learn where machines join (does 'spanwire control' run "
@@ -92,7 +92,7 @@ static int read_config(struct making *m, struct sw_err *err)
 static int read_labels(struct making *m, struct sw_err *err)
 {
     const struct sw_opt_list *l = &m->t->set->labels;
-    struct sw_json *o = l->n ? sw_json_new_object(&m->t->arena) : NULL;
+    struct sw_json *o = l->n ? sw_json_new_object(&m->t->api.arena) : NULL;
 
     for (size_t i = 0; i < l->n; i++) {
         struct sw_slice value = sw_slice_str(l->p[i]);
@@ -100,7 +100,7 @@ static int read_labels(struct making *m, struct sw_err *err)
 
         if (!value.p || sw_name_label_key(key).n || sw_name_label_value(value).n)
             return sw_err_set(err, SW_EINVAL, "--label: '%.80s' is not KEY=VALUE", l->p[i]);
-        sw_json_set(&m->t->arena, o, key, sw_json_new_string(&m->t->arena, value));
+        sw_json_set(&m->t->api.arena, o, key, sw_json_new_string(&m->t->api.arena, value));
     }
     m->r.labels = o;
     return SW_OK;
@@ -125,7 +125,7 @@ static int read_access(struct making *m, struct sw_err *err)
         return SW_OK;
     if (sw_file_read(s->xds_ca, SW_KUBE_FILE_MAX, &file, err) != SW_OK)
         return err->rc;
-    m->r.xds_ca = sw_arena_slice(&m->t->arena, file);
+    m->r.xds_ca = sw_arena_slice(&m->t->api.arena, file);
     sw_slice_free(&file);
     return SW_OK;
 }
@@ -143,8 +143,8 @@ static void draw_name(struct making *m)
         name[i] = letters[n % (sizeof(letters) - 1)];
         n /= sizeof(letters) - 1;
     }
-    m->id_name = sw_arena_printf(&m->t->arena, "join-%s", name);
-    m->r.id = sw_slice_str(sw_arena_printf(&m->t->arena, "%s/%s", m->t->ns, m->id_name));
+    m->id_name = sw_arena_printf(&m->t->api.arena, "join-%s", name);
+    m->r.id = sw_slice_str(sw_arena_printf(&m->t->api.arena, "%s/%s", m->t->ns, m->id_name));
 }
 
 static int fill(struct making *m, struct sw_err *err)
@@ -188,7 +188,7 @@ static int fill(struct making *m, struct sw_err *err)
 
 static int create(struct making *m, struct sw_json *o, struct sw_err *err)
 {
-    struct sw_arena *a = &m->t->arena;
+    struct sw_arena *a = &m->t->api.arena;
     const struct sw_kube_gvr *gvr = NULL;
     struct sw_json *meta = sw_json_find(o, "metadata");
     struct sw_json *owners = sw_json_new_array(a);
@@ -203,12 +203,12 @@ static int create(struct making *m, struct sw_json *o, struct sw_err *err)
     sw_json_push(a, owners, sw_join_record_owner(a, &m->r));
     if (gvr->namespaced)
         sw_json_put(a, meta, "ownerReferences", owners);
-    rc = sw_token_ask(m->t,
-                      &(struct sw_kube_req){.verb = SW_KUBE_CREATE,
-                                            .gvr = gvr,
-                                            .ns = gvr->namespaced ? m->r.ns : sw_slice("", 0),
-                                            .body = o},
-                      NULL, err);
+    rc = sw_cmd_api_ask(&m->t->api,
+                        &(struct sw_kube_req){.verb = SW_KUBE_CREATE,
+                                              .gvr = gvr,
+                                              .ns = gvr->namespaced ? m->r.ns : sw_slice("", 0),
+                                              .body = o},
+                        NULL, err);
     return rc == SW_OK ? SW_OK
                        : sw_err_prefix(err, "cannot create %s '%.*s'", gvr->kind,
                                        SW_SLICE_ARG(sw_json_str(sw_json_find(meta, "name"))));
@@ -217,10 +217,10 @@ static int create(struct making *m, struct sw_json *o, struct sw_err *err)
 static int create_all(struct making *m, struct sw_slice yaml, struct sw_err *err)
 {
     struct sw_yaml_stream docs;
-    int rc = sw_yaml_parse(&m->t->arena, yaml, NULL, &docs, err);
+    int rc = sw_yaml_parse(&m->t->api.arena, yaml, NULL, &docs, err);
 
     for (size_t i = 0; rc == SW_OK && i < docs.n; i++)
-        rc = create(m, sw_yaml_to_json(&m->t->arena, docs.docs[i]), err);
+        rc = create(m, sw_yaml_to_json(&m->t->api.arena, docs.docs[i]), err);
     return rc;
 }
 
@@ -269,20 +269,20 @@ static int create_account(struct making *m, struct sw_err *err)
 static int create_record(struct making *m, struct sw_err *err)
 {
     char hash[65];
-    const struct sw_json *o;
+    struct sw_json *o;
     struct sw_json *secret;
     struct sw_join_record read;
     int rc;
 
     sw_join_secret_hash(m->code.secret, hash);
     m->r.secret_hash = sw_slice_str(hash);
-    secret = sw_join_record_new(&m->t->arena, &m->r);
+    secret = sw_join_record_new(&m->t->api.arena, &m->r);
     /* As the control plane will: a code whose record it refuses lets no machine join. */
-    rc = sw_join_record_read(&m->t->arena, secret, &read, err);
+    rc = sw_join_record_read(&m->t->api.arena, secret, &read, err);
     if (rc != SW_OK)
         return sw_err_prefix(err, "cannot make a code");
-    rc = sw_token_ask(
-        m->t,
+    rc = sw_cmd_api_ask(
+        &m->t->api,
         &(struct sw_kube_req){
             .verb = SW_KUBE_CREATE, .gvr = &sw_secrets_gvr, .ns = m->r.ns, .body = secret},
         &o, err);
@@ -293,13 +293,13 @@ static int create_record(struct making *m, struct sw_err *err)
     if (rc != SW_OK) {
         struct sw_err ignored = {0};
 
-        (void)!sw_token_ask(m->t,
-                            &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
-                                                  .gvr = &sw_secrets_gvr,
-                                                  .ns = m->r.ns,
-                                                  .name = sw_slice_str(m->id_name),
-                                                  .propagation = "Background"},
-                            NULL, &ignored);
+        (void)!sw_cmd_api_ask(&m->t->api,
+                              &(struct sw_kube_req){.verb = SW_KUBE_DELETE,
+                                                    .gvr = &sw_secrets_gvr,
+                                                    .ns = m->r.ns,
+                                                    .name = sw_slice_str(m->id_name),
+                                                    .propagation = "Background"},
+                              NULL, &ignored);
         sw_token_drop_cluster_role(m->t, m->r.id);
     }
     return rc;
@@ -324,7 +324,7 @@ int sw_token_create(struct sw_token_cmd *t, struct sw_err *err)
         return rc;
     (void)fprintf(stderr, "Run this on the machine, once, before %s (%s revokes it):\n",
                   sw_rfc3339(m.r.expires_s * SW_NS_PER_S, 0, until),
-                  sw_arena_printf(&t->arena, "'spanwire token delete %s'", m.code.id));
+                  sw_arena_printf(&t->api.arena, "'spanwire token delete %s'", m.code.id));
     printf("spanwire join %.*s\n", SW_SLICE_ARG(sw_buf_slice(&text)));
     return fflush(stdout) == 0 ? SW_OK : sw_err_set(err, SW_ESYS, "cannot write the code");
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/status/cluster.h"
 
-#include "base/mem.h"
 #include "control/gateway/controller.h"
-#include "kube/client/client.h"
 
 #define LABEL "app.kubernetes.io/name=spanwire-control" /* as in deploy/kubernetes */
 
@@ -17,36 +15,20 @@ static const struct sw_kube_gvr pods = {"", "v1", "pods", "Pod", true};
 
 /* One walk: classes, Gateways, pods, then each pod. */
 struct walk {
-    struct sw_kube_client *client;
+    struct sw_cmd_api *api;
     const char *ns;
     uint64_t timeout_ns;
-    sw_status_cb cb;
-    void *arg;
-    struct sw_arena arena; /* of the answers, and of what is made of them */
     struct sw_json *status;
     struct sw_json *list[3]; /* gateways, replicas, clients */
-    const struct sw_json *classes;
-    const struct sw_json *pods;
-    size_t next; /* pod */
-    bool read;   /* Gateways or pods could be */
-    struct sw_err err;
+    struct sw_err *err;      /* the first failure */
 };
 
 enum { GATEWAYS, REPLICAS, CLIENTS };
 
-static void finish(struct walk *w)
+static int ask(struct walk *w, struct sw_kube_req req, struct sw_cmd_reply *ret)
 {
-    w->cb(w->arg, w->read ? w->status : NULL, &w->err);
-    sw_arena_clear(&w->arena);
-    sw_free(w);
-}
-
-static void ask(struct walk *w, const struct sw_kube_req *req, sw_kube_cb cb)
-{
-    struct sw_kube_req r = *req;
-
-    r.timeout_ns = w->timeout_ns;
-    (void)sw_kube_do(w->client, &r, cb, w);
+    req.timeout_ns = w->timeout_ns;
+    return sw_cmd_api_do(w->api, &req, ret);
 }
 
 static struct sw_slice meta(const struct sw_json *o, const char *key)
@@ -54,51 +36,34 @@ static struct sw_slice meta(const struct sw_json *o, const char *key)
     return sw_json_str(sw_json_walk(o, "metadata", key, NULL));
 }
 
-/* The items of a list, kept; the first failure is remembered. */
-static const struct sw_json *items_of(struct walk *w, const struct sw_kube_reply *r)
+/* The items of a list. *ret_message, which may be NULL, is set when it cannot be had. */
+static const struct sw_json *list(struct walk *w, struct sw_kube_req req,
+                                  struct sw_slice *ret_message)
 {
-    if (r->rc == SW_OK)
-        return sw_json_find(sw_json_copy(&w->arena, r->object), "items");
-    if (w->err.rc == SW_OK)
-        (void)sw_err_set(&w->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
+    struct sw_cmd_reply r;
+
+    req.verb = SW_KUBE_LIST;
+    if (ask(w, req, &r) == SW_OK)
+        return sw_json_find(r.object, "items");
+    if (w->err->rc == SW_OK)
+        (void)sw_err_set(w->err, r.rc, "%.*s", SW_SLICE_ARG(r.message));
+    if (ret_message)
+        *ret_message = r.message;
     return NULL;
 }
 
 /* ---- control planes ---- */
 
-static void ask_pod(struct walk *w);
-
 static void add_clients(struct walk *w, const struct sw_json *from, struct sw_slice replica)
 {
     for (size_t i = 0; sw_json_is(from, SW_JSON_ARRAY) && i < sw_json_len(from); i++) {
-        struct sw_json *c = sw_json_copy(&w->arena, sw_json_at(from, i));
+        struct sw_json *c = sw_json_copy(&w->api->arena, sw_json_at(from, i));
 
         if (!sw_json_is(c, SW_JSON_OBJECT))
             continue;
-        sw_json_put_str(&w->arena, c, "replica", replica);
-        sw_json_push(&w->arena, w->list[CLIENTS], c);
+        sw_json_put_str(&w->api->arena, c, "replica", replica);
+        sw_json_push(&w->api->arena, w->list[CLIENTS], c);
     }
-}
-
-static void on_pod(void *arg, struct sw_kube_reply *r)
-{
-    struct walk *w = arg;
-    struct sw_slice name = meta(sw_json_at(w->pods, w->next), "name");
-    struct sw_json *replica = sw_json_new_object(&w->arena);
-
-    sw_json_put_str(&w->arena, replica, "name", name);
-    if (r->rc == SW_OK) {
-        const struct sw_json *controllers = sw_json_find(r->object, "controllers");
-
-        if (controllers)
-            sw_json_put(&w->arena, replica, "controllers", sw_json_copy(&w->arena, controllers));
-        add_clients(w, sw_json_find(r->object, "clients"), name);
-    } else {
-        sw_json_put_str(&w->arena, replica, "error", sw_arena_slice(&w->arena, r->message));
-    }
-    sw_json_push(&w->arena, w->list[REPLICAS], replica);
-    w->next++;
-    ask_pod(w);
 }
 
 /* The port called "pages" of its containers. */
@@ -132,40 +97,52 @@ static bool is_name(struct sw_slice s)
     return s.n > 0 && s.p[0] != '.';
 }
 
-static void ask_pod(struct walk *w)
+static void add_replica(struct walk *w, const struct sw_json *pod)
 {
-    const struct sw_json *pod;
+    struct sw_arena *a = &w->api->arena;
+    struct sw_slice name = meta(pod, "name");
+    struct sw_json *replica = sw_json_new_object(a);
     struct sw_kube_req req = {.verb = SW_KUBE_GET, .once = true};
+    struct sw_cmd_reply r;
 
-    while (w->next < sw_json_len(w->pods) && !is_name(meta(sw_json_at(w->pods, w->next), "name")))
-        w->next++;
-    if (w->next >= sw_min(sw_json_len(w->pods), REPLICAS_MAX)) {
-        finish(w);
+    if (!is_name(name))
         return;
+    req.path = sw_arena_printf(a, "/api/v1/namespaces/%s/pods/%.*s:%lld/proxy/debug/xds", w->ns,
+                               SW_SLICE_ARG(name), (long long)pages_port(pod));
+    sw_json_put_str(a, replica, "name", name);
+    if (ask(w, req, &r) == SW_OK) {
+        struct sw_json *controllers = sw_json_find(r.object, "controllers");
+
+        if (controllers)
+            sw_json_put(a, replica, "controllers", controllers);
+        add_clients(w, sw_json_find(r.object, "clients"), name);
+    } else {
+        sw_json_put_str(a, replica, "error", r.message);
     }
-    pod = sw_json_at(w->pods, w->next);
-    req.path = sw_arena_printf(&w->arena, "/api/v1/namespaces/%s/pods/%.*s:%lld/proxy/debug/xds",
-                               w->ns, SW_SLICE_ARG(meta(pod, "name")), (long long)pages_port(pod));
-    ask(w, &req, on_pod);
+    sw_json_push(a, w->list[REPLICAS], replica);
 }
 
-static void on_pods(void *arg, struct sw_kube_reply *r)
+/* False: there are none, or they cannot be listed. */
+static bool add_replicas(struct walk *w)
 {
-    struct walk *w = arg;
+    struct sw_slice error = {0};
+    const struct sw_json *found = list(
+        w, (struct sw_kube_req){.gvr = &pods, .ns = sw_slice_str(w->ns), .label_selector = LABEL},
+        &error);
 
-    w->pods = items_of(w, r);
-    w->read |= sw_json_len(w->pods) > 0;
-    if (r->rc != SW_OK)
-        sw_json_put_str(&w->arena, w->status, "error", sw_arena_slice(&w->arena, r->message));
-    ask_pod(w);
+    if (error.n)
+        sw_json_put_str(&w->api->arena, w->status, "error", error);
+    for (size_t i = 0; i < sw_min(sw_json_len(found), REPLICAS_MAX); i++)
+        add_replica(w, sw_json_at(found, i));
+    return sw_json_len(found) > 0;
 }
 
 /* ---- Gateways ---- */
 
-static bool is_ours(const struct walk *w, struct sw_slice class)
+static bool is_ours(const struct sw_json *known, struct sw_slice class)
 {
-    for (size_t i = 0; i < sw_json_len(w->classes); i++) {
-        const struct sw_json *c = sw_json_at(w->classes, i);
+    for (size_t i = 0; i < sw_json_len(known); i++) {
+        const struct sw_json *c = sw_json_at(known, i);
 
         if (sw_slice_eq(meta(c, "name"), class))
             return sw_json_str_eq(sw_json_walk(c, "spec", "controllerName", NULL),
@@ -182,63 +159,48 @@ static const struct sw_json *programmed(const struct sw_json *gateway)
 
 static void add_gateway(struct walk *w, const struct sw_json *gateway)
 {
-    struct sw_json *o = sw_json_new_object(&w->arena);
+    struct sw_arena *a = &w->api->arena;
+    struct sw_json *o = sw_json_new_object(a);
     const struct sw_json *addresses = sw_json_walk(gateway, "status", "addresses", NULL);
     const struct sw_json *state = programmed(gateway);
 
-    sw_json_put_str(&w->arena, o, "namespace", meta(gateway, "namespace"));
-    sw_json_put_str(&w->arena, o, "name", meta(gateway, "name"));
-    sw_json_put_str(&w->arena, o, "address",
-                    sw_json_str(sw_json_find(sw_json_at(addresses, 0), "value")));
-    sw_json_put_str(&w->arena, o, "programmed", sw_json_str(sw_json_find(state, "status")));
-    sw_json_put_str(&w->arena, o, "reason", sw_json_str(sw_json_find(state, "reason")));
-    sw_json_put_str(&w->arena, o, "message", sw_json_str(sw_json_find(state, "message")));
-    sw_json_push(&w->arena, w->list[GATEWAYS], o);
+    sw_json_put_str(a, o, "namespace", meta(gateway, "namespace"));
+    sw_json_put_str(a, o, "name", meta(gateway, "name"));
+    sw_json_put_str(a, o, "address", sw_json_str(sw_json_find(sw_json_at(addresses, 0), "value")));
+    sw_json_put_str(a, o, "programmed", sw_json_str(sw_json_find(state, "status")));
+    sw_json_put_str(a, o, "reason", sw_json_str(sw_json_find(state, "reason")));
+    sw_json_put_str(a, o, "message", sw_json_str(sw_json_find(state, "message")));
+    sw_json_push(a, w->list[GATEWAYS], o);
 }
 
-static void on_gateways(void *arg, struct sw_kube_reply *r)
+/* False: they or their classes cannot be listed. */
+static bool add_gateways(struct walk *w)
 {
-    struct walk *w = arg;
-    const struct sw_json *items = items_of(w, r);
-    const struct sw_kube_req req = {
-        .verb = SW_KUBE_LIST, .gvr = &pods, .ns = sw_slice_str(w->ns), .label_selector = LABEL};
+    const struct sw_json *known = list(w, (struct sw_kube_req){.gvr = &classes}, NULL);
+    const struct sw_json *found = list(w, (struct sw_kube_req){.gvr = &gateways}, NULL);
 
-    w->read |= r->rc == SW_OK && w->classes;
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        const struct sw_json *g = sw_json_at(items, i);
+    for (size_t i = 0; i < sw_json_len(found); i++) {
+        const struct sw_json *g = sw_json_at(found, i);
 
-        if (is_ours(w, sw_json_str(sw_json_walk(g, "spec", "gatewayClassName", NULL))))
+        if (is_ours(known, sw_json_str(sw_json_walk(g, "spec", "gatewayClassName", NULL))))
             add_gateway(w, g);
     }
-    ask(w, &req, on_pods);
+    return known && found;
 }
 
-static void on_classes(void *arg, struct sw_kube_reply *r)
-{
-    struct walk *w = arg;
-    const struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &gateways};
-
-    w->classes = items_of(w, r);
-    ask(w, &req, on_gateways);
-}
-
-void sw_status_cluster(struct sw_kube_client *c, const char *ns, uint64_t timeout_ns,
-                       sw_status_cb cb, void *arg)
+struct sw_json *sw_status_cluster(struct sw_cmd_api *api, const char *ns, uint64_t timeout_ns,
+                                  struct sw_err *err)
 {
     static const char *const names[] = {
         [GATEWAYS] = "gateways", [REPLICAS] = "replicas", [CLIENTS] = "clients"};
-    const struct sw_kube_req req = {.verb = SW_KUBE_LIST, .gvr = &classes};
-    struct walk *w = SW_NEW(struct walk);
+    struct walk w = {.api = api, .ns = ns, .timeout_ns = timeout_ns, .err = err};
+    bool read;
 
-    w->client = c;
-    w->ns = ns;
-    w->timeout_ns = timeout_ns;
-    w->cb = cb;
-    w->arg = arg;
-    w->status = sw_json_new_object(&w->arena);
+    w.status = sw_json_new_object(&api->arena);
     for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        w->list[i] = sw_json_new_array(&w->arena);
-        sw_json_put(&w->arena, w->status, names[i], w->list[i]);
+        w.list[i] = sw_json_new_array(&api->arena);
+        sw_json_put(&api->arena, w.status, names[i], w.list[i]);
     }
-    ask(w, &req, on_classes);
+    read = add_gateways(&w);
+    return add_replicas(&w) || read ? w.status : NULL;
 }

@@ -8,16 +8,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/json.h"
-
-struct sw_kube_client;
+#include "cmd/api.h"
 
 /*
- * The status, for the call: "gateways", "replicas" with what each answered or an "error", and their
- * "clients" together, as in /debug/xds. NULL: neither Gateways nor pods could be read, see err.
+ * The status: "gateways", "replicas" with what each answered or an "error", and their "clients"
+ * together, as in /debug/xds. In the arena of the client. NULL: neither Gateways nor pods could be
+ * read, see err. ns: of the pods; timeout_ns: of each request.
  */
-typedef void (*sw_status_cb)(void *arg, const struct sw_json *status, const struct sw_err *err);
-
-/* ns: of the pods. cb comes once, from the loop; everything is borrowed until then. */
-void sw_status_cluster(struct sw_kube_client *c, const char *ns, uint64_t timeout_ns,
-                       sw_status_cb cb, void *arg);
+struct sw_json *sw_status_cluster(struct sw_cmd_api *api, const char *ns, uint64_t timeout_ns,
+                                  struct sw_err *err);

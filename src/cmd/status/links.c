@@ -4,24 +4,13 @@
 #include <stdio.h>
 
 #include "base/json.h"
-#include "base/mem.h"
 #include "cmd/cmd.h"
-#include "io/loop.h"
-#include "kube/client/client.h"
 
 #define LINK "clusterlink.net", "v1alpha1"
 
 static const struct sw_kube_gvr kinds[] = {{LINK, "peers", "Peer", true},
                                            {LINK, "imports", "Import", true},
                                            {LINK, "exports", "Export", true}};
-
-struct ask {
-    struct sw_loop *loop;
-    struct sw_arena arena;
-    struct sw_json *items;
-    struct sw_err *err;
-    int rc;
-};
 
 static struct sw_slice meta(const struct sw_json *o, const char *name)
 {
@@ -133,19 +122,6 @@ static void print_kind(struct sw_arena *a, size_t kind, const struct sw_json *it
 
 /* ---- the API ---- */
 
-static void on_list(void *arg, struct sw_kube_reply *r)
-{
-    struct ask *q = arg;
-    const struct sw_json *items = sw_json_find(r->object, "items");
-
-    q->rc = r->rc;
-    if (r->rc != SW_OK)
-        (void)sw_err_set(q->err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
-    else
-        q->items = items ? sw_json_copy(&q->arena, items) : sw_json_new_array(&q->arena);
-    sw_loop_stop(q->loop);
-}
-
 static int print_json(const struct sw_json *all, struct sw_err *err)
 {
     SW_BUF_AUTO out = {.max = 64 << 20};
@@ -156,29 +132,28 @@ static int print_json(const struct sw_json *all, struct sw_err *err)
     return SW_OK;
 }
 
-int sw_status_links(struct sw_loop *l, struct sw_kube_client *c, uint64_t timeout_ns, bool json,
-                    bool *ret_good, struct sw_err *err)
+int sw_status_links(struct sw_cmd_api *api, uint64_t timeout_ns, bool json, bool *ret_good,
+                    struct sw_err *err)
 {
-    struct ask q = {.loop = l, .err = err};
-    struct sw_json *all = sw_json_new_object(&q.arena);
+    struct sw_json *all = sw_json_new_object(&api->arena);
 
     *ret_good = true;
-    for (size_t k = 0; k < SW_ARRAY_LEN(kinds) && q.rc == SW_OK; k++) {
+    for (size_t k = 0; k < SW_ARRAY_LEN(kinds); k++) {
         const struct sw_kube_req req = {
             .verb = SW_KUBE_LIST, .gvr = &kinds[k], .timeout_ns = timeout_ns};
+        struct sw_json *answer;
+        struct sw_json *items;
+        int rc = sw_cmd_api_ask(api, &req, &answer, err);
 
-        (void)sw_kube_do(c, &req, on_list, &q);
-        sw_loop_run(l);
-        if (q.rc != SW_OK)
-            break;
-        for (size_t i = 0; i < sw_json_len(q.items); i++)
-            *ret_good &= all_true(sw_json_at(q.items, i));
+        if (rc != SW_OK)
+            return rc;
+        items = sw_json_find(answer, "items");
+        for (size_t i = 0; i < sw_json_len(items); i++)
+            *ret_good &= all_true(sw_json_at(items, i));
         if (!json)
-            print_kind(&q.arena, k, q.items);
-        sw_json_put(&q.arena, all, kinds[k].resource, q.items);
+            print_kind(&api->arena, k, items);
+        sw_json_put(&api->arena, all, kinds[k].resource,
+                    items ? items : sw_json_new_array(&api->arena));
     }
-    if (q.rc == SW_OK && json)
-        q.rc = print_json(all, err);
-    sw_arena_clear(&q.arena);
-    return q.rc;
+    return json ? print_json(all, err) : SW_OK;
 }

@@ -6,10 +6,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-struct sw_kube_client;
-struct sw_loop;
+#include "cmd/api.h"
 
 /* Prints tables, or the objects as JSON. *ret_good: every condition of every object is True. */
-SW_NODISCARD int sw_status_links(struct sw_loop *l, struct sw_kube_client *c, uint64_t timeout_ns,
-                                 bool json, bool *ret_good, struct sw_err *err);
+SW_NODISCARD int sw_status_links(struct sw_cmd_api *api, uint64_t timeout_ns, bool json,
+                                 bool *ret_good, struct sw_err *err);

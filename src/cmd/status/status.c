@@ -8,12 +8,11 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/utf8.h"
+#include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/status/cluster.h"
 #include "cmd/status/devices.h"
 #include "cmd/status/links.h"
-#include "io/loop.h"
-#include "kube/client/client.h"
 
 struct settings {
     const char *kubeconfig;
@@ -51,16 +50,8 @@ const struct sw_opts_cmd sw_status_options = {
     .max_args = 1,
 };
 
-struct ask {
-    struct sw_loop *loop;
-    struct sw_kube_client *client;
-    const struct settings *set;
-    struct sw_arena arena;
-    struct sw_json *status; /* in the arena */
-    bool settled;           /* all have everything */
-    struct sw_err *err;
-    int rc;
-};
+static const struct sw_kube_gvr connectors = {"networking.datumapis.com", "v1alpha1", "connectors",
+                                              "Connector", true};
 
 static struct sw_slice text(const struct sw_json *o, const char *name)
 {
@@ -233,113 +224,80 @@ static void print_cluster(const struct sw_json *o)
     }
 }
 
-static void show(struct ask *a)
+static int show(const struct settings *set, const struct sw_json *o)
 {
-    const struct sw_json *o = a->status;
+    SW_BUF_AUTO out = {.max = 64 << 20};
+    int rc;
 
-    a->settled = all_settled(o);
-    if (a->set->json) {
-        SW_BUF_AUTO out = {.max = 64 << 20};
-
-        a->rc = sw_json_write(&out, o, NULL);
-        printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
-        return;
+    if (!set->json) {
+        print_cluster(o);
+        print_table(sw_json_get(o, SW_SLICE_LIT("clients")));
+        sw_status_print_devices(sw_json_find(o, "devices"));
+        return SW_OK;
     }
-    print_cluster(o);
-    print_table(sw_json_get(o, SW_SLICE_LIT("clients")));
-    sw_status_print_devices(sw_json_find(o, "devices"));
+    rc = sw_json_write(&out, o, NULL);
+    printf("%.*s\n", (int)sw_buf_len(&out), (const char *)sw_buf_data(&out));
+    return rc;
 }
 
-static void on_devices(void *arg, struct sw_kube_reply *r)
+/* An API without Connectors, or one that does not let us see them, has none to show. */
+static void add_devices(struct sw_cmd_api *api, const struct settings *set, struct sw_json *status)
 {
-    struct ask *a = arg;
+    struct sw_cmd_reply r;
 
-    /* An API without Connectors, or one that does not let us see them, has none to show. */
-    if (r->rc == SW_OK)
-        sw_json_put(&a->arena, a->status, "devices", sw_status_devices(&a->arena, r->object));
-    show(a);
-    sw_loop_stop(a->loop);
+    if (sw_cmd_api_do(api,
+                      &(struct sw_kube_req){
+                          .verb = SW_KUBE_LIST, .gvr = &connectors, .timeout_ns = set->timeout_ns},
+                      &r) == SW_OK)
+        sw_json_put(&api->arena, status, "devices", sw_status_devices(&api->arena, r.object));
 }
 
-static void ask_devices(struct ask *a, const struct sw_json *status)
+/* That of our own API server, or what can be put together on another. */
+static int ask_status(struct sw_cmd_api *api, const struct settings *set, struct sw_json **ret,
+                      struct sw_err *err)
 {
-    static const struct sw_kube_gvr connectors = {"networking.datumapis.com", "v1alpha1",
-                                                  "connectors", "Connector", true};
-    struct sw_kube_req req = {
-        .verb = SW_KUBE_LIST, .gvr = &connectors, .timeout_ns = a->set->timeout_ns};
+    struct sw_cmd_reply r;
 
-    a->status = sw_json_copy(&a->arena, status);
-    (void)sw_kube_do(a->client, &req, on_devices, a);
+    *ret = NULL;
+    (void)sw_cmd_api_do(api,
+                        &(struct sw_kube_req){.verb = SW_KUBE_GET,
+                                              .path = "/debug/xds",
+                                              .timeout_ns = set->timeout_ns},
+                        &r);
+    if (r.code == 404 || r.code == 403) { /* not ours, or not for us */
+        *ret = sw_status_cluster(api, set->ns, set->timeout_ns, err);
+        return *ret ? SW_OK : sw_err_prefix(err, "this API server has no status of data planes");
+    }
+    if (r.rc != SW_OK)
+        return sw_err_set(err, r.rc, "%.*s", SW_SLICE_ARG(r.message));
+    *ret = r.object;
+    return SW_OK;
 }
 
-static void on_cluster(void *arg, const struct sw_json *status, const struct sw_err *err)
+static int ask(struct sw_cmd_api *api, const struct settings *set, bool *ret_settled,
+               struct sw_err *err)
 {
-    struct ask *a = arg;
+    struct sw_json *status;
+    int rc;
 
-    if (status) {
-        a->rc = SW_OK;
-        ask_devices(a, status);
-        return;
-    }
-    *a->err = *err;
-    (void)sw_err_prefix(a->err, "this API server has no status of data planes");
-    sw_loop_stop(a->loop);
-}
-
-static void on_reply(void *arg, struct sw_kube_reply *r)
-{
-    struct ask *a = arg;
-
-    a->rc = r->rc;
-    if (r->code == 404 || r->code == 403) { /* not ours, or not for us */
-        sw_status_cluster(a->client, a->set->ns, a->set->timeout_ns, on_cluster, a);
-        return;
-    }
-    if (r->rc == SW_OK) {
-        ask_devices(a, r->object);
-        return;
-    }
-    (void)sw_err_set(a->err, r->rc, "%.*s", SW_SLICE_ARG(r->message));
-    sw_loop_stop(a->loop);
-}
-
-static int ask_server(struct ask *a, struct sw_kube_config *config)
-{
-    struct sw_kube_client *client = sw_kube_client_new(a->loop, config, NULL, a->err);
-    struct sw_kube_req req = {
-        .verb = SW_KUBE_GET, .path = "/debug/xds", .timeout_ns = a->set->timeout_ns};
-
-    if (!client)
-        return a->err->rc;
-    a->client = client;
-    if (a->set->links) {
-        a->rc =
-            sw_status_links(a->loop, client, a->set->timeout_ns, a->set->json, &a->settled, a->err);
-    } else {
-        (void)sw_kube_do(client, &req, on_reply, a);
-        sw_loop_run(a->loop);
-    }
-    sw_kube_client_free(client);
-    return a->rc;
+    if (set->links)
+        return sw_status_links(api, set->timeout_ns, set->json, ret_settled, err);
+    rc = ask_status(api, set, &status, err);
+    if (rc != SW_OK)
+        return rc;
+    add_devices(api, set, status);
+    *ret_settled = all_settled(status);
+    return show(set, status);
 }
 
 static int run(const struct settings *set, bool *ret_settled, struct sw_err *err)
 {
-    struct sw_kube_config config = {0};
-    struct ask a = {.set = set, .err = err};
-    int rc = sw_kube_config_find(set->kubeconfig, NULL, &config, err);
+    struct sw_cmd_api api = {0};
+    int rc = sw_cmd_api_open(&api, set->kubeconfig, NULL, err);
 
-    if (rc != SW_OK)
-        return rc;
-    a.loop = sw_loop_new(err);
-    if (!a.loop) {
-        sw_kube_config_done(&config);
-        return err->rc;
-    }
-    rc = ask_server(&a, &config);
-    sw_loop_free(a.loop);
-    sw_arena_clear(&a.arena);
-    *ret_settled = a.settled;
+    if (rc == SW_OK)
+        rc = ask(&api, set, ret_settled, err);
+    sw_cmd_api_close(&api);
     return rc;
 }
 
