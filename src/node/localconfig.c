@@ -238,7 +238,7 @@ int sw_local_ports(struct sw_local *l, const struct sw_yaml *v, const struct sw_
 int sw_local_destination(struct sw_local *l, const struct sw_yaml *v,
                          const struct sw_local_field *f, void *to)
 {
-    struct sw_gateway_spec *ret = place(f, to);
+    struct sw_gateway_addr *ret = place(f, to);
     struct sw_slice rest = {0};
     struct sw_slice first;
     int rc = sw_yaml_text(v, &rest, l->err);
@@ -264,9 +264,9 @@ int sw_local_gateway(struct sw_local *l, const struct sw_yaml *v, const struct s
 {
     static const struct sw_local_field fields[] = {
         {"destination", sw_local_destination, .needed = true},
-        {"hboneMtlsPort", sw_local_port, .at = offsetof(struct sw_gateway_spec, hbone_port)},
+        {"hboneMtlsPort", sw_local_port, .at = offsetof(struct sw_gateway_addr, hbone_port)},
     };
-    struct sw_gateway_spec *g = SW_ARENA_NEW(l->arena, struct sw_gateway_spec);
+    struct sw_gateway_addr *g = SW_ARENA_NEW(l->arena, struct sw_gateway_addr);
 
     g->hbone_port = SW_PORT_HBONE;
     memcpy(place(f, to), &g, sizeof(g));

@@ -65,10 +65,10 @@ int sw_local_list(struct sw_local *l, const struct sw_yaml *v, const struct sw_l
 /* {service port: target port}, or {ports: [{servicePort, targetPort}]}; a list's pointer. */
 int sw_local_ports(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
                    void *to);
-/* {destination, hboneMtlsPort}; a pointer to struct sw_gateway_spec. */
+/* {destination, hboneMtlsPort}; a pointer to struct sw_gateway_addr. */
 int sw_local_gateway(struct sw_local *l, const struct sw_yaml *v, const struct sw_local_field *f,
                      void *to);
-/* "network/ip" or "ns/host"; struct sw_gateway_spec. */
+/* "network/ip" or "ns/host"; struct sw_gateway_addr. */
 int sw_local_destination(struct sw_local *l, const struct sw_yaml *v,
                          const struct sw_local_field *f, void *to);
 /* An address block; struct sw_cidr. */

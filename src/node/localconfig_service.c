@@ -78,8 +78,8 @@ static int read_waypoint(struct sw_local *l, const struct sw_yaml *v,
                          const struct sw_local_field *f, void *to)
 {
     static const struct sw_local_field whole = {0};
-    struct sw_weighted_waypoint_spec *w = to;
-    const struct sw_gateway_spec *gateway;
+    struct sw_weighted_waypoint *w = to;
+    const struct sw_gateway_addr *gateway;
     int rc;
 
     if (v->kind != SW_YAML_MAP)
@@ -93,13 +93,13 @@ static int read_waypoint(struct sw_local *l, const struct sw_yaml *v,
 static int read_weighted(struct sw_local *l, const struct sw_yaml *node, void *item)
 {
     static const struct sw_local_field fields[] = {
-        {"weight", sw_local_u32, .at = offsetof(struct sw_weighted_waypoint_spec, weight)},
+        {"weight", sw_local_u32, .at = offsetof(struct sw_weighted_waypoint, weight)},
         {"hboneMtlsPort", sw_local_port,
-         .at = offsetof(struct sw_weighted_waypoint_spec, to.hbone_port)},
-        {"destination", read_waypoint, .at = offsetof(struct sw_weighted_waypoint_spec, to),
+         .at = offsetof(struct sw_weighted_waypoint, to.hbone_port)},
+        {"destination", read_waypoint, .at = offsetof(struct sw_weighted_waypoint, to),
          .needed = true},
     };
-    struct sw_weighted_waypoint_spec *w = item;
+    struct sw_weighted_waypoint *w = item;
 
     w->to.hbone_port = SW_PORT_HBONE;
     return sw_local_map(l, node, fields, SW_ARRAY_LEN(fields), w);

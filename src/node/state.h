@@ -107,15 +107,6 @@ struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struc
 /* ---- building ---- */
 
 /* Input of the builder; nothing is kept by reference. Zero values are the protocol's defaults. */
-struct sw_gateway_spec {
-    bool by_hostname;
-    struct sw_slice network;
-    struct sw_ip ip;
-    struct sw_slice ns;
-    struct sw_slice hostname;
-    uint16_t hbone_port;
-};
-
 struct sw_membership_spec {
     struct sw_slice key; /* "ns/hostname" */
     const struct sw_port_pair *ports;
@@ -133,8 +124,8 @@ struct sw_workload_spec {
     int protocol; /* enum sw_tunnel_protocol; numbers from the wire are checked */
     struct sw_slice trust_domain;
     struct sw_slice service_account;
-    const struct sw_gateway_spec *waypoint;
-    const struct sw_gateway_spec *network_gateway;
+    const struct sw_gateway_addr *waypoint;
+    const struct sw_gateway_addr *network_gateway;
     struct sw_slice node;
     struct sw_slice canonical_name;
     struct sw_slice canonical_revision;
@@ -159,11 +150,6 @@ struct sw_workload_spec {
     uint32_t capacity;
 };
 
-struct sw_weighted_waypoint_spec {
-    struct sw_gateway_spec to;
-    uint32_t weight;
-};
-
 /* An endpoint named by the service itself (local file only). */
 struct sw_endpoint_spec {
     struct sw_slice uid;
@@ -184,8 +170,8 @@ struct sw_service_spec {
     size_t n_ports;
     const struct sw_slice *sans; /* those that are no SPIFFE name are dropped */
     size_t n_sans;
-    const struct sw_gateway_spec *waypoint;
-    const struct sw_weighted_waypoint_spec *weighted;
+    const struct sw_gateway_addr *waypoint;
+    const struct sw_weighted_waypoint *weighted;
     size_t n_weighted;
     int mode;         /* enum sw_lb_mode */
     const int *prefs; /* enum sw_lb_scope */

@@ -59,14 +59,14 @@ static int read_ip(const struct reader *r, ProtobufCBinaryData in, struct sw_ip 
 
 /* NULL stays NULL: there is no such gateway. */
 static int read_gateway(const struct reader *r, const Sw__MeshGatewayAddress *in, const char *what,
-                        const struct sw_gateway_spec **ret)
+                        const struct sw_gateway_addr **ret)
 {
-    struct sw_gateway_spec *g;
+    struct sw_gateway_addr *g;
     int rc;
 
     if (!in)
         return SW_OK;
-    g = SW_ARENA_NEW(r->a, struct sw_gateway_spec);
+    g = SW_ARENA_NEW(r->a, struct sw_gateway_addr);
     rc = read_port(r, in->hbone_mtls_port, "port of the gateway", &g->hbone_port);
     if (rc != SW_OK)
         return rc;
@@ -252,19 +252,18 @@ static int service_addresses(const struct reader *r, const Sw__MeshService *in,
 static int service_waypoints(const struct reader *r, const Sw__MeshService *in,
                              struct sw_service_spec *s)
 {
-    struct sw_weighted_waypoint_spec *to =
-        sw_arena_array(r->a, in->n_weighted_waypoints, sizeof(*to));
+    struct sw_weighted_waypoint *to = sw_arena_array(r->a, in->n_weighted_waypoints, sizeof(*to));
     int rc = read_gateway(r, in->waypoint, "waypoint", &s->waypoint);
 
     for (size_t i = 0; rc == SW_OK && i < in->n_weighted_waypoints; i++) {
         const Sw__MeshWeightedWaypoint *from = in->weighted_waypoints[i];
-        const struct sw_gateway_spec *g = NULL;
+        const struct sw_gateway_addr *g = NULL;
 
         rc = read_gateway(r, from->destination, "weighted waypoint", &g);
         if (rc == SW_OK && !g)
             rc = sw_err_set(r->err, SW_EINVAL, "weighted waypoint has no destination");
         if (rc == SW_OK)
-            to[i] = (struct sw_weighted_waypoint_spec){*g, from->weight};
+            to[i] = (struct sw_weighted_waypoint){*g, from->weight};
     }
     s->weighted = to;
     s->n_weighted = in->n_weighted_waypoints;

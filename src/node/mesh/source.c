@@ -232,18 +232,13 @@ static void each_address(void *arg,
                          void *ctx)
 {
     struct sw_mesh *m = arg;
-    struct sw_smap_walk walk = {0};
-    const struct sw_workload *w;
-    const struct sw_service *s;
 
     publish(m);
-    walk.map = &m->state->t.by_uid;
-    while ((w = sw_smap_next(&walk)) != NULL) {
+    SW_SMAP_EACH (const struct sw_workload, w, &m->state->t.by_uid) {
         fn(ctx, sw_workload_uid(w, &m->scratch), sw_workload_version(w, &m->scratch));
         sw_arena_reset(&m->scratch, SCRATCH_KEEP);
     }
-    walk = (struct sw_smap_walk){.map = &m->state->t.by_service};
-    while ((s = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_service, s, &m->state->t.by_service)
         fn(ctx, sw_slice(s->ns.p, s->ns.n + 1 + s->hostname.n), s->version);
 }
 
@@ -252,12 +247,9 @@ static void each_policy(void *arg,
                         void *ctx)
 {
     struct sw_mesh *m = arg;
-    struct sw_smap_walk walk = {0};
-    const struct sw_shared_policy *p;
 
     publish(m);
-    walk.map = &m->state->t.by_policy;
-    while ((p = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_shared_policy, p, &m->state->t.by_policy)
         fn(ctx, p->p->key, p->version);
 }
 

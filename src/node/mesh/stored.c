@@ -65,22 +65,15 @@ static void put_resource(struct writer *w, struct sw_slice name, struct sw_slice
 
 static void put_all(struct writer *w, const struct sw_state_tables *t)
 {
-    struct sw_smap_walk walk = {.map = &t->by_policy};
-    const struct sw_shared_policy *p;
-    const struct sw_service *s;
-    const struct sw_workload *wl;
-
     w->type = SW_TYPE_AUTHORIZATION;
-    while ((p = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_shared_policy, p, &t->by_policy)
         put_resource(w, p->p->key, p->version, sw_policy_pack(&w->a, p->p));
     close_frame(w);
     w->type = SW_TYPE_ADDRESS;
-    walk = (struct sw_smap_walk){.map = &t->by_service};
-    while ((s = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_service, s, &t->by_service)
         put_resource(w, sw_slice(s->ns.p, s->ns.n + 1 + s->hostname.n), s->version,
                      sw_mesh_write_service(s, &w->a));
-    walk = (struct sw_smap_walk){.map = &t->by_uid};
-    while ((wl = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_workload, wl, &t->by_uid)
         put_resource(w, sw_workload_uid(wl, &w->a), sw_workload_version(wl, &w->a),
                      sw_mesh_write_workload(wl, &w->a));
     close_frame(w);

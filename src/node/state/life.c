@@ -62,19 +62,13 @@ struct sw_state_builder *sw_state_builder_new(struct sw_slice node, bool wire_de
 
 static void free_values(const struct sw_smap *m)
 {
-    struct sw_smap_walk walk = {.map = m};
-    const void *v;
-
-    while ((v = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const void, v, m)
         sw_free((void *)(uintptr_t)v);
 }
 
 static void free_shared_values(const struct sw_smap *m)
 {
-    struct sw_smap_walk walk = {.map = m};
-    const void *v;
-
-    while ((v = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const void, v, m)
         shared_free((struct sw_shared *)(uintptr_t)v);
 }
 
@@ -97,17 +91,9 @@ static void free_tables(struct sw_state_builder *b)
         sw_smap_free(maps[i]);
 }
 
-static void free_map(struct sw_map *m)
-{
-    SW_MAP_DRAIN(m, sw_free);
-}
-
 static void free_rosters(struct sw_state_builder *b)
 {
-    struct sw_smap_walk walk = {.map = &b->rosters};
-    const struct sw_roster *r;
-
-    while ((r = sw_smap_next(&walk)) != NULL) {
+    SW_SMAP_EACH (const struct sw_roster, r, &b->rosters) {
         sw_free(r->body);
         sw_free(r->p);
     }
@@ -127,8 +113,8 @@ static void builder_unref(struct sw_state_builder *b)
     sw_smap_free(&b->shared);
     free_values(&b->selectors);
     sw_smap_free(&b->selectors);
-    free_map(&b->changed_keys);
-    free_map(&b->changed_ns);
+    SW_MAP_DRAIN(&b->changed_keys, sw_free);
+    SW_MAP_DRAIN(&b->changed_ns, sw_free);
     sw_vec_done(&b->dirty);
     sw_vec_done(&b->joins);
     sw_vec_done(&b->leaves);

@@ -66,10 +66,7 @@ struct sw_slice *sw_state_list_staged(const struct sw_state *s)
 void sw_state_each_local(const struct sw_state *s,
                          void (*fn)(void *arg, const struct sw_workload *w), void *arg)
 {
-    struct sw_smap_walk walk = {.map = &s->t.local};
-    const struct sw_workload *w;
-
-    while ((w = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const struct sw_workload, w, &s->t.local)
         fn(arg, w);
 }
 
@@ -80,24 +77,19 @@ static size_t heap(const void *p)
 
 static size_t shared_bytes(const struct sw_smap *m)
 {
-    struct sw_smap_walk walk = {.map = m};
     size_t sum = sw_smap_bytes(m);
-    const void *v;
 
-    while ((v = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const void, v, m)
         sum += heap(v);
     return sum;
 }
 
 static size_t roster_bytes(const struct sw_smap *m)
 {
-    struct sw_smap_walk walk = {.map = m};
     size_t sum = sw_smap_bytes(m);
-    const struct sw_roster *r;
 
-    while ((r = sw_smap_next(&walk)) != NULL) {
+    SW_SMAP_EACH (const struct sw_roster, r, m)
         sum += heap(r) + heap(r->p) + heap(r->svc) + heap(r->body);
-    }
     return sum;
 }
 
@@ -107,13 +99,11 @@ size_t sw_state_bytes(const struct sw_state *s)
     const struct sw_smap *maps[] = {&t->by_uid,     &t->by_ip,   &t->by_hostname, &t->local,
                                     &t->by_service, &t->by_vip,  &t->by_cidr,     &t->by_policy,
                                     &t->by_ns,      &t->selected};
-    struct sw_smap_walk walk = {.map = &t->by_uid};
     size_t sum = heap(s) + shared_bytes(&s->builder->shared) + shared_bytes(&s->builder->selectors);
-    const void *w;
 
     for (size_t i = 0; i < SW_ARRAY_LEN(maps); i++)
         sum += sw_smap_bytes(maps[i]);
-    while ((w = sw_smap_next(&walk)) != NULL)
+    SW_SMAP_EACH (const void, w, &t->by_uid)
         sum += heap(w);
     return sum + roster_bytes(&s->builder->rosters);
 }

@@ -47,12 +47,7 @@ static void relink(struct sw_state_builder *b, struct sw_slice key, struct sw_sh
         note_change(b, old->p);
     if (new)
         note_change(b, new->p);
-    if (old && new)
-        sw_smap_replace(&b->t.by_policy, &b->edit, hash, old, new);
-    else if (old)
-        sw_smap_del(&b->t.by_policy, &b->edit, hash, old);
-    else
-        sw_smap_add(&b->t.by_policy, &b->edit, hash, new);
+    sw_smap_set(&b->t.by_policy, &b->edit, hash, old, new);
     if (old)
         sw_state_junk_shared(b, &old->h);
 }
@@ -94,12 +89,10 @@ bool sw_state_has_policy(const struct sw_state_builder *b, struct sw_slice ns, s
 static struct sw_scope_list *make_list(const struct sw_state_builder *b, enum sw_policy_scope scope,
                                        struct sw_slice ns)
 {
-    struct sw_smap_walk walk = {.map = &b->t.by_policy};
     SW_VEC(const struct sw_policy *) found = {0};
-    const struct sw_shared_policy *p;
     struct sw_scope_list *l = NULL;
 
-    while ((p = sw_smap_next(&walk)) != NULL) {
+    SW_SMAP_EACH (const struct sw_shared_policy, p, &b->t.by_policy) {
         if (p->p->scope == scope && (scope == SW_POLICY_GLOBAL || sw_slice_eq(p->p->ns, ns)))
             sw_vec_push(&found, p->p);
     }
@@ -116,22 +109,9 @@ static struct sw_scope_list *make_list(const struct sw_state_builder *b, enum sw
 static void settle_ns(struct sw_state_builder *b, struct sw_slice ns)
 {
     uint64_t hash = sw_state_hash_text(ns, sw_slice("", 0));
-    struct sw_scope_list *new = make_list(b, SW_POLICY_NAMESPACE, ns);
-    struct sw_scope_list *old = NULL;
+    struct sw_scope_list *old = (struct sw_scope_list *)(uintptr_t)sw_state_find_scope(&b->t, ns);
 
-    SW_SMAP_PROBE(&b->t.by_ns, hash, it)
-    {
-        struct sw_scope_list *l = (struct sw_scope_list *)(uintptr_t)sw_smap_value(it);
-
-        if (sw_slice_eq(l->ns, ns))
-            old = l;
-    }
-    if (old && new)
-        sw_smap_replace(&b->t.by_ns, &b->edit, hash, old, new);
-    else if (old)
-        sw_smap_del(&b->t.by_ns, &b->edit, hash, old);
-    else if (new)
-        sw_smap_add(&b->t.by_ns, &b->edit, hash, new);
+    sw_smap_set(&b->t.by_ns, &b->edit, hash, old, make_list(b, SW_POLICY_NAMESPACE, ns));
     if (old)
         sw_state_junk_shared(b, &old->h);
 }
@@ -173,12 +153,9 @@ static void resolve(struct sw_state_builder *b, struct sw_selector *s)
     if (found.n)
         new->list = sw_policy_list_new(&new->h.arena, found.p, found.n);
     sw_vec_done(&found);
-    if (s->now) {
-        sw_smap_replace(&b->t.selected, &b->edit, s->hash, s->now, new);
+    sw_smap_set(&b->t.selected, &b->edit, s->hash, s->now, new);
+    if (s->now)
         sw_state_junk_shared(b, &s->now->h);
-    } else {
-        sw_smap_add(&b->t.selected, &b->edit, s->hash, new);
-    }
     s->now = new;
 }
 
@@ -189,10 +166,7 @@ void sw_state_settle_policies(struct sw_state_builder *b)
     SW_MAP_FOREACH (it, &b->changed_ns)
         settle_ns(b, it->key);
     if (b->changed_keys.n || b->fresh_selectors) {
-        struct sw_smap_walk walk = {.map = &b->selectors};
-        const struct sw_selector *s;
-
-        while ((s = sw_smap_next(&walk)) != NULL) {
+        SW_SMAP_EACH (const struct sw_selector, s, &b->selectors) {
             if (is_stale(b, s))
                 resolve(b, (struct sw_selector *)(uintptr_t)s); /* the builder's to write */
         }

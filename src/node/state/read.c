@@ -4,6 +4,8 @@
 
 #include "node/state/state_int.h"
 
+static const struct sw_slice none = {"", 0};
+
 uint64_t sw_state_version(const struct sw_state *s)
 {
     return s->version;
@@ -85,14 +87,8 @@ struct sw_ip sw_state_mask(const struct sw_ip *ip, unsigned len)
 
 const struct sw_workload *sw_state_find_uid(const struct sw_state_tables *t, struct sw_slice uid)
 {
-    uint64_t hash = sw_state_hash_text(uid, sw_slice("", 0));
-
-    SW_SMAP_PROBE(&t->by_uid, hash, it)
-    {
-        if (sw_workload_is(sw_smap_value(it), uid))
-            return sw_smap_value(it);
-    }
-    return NULL;
+    return SW_SMAP_FIND(const struct sw_workload, w, &t->by_uid, sw_state_hash_text(uid, none),
+                        sw_workload_is(w, uid));
 }
 
 const struct sw_workload *sw_state_workload_by_uid(const struct sw_state *s, struct sw_slice uid)
@@ -131,8 +127,7 @@ const struct sw_workload *sw_state_workload_by_ip(const struct sw_state *s, stru
     uint64_t hash = sw_state_hash_ip(network, ip, 0);
     const struct sw_workload *best = NULL;
 
-    SW_SMAP_PROBE(&s->t.by_ip, hash, it)
-    {
+    SW_SMAP_PROBE (&s->t.by_ip, hash, it) {
         const struct sw_workload *w = sw_smap_value(it);
 
         if (!sw_workload_has_ip(w, ip) || !sw_slice_eq(w->at->network, network))
@@ -147,47 +142,24 @@ const struct sw_workload *sw_state_workload_by_hostname(const struct sw_state *s
                                                         struct sw_slice ns,
                                                         struct sw_slice hostname)
 {
-    uint64_t hash = sw_state_hash_text(hostname, ns);
-
-    SW_SMAP_PROBE(&s->t.by_hostname, hash, it)
-    {
-        const struct sw_workload *w = sw_smap_value(it);
-
-        if (sw_slice_eq(sw_workload_hostname(w), hostname) && sw_slice_eq(w->c->ns, ns))
-            return w;
-    }
-    return NULL;
+    return SW_SMAP_FIND(
+        const struct sw_workload, w, &s->t.by_hostname, sw_state_hash_text(hostname, ns),
+        sw_slice_eq(sw_workload_hostname(w), hostname) && sw_slice_eq(w->c->ns, ns));
 }
 
 const struct sw_workload *sw_state_local_workload(const struct sw_state *s, struct sw_slice ns,
                                                   struct sw_slice name, struct sw_slice sa)
 {
-    uint64_t hash = sw_state_hash_text(name, ns);
-
-    SW_SMAP_PROBE(&s->t.local, hash, it)
-    {
-        const struct sw_workload *w = sw_smap_value(it);
-
-        if (sw_slice_eq(sw_workload_name(w), name) && sw_slice_eq(w->c->ns, ns) &&
-            sw_slice_eq(w->c->service_account, sa))
-            return w;
-    }
-    return NULL;
+    return SW_SMAP_FIND(const struct sw_workload, w, &s->t.local, sw_state_hash_text(name, ns),
+                        sw_slice_eq(sw_workload_name(w), name) && sw_slice_eq(w->c->ns, ns) &&
+                            sw_slice_eq(w->c->service_account, sa));
 }
 
 const char *sw_workload_type_name(enum sw_workload_type type)
 {
-    switch (type) {
-    case SW_WORKLOAD_DEPLOYMENT:
-        return "deployment";
-    case SW_WORKLOAD_CRONJOB:
-        return "cronjob";
-    case SW_WORKLOAD_POD:
-        return "pod";
-    case SW_WORKLOAD_JOB:
-        break;
-    }
-    return "job";
+    static const char *const names[] = {"deployment", "cronjob", "pod", "job"};
+
+    return names[type];
 }
 
 static const struct sw_membership *membership(const struct sw_workload *w,
@@ -240,6 +212,13 @@ static int preference(const struct sw_service *svc, struct sw_slice client_ns)
     return sw_slice_eq(svc->ns, client_ns) ? 2 : svc->canonical ? 1 : 0;
 }
 
+/* The one that a client prefers, the first of several; best may be NULL. */
+static const struct sw_service *better(const struct sw_service *best, const struct sw_service *svc,
+                                       struct sw_slice client_ns)
+{
+    return best && preference(best, client_ns) >= preference(svc, client_ns) ? best : svc;
+}
+
 static bool has_vip(const struct sw_service *svc, struct sw_slice network, const struct sw_ip *ip)
 {
     for (size_t i = 0; i < svc->n_vips; i++) {
@@ -271,15 +250,12 @@ static const struct sw_service *by_exact_vip(const struct sw_state *s, struct sw
     uint64_t hash = sw_state_hash_ip(network, ip, 0);
     const struct sw_service *best = NULL;
 
-    SW_SMAP_PROBE(&s->t.by_vip, hash, it)
-    {
+    SW_SMAP_PROBE (&s->t.by_vip, hash, it) {
         const struct sw_service *svc = sw_smap_value(it);
 
-        if (!sw_service_visible(svc, client_ns) || !has_vip(svc, network, ip) ||
-            superseded(it, it_end, network, ip))
-            continue;
-        if (!best || preference(svc, client_ns) > preference(best, client_ns))
-            best = svc;
+        if (sw_service_visible(svc, client_ns) && has_vip(svc, network, ip) &&
+            !superseded(it, it_end, network, ip))
+            best = better(best, svc, client_ns);
     }
     return best;
 }
@@ -305,14 +281,11 @@ static const struct sw_service *by_block(const struct sw_state *s, struct sw_sli
     uint64_t hash = sw_state_hash_ip(network, &net, len + 1);
     const struct sw_service *best = NULL;
 
-    SW_SMAP_PROBE(&s->t.by_cidr, hash, it)
-    {
+    SW_SMAP_PROBE (&s->t.by_cidr, hash, it) {
         const struct sw_service *svc = sw_smap_value(it);
 
-        if (!sw_service_visible(svc, client_ns) || !has_block(svc, network, &net, len))
-            continue;
-        if (!best || preference(svc, client_ns) > preference(best, client_ns))
-            best = svc;
+        if (sw_service_visible(svc, client_ns) && has_block(svc, network, &net, len))
+            best = better(best, svc, client_ns);
     }
     return best;
 }
@@ -351,16 +324,9 @@ const struct sw_service *sw_state_service_by_vip(const struct sw_state *s, struc
 const struct sw_service *sw_state_find_service(const struct sw_state_tables *t, struct sw_slice ns,
                                                struct sw_slice hostname)
 {
-    uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
-
-    SW_SMAP_PROBE(&t->by_service, hash, it)
-    {
-        const struct sw_service *svc = sw_smap_value(it);
-
-        if (sw_slice_eq(svc->hostname, hostname) && sw_slice_eq(svc->ns, ns))
-            return svc;
-    }
-    return NULL;
+    return SW_SMAP_FIND(const struct sw_service, svc, &t->by_service,
+                        sw_state_hash_text(hostname, none),
+                        sw_slice_eq(svc->hostname, hostname) && sw_slice_eq(svc->ns, ns));
 }
 
 const struct sw_service *sw_state_service_by_key(const struct sw_state *s, struct sw_slice ns,
@@ -373,17 +339,14 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
                                                       struct sw_slice hostname,
                                                       struct sw_slice client_ns)
 {
-    uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
+    uint64_t hash = sw_state_hash_text(hostname, none);
     const struct sw_service *best = NULL;
 
-    SW_SMAP_PROBE(&s->t.by_service, hash, it)
-    {
+    SW_SMAP_PROBE (&s->t.by_service, hash, it) {
         const struct sw_service *svc = sw_smap_value(it);
 
-        if (!sw_slice_eq(svc->hostname, hostname) || !sw_service_visible(svc, client_ns))
-            continue;
-        if (!best || preference(svc, client_ns) > preference(best, client_ns))
-            best = svc;
+        if (sw_slice_eq(svc->hostname, hostname) && sw_service_visible(svc, client_ns))
+            best = better(best, svc, client_ns);
     }
     return best;
 }
@@ -391,11 +354,10 @@ const struct sw_service *sw_state_service_by_hostname(const struct sw_state *s,
 size_t sw_state_services_by_host(const struct sw_state *s, struct sw_slice hostname,
                                  const struct sw_service **ret, size_t max)
 {
-    uint64_t hash = sw_state_hash_text(hostname, sw_slice("", 0));
+    uint64_t hash = sw_state_hash_text(hostname, none);
     size_t n = 0;
 
-    SW_SMAP_PROBE(&s->t.by_service, hash, it)
-    {
+    SW_SMAP_PROBE (&s->t.by_service, hash, it) {
         const struct sw_service *svc = sw_smap_value(it);
 
         if (n < max && sw_slice_eq(svc->hostname, hostname))
@@ -426,16 +388,9 @@ const char *sw_lb_scope_name(enum sw_lb_scope scope)
 
 bool sw_ip_family_allowed(enum sw_ip_families families, uint8_t family)
 {
-    switch (families) {
-    case SW_FAMILIES_V4:
-        return family == 4;
-    case SW_FAMILIES_V6:
-        return family == 6;
-    case SW_FAMILIES_AUTO:
-    case SW_FAMILIES_DUAL:
-        break;
-    }
-    return true;
+    return families == SW_FAMILIES_V4   ? family == 4
+           : families == SW_FAMILIES_V6 ? family == 6
+                                        : true;
 }
 
 const char *sw_ip_families_name(enum sw_ip_families f)
@@ -450,42 +405,25 @@ const char *sw_ip_families_name(enum sw_ip_families f)
 const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables *t,
                                                     struct sw_slice key)
 {
-    uint64_t hash = sw_state_hash_text(key, sw_slice("", 0));
-
-    SW_SMAP_PROBE(&t->by_policy, hash, it)
-    {
-        const struct sw_shared_policy *p = sw_smap_value(it);
-
-        if (sw_slice_eq(p->p->key, key))
-            return p;
-    }
-    return NULL;
+    return SW_SMAP_FIND(const struct sw_shared_policy, p, &t->by_policy,
+                        sw_state_hash_text(key, none), sw_slice_eq(p->p->key, key));
 }
 
-static const struct sw_policy_list *policies_of_ns(const struct sw_state *s, struct sw_slice ns)
+const struct sw_scope_list *sw_state_find_scope(const struct sw_state_tables *t, struct sw_slice ns)
 {
-    uint64_t hash = sw_state_hash_text(ns, sw_slice("", 0));
+    return SW_SMAP_FIND(const struct sw_scope_list, l, &t->by_ns, sw_state_hash_text(ns, none),
+                        sw_slice_eq(l->ns, ns));
+}
 
-    SW_SMAP_PROBE(&s->t.by_ns, hash, it)
-    {
-        const struct sw_scope_list *l = sw_smap_value(it);
-
-        if (sw_slice_eq(l->ns, ns))
-            return l->list;
-    }
-    return NULL;
+static const struct sw_policy_list *list_of(const struct sw_scope_list *l)
+{
+    return l ? l->list : NULL;
 }
 
 static const struct sw_selected *selected(const struct sw_state *s, const struct sw_selector *sel)
 {
-    SW_SMAP_PROBE(&s->t.selected, sel->hash, it)
-    {
-        const struct sw_selected *found = sw_smap_value(it);
-
-        if (found->of == sel)
-            return found;
-    }
-    return NULL;
+    return SW_SMAP_FIND(const struct sw_selected, found, &s->t.selected, sel->hash,
+                        found->of == sel);
 }
 
 struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struct sw_workload *w)
@@ -493,7 +431,7 @@ struct sw_policy_set sw_state_policies_for(const struct sw_state *s, const struc
     const struct sw_selector *sel = w->c->selector;
     const struct sw_selected *own = sel ? selected(s, sel) : NULL;
     struct sw_policy_set set = {
-        .part = {s->t.global ? s->t.global->list : NULL, policies_of_ns(s, w->c->ns)}};
+        .part = {list_of(s->t.global), list_of(sw_state_find_scope(&s->t, w->c->ns))}};
 
     if (own) {
         set.part[2] = own->list;

@@ -18,14 +18,10 @@ static uint64_t key_hash(struct sw_slice key)
 
 struct sw_roster *sw_roster_find(const struct sw_state_builder *b, struct sw_slice key)
 {
-    SW_SMAP_PROBE(&b->rosters, key_hash(key), it)
-    {
-        const struct sw_roster *r = sw_smap_value(it);
+    const struct sw_roster *r = SW_SMAP_FIND(const struct sw_roster, it, &b->rosters, key_hash(key),
+                                             sw_slice_eq(it->key, key));
 
-        if (sw_slice_eq(r->key, key))
-            return (struct sw_roster *)(uintptr_t)r; /* the builder's to write */
-    }
-    return NULL;
+    return (struct sw_roster *)(uintptr_t)r; /* the builder's to write */
 }
 
 struct sw_roster *sw_roster_get(struct sw_state_builder *b, struct sw_slice key)

@@ -234,10 +234,8 @@ static void index_vips(struct sw_state_builder *b, const struct sw_service *old,
         const struct sw_network_addr *v = &old->vips[i];
         uint64_t hash = sw_state_hash_ip(v->network, &v->ip, 0);
 
-        if (new &&has_vip(new->vips, new->n_vips, v))
-            sw_smap_replace(&b->t.by_vip, &b->edit, hash, old, new);
-        else
-            sw_smap_del(&b->t.by_vip, &b->edit, hash, old);
+        sw_smap_set(&b->t.by_vip, &b->edit, hash, old,
+                    new &&has_vip(new->vips, new->n_vips, v) ? new : NULL);
     }
     for (size_t i = 0; new &&i < new->n_vips; i++) {
         const struct sw_network_addr *v = &new->vips[i];
@@ -253,12 +251,11 @@ static void index_blocks(struct sw_state_builder *b, const struct sw_service *ol
     for (size_t i = 0; old && i < old->n_cidr_vips; i++) {
         const struct sw_network_cidr *c = &old->cidr_vips[i];
 
-        if (new &&has_block(new->cidr_vips, new->n_cidr_vips, c)) {
-            sw_smap_replace(&b->t.by_cidr, &b->edit, block_hash(c), old, new);
-        } else {
-            sw_smap_del(&b->t.by_cidr, &b->edit, block_hash(c), old);
+        bool stays = new &&has_block(new->cidr_vips, new->n_cidr_vips, c);
+
+        sw_smap_set(&b->t.by_cidr, &b->edit, block_hash(c), old, stays ? new : NULL);
+        if (!stays)
             count_block(b, &c->cidr, false);
-        }
     }
     for (size_t i = 0; new &&i < new->n_cidr_vips; i++) {
         const struct sw_network_cidr *c = &new->cidr_vips[i];
@@ -275,12 +272,7 @@ void sw_state_relink_service(struct sw_state_builder *b, struct sw_service *from
 {
     uint64_t hash = sw_state_hash_text((from ? from : to)->hostname, sw_slice("", 0));
 
-    if (from && to)
-        sw_smap_replace(&b->t.by_service, &b->edit, hash, from, to);
-    else if (from)
-        sw_smap_del(&b->t.by_service, &b->edit, hash, from);
-    else
-        sw_smap_add(&b->t.by_service, &b->edit, hash, to);
+    sw_smap_set(&b->t.by_service, &b->edit, hash, from, to);
     index_vips(b, from, to);
     index_blocks(b, from, to);
     if (from)

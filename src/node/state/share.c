@@ -39,7 +39,7 @@ static void key_text(struct sw_buf *key, struct sw_slice s)
     sw_buf_commit(key, sizeof(n) + s.n);
 }
 
-static void key_gateway(struct sw_buf *key, const struct sw_gateway_spec *g)
+static void key_gateway(struct sw_buf *key, const struct sw_gateway_addr *g)
 {
     key_u64(key, g != NULL);
     if (!g)
@@ -73,14 +73,9 @@ static void *shared_get(const struct sw_state_builder *b, const struct sw_smap *
     uint64_t d[2];
 
     digest(b, d);
-    SW_SMAP_PROBE(m, d[0], it)
-    {
-        const struct sw_counted *s = sw_smap_value(it);
-
-        if (s->digest[0] == d[0] && s->digest[1] == d[1])
-            return (void *)(uintptr_t)s; /* the builder's to write */
-    }
-    return NULL;
+    return (void *)(uintptr_t)SW_SMAP_FIND(const struct sw_counted, s, m, d[0],
+                                           s->digest[0] == d[0] &&
+                                               s->digest[1] == d[1]); /* the builder's to write */
 }
 
 /*

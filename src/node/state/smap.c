@@ -122,15 +122,6 @@ static struct sw_smap_leaf *leaf_with(struct sw_smap *m, const struct sw_smap_ed
     return *slot;
 }
 
-void sw_smap_replace(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash,
-                     const void *old, const void *value)
-{
-    size_t at;
-    struct sw_smap_leaf *l = leaf_with(m, ed, hash, old, &at);
-
-    l->e[at] = entry(hash, value);
-}
-
 void sw_smap_del(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *old)
 {
     size_t at;
@@ -139,6 +130,21 @@ void sw_smap_del(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash
     l->n--;
     memmove(&l->e[at], &l->e[at + 1], (l->n - at) * sizeof(*l->e));
     m->n--;
+}
+
+void sw_smap_set(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *old,
+                 const void *value)
+{
+    if (old && value) {
+        size_t at;
+        struct sw_smap_leaf *l = leaf_with(m, ed, hash, old, &at);
+
+        l->e[at] = entry(hash, value);
+    } else if (old) {
+        sw_smap_del(m, ed, hash, old);
+    } else if (value) {
+        sw_smap_add(m, ed, hash, value);
+    }
 }
 
 void sw_smap_free(struct sw_smap *m)

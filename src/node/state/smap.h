@@ -76,9 +76,9 @@ struct sw_smap_edit {
 
 void sw_smap_add(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash,
                  const void *value);
-/* Puts 'value' in the place of 'old', which must be there under this hash. */
-void sw_smap_replace(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash,
-                     const void *old, const void *value);
+/* Puts 'value' in the place of 'old', which must be there under this hash; either may be NULL. */
+void sw_smap_set(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *old,
+                 const void *value);
 /* Takes out 'old', which must be there under this hash. */
 void sw_smap_del(struct sw_smap *m, const struct sw_smap_edit *ed, uint64_t hash, const void *old);
 /* Frees the blocks of the map, not the values. */
@@ -122,6 +122,23 @@ static inline const struct sw_smap_entry *sw_smap_find(const struct sw_smap *m, 
     for (const struct sw_smap_entry *it##_end, *it = sw_smap_find((m), (h), &it##_end);            \
          it && it < it##_end && sw_smap_part(it) == sw_smap_part_of(h); it++)
 
+/* The first 'type *v' of one hash that meets the condition, or NULL. */
+#define SW_SMAP_FIND(type, v, m, h, condition)                                                     \
+    ({                                                                                             \
+        type *sw_found_ = NULL;                                                                    \
+        uint64_t sw_hash_ = (h);                                                                   \
+                                                                                                   \
+        SW_SMAP_PROBE ((m), sw_hash_, sw_it_) {                                                    \
+            type *v = sw_smap_value(sw_it_);                                                       \
+                                                                                                   \
+            if (condition) {                                                                       \
+                sw_found_ = v;                                                                     \
+                break;                                                                             \
+            }                                                                                      \
+        }                                                                                          \
+        sw_found_;                                                                                 \
+    })
+
 /* Walks all entries, in no useful order. */
 struct sw_smap_walk {
     const struct sw_smap *map;
@@ -131,3 +148,8 @@ struct sw_smap_walk {
 };
 /* The next value, or NULL at the end. Start with .map set and the rest zero. */
 const void *sw_smap_next(struct sw_smap_walk *w);
+
+/* The values, in no useful order, as 'type *it' of const. */
+#define SW_SMAP_EACH(type, it, m)                                                                  \
+    for (type * it, *sw_walk_##it = (void *)&(struct sw_smap_walk){.map = (m)};                    \
+         (it = sw_smap_next((struct sw_smap_walk *)(uintptr_t)sw_walk_##it)) != NULL;)

@@ -2,23 +2,6 @@
 /* Records turned back into what the builder takes. */
 #include "node/state/state_int.h"
 
-static const struct sw_gateway_spec *gateway_spec(struct sw_arena *a,
-                                                  const struct sw_gateway_addr *g)
-{
-    struct sw_gateway_spec *to;
-
-    if (!g)
-        return NULL;
-    to = SW_ARENA_NEW(a, struct sw_gateway_spec);
-    *to = (struct sw_gateway_spec){.by_hostname = g->by_hostname,
-                                   .network = g->network,
-                                   .ip = g->ip,
-                                   .ns = g->ns,
-                                   .hostname = g->hostname,
-                                   .hbone_port = g->hbone_port};
-    return to;
-}
-
 void sw_state_spec_of(const struct sw_workload *w, struct sw_arena *a, struct sw_workload_spec *ret)
 {
     const struct sw_workload_class *c = w->c;
@@ -42,8 +25,8 @@ void sw_state_spec_of(const struct sw_workload *w, struct sw_arena *a, struct sw
         .protocol = c->protocol,
         .trust_domain = c->trust_domain,
         .service_account = c->service_account,
-        .waypoint = gateway_spec(a, c->waypoint),
-        .network_gateway = gateway_spec(a, c->network_gateway),
+        .waypoint = c->waypoint,
+        .network_gateway = c->network_gateway,
         .node = w->at->node,
         .canonical_name = c->canonical_name,
         .canonical_revision = c->canonical_revision,

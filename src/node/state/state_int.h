@@ -115,6 +115,8 @@ const struct sw_service *sw_state_find_service(const struct sw_state_tables *t, 
                                                struct sw_slice hostname);
 const struct sw_shared_policy *sw_state_find_policy(const struct sw_state_tables *t,
                                                     struct sw_slice key);
+const struct sw_scope_list *sw_state_find_scope(const struct sw_state_tables *t,
+                                                struct sw_slice ns);
 
 /* ---- builder ---- */
 
@@ -201,10 +203,10 @@ uint64_t sw_state_tick(void);
 void sw_state_junk(struct sw_state_builder *b, const void *p);
 void sw_state_junk_shared(struct sw_state_builder *b, struct sw_shared *s);
 
-int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, struct sw_err *err);
+int sw_state_check_gateway(const struct sw_gateway_addr *g, const char *what, struct sw_err *err);
 /* Copies into the arena; NULL for NULL. */
 const struct sw_gateway_addr *sw_state_take_gateway(struct sw_arena *a,
-                                                    const struct sw_gateway_spec *g);
+                                                    const struct sw_gateway_addr *g);
 /* A copy sorted by service port. */
 const struct sw_port_pair *sw_state_take_ports(struct sw_arena *a, const struct sw_port_pair *from,
                                                size_t n, size_t *ret_n);

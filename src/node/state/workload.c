@@ -17,7 +17,7 @@ enum {
 
 /* ---- pieces ---- */
 
-int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, struct sw_err *err)
+int sw_state_check_gateway(const struct sw_gateway_addr *g, const char *what, struct sw_err *err)
 {
     if (g->by_hostname ? g->hostname.n == 0 : g->ip.family == 0)
         return sw_err_set(err, SW_EINVAL, "%s has no destination", what);
@@ -28,19 +28,17 @@ int sw_state_check_gateway(const struct sw_gateway_spec *g, const char *what, st
 }
 
 const struct sw_gateway_addr *sw_state_take_gateway(struct sw_arena *a,
-                                                    const struct sw_gateway_spec *g)
+                                                    const struct sw_gateway_addr *g)
 {
     struct sw_gateway_addr *to;
 
     if (!g)
         return NULL;
     to = SW_ARENA_NEW(a, struct sw_gateway_addr);
-    *to = (struct sw_gateway_addr){.by_hostname = g->by_hostname,
-                                   .network = sw_arena_slice(a, g->network),
-                                   .ip = g->ip,
-                                   .ns = sw_arena_slice(a, g->ns),
-                                   .hostname = sw_arena_slice(a, g->hostname),
-                                   .hbone_port = g->hbone_port};
+    *to = *g;
+    to->network = sw_arena_slice(a, g->network);
+    to->ns = sw_arena_slice(a, g->ns);
+    to->hostname = sw_arena_slice(a, g->hostname);
     return to;
 }
 
@@ -191,10 +189,8 @@ static void index_ips(struct sw_state_builder *b, const struct sw_workload *old,
         struct sw_ip ip = sw_workload_ip(old, i);
         uint64_t hash = sw_state_hash_ip(old->at->network, &ip, 0);
 
-        if (owns_ip(new, old->at->network, &ip))
-            sw_smap_replace(&b->t.by_ip, &b->edit, hash, old, new);
-        else
-            sw_smap_del(&b->t.by_ip, &b->edit, hash, old);
+        sw_smap_set(&b->t.by_ip, &b->edit, hash, old,
+                    owns_ip(new, old->at->network, &ip) ? new : NULL);
     }
     for (unsigned i = 0; new && !new->c->host_network &&i < new->n_ips; i++) {
         struct sw_ip ip = sw_workload_ip(new, i);
@@ -208,14 +204,11 @@ static void index_ips(struct sw_state_builder *b, const struct sw_workload *old,
 static void index_one(struct sw_state_builder *b, struct sw_smap *m, const struct sw_workload *old,
                       uint64_t old_hash, const struct sw_workload *new, uint64_t new_hash)
 {
-    if (old && new &&old_hash == new_hash) {
-        sw_smap_replace(m, &b->edit, old_hash, old, new);
-        return;
-    }
-    if (old)
-        sw_smap_del(m, &b->edit, old_hash, old);
-    if (new)
-        sw_smap_add(m, &b->edit, new_hash, new);
+    bool stays = old_hash == new_hash;
+
+    sw_smap_set(m, &b->edit, old_hash, old, stays ? new : NULL);
+    if (!stays)
+        sw_smap_set(m, &b->edit, new_hash, NULL, new);
 }
 
 static uint64_t hostname_hash(const struct sw_workload *w)

@@ -25,8 +25,7 @@ static const void *number(uint64_t i)
 
 static bool has(const struct sw_smap *m, uint64_t i)
 {
-    SW_SMAP_PROBE(m, spread(i), it)
-    {
+    SW_SMAP_PROBE (m, spread(i), it) {
         if (sw_smap_value(it) == number(i))
             return true;
     }
@@ -52,7 +51,7 @@ static void frozen_maps_do_not_change(void **state)
     for (uint64_t i = 0; i < N; i += 2)
         sw_smap_del(&m, &ed, spread(i), number(i));
     for (uint64_t i = 1; i < N; i += 4)
-        sw_smap_replace(&m, &ed, spread(i), number(i), number(N + i));
+        sw_smap_set(&m, &ed, spread(i), number(i), number(N + i));
     assert_int_equal(m.n, N / 2);
     for (uint64_t i = 0; i < N; i++) {
         assert_true(has(&old, i));
@@ -80,8 +79,8 @@ static void entries_of_one_hash_keep_their_order(void **state)
         sw_smap_add(&m, &ed, 7, number(i));
         sw_smap_add(&m, &ed, spread(i), number(i));
     }
-    SW_SMAP_PROBE(&m, 7, it)
-    assert_ptr_equal(sw_smap_value(it), number(seen++));
+    SW_SMAP_PROBE (&m, 7, it)
+        assert_ptr_equal(sw_smap_value(it), number(seen++));
     assert_int_equal(seen, 100);
     sw_smap_free(&m);
 }

@@ -137,11 +137,11 @@ static void wire_defaults_fill_identity(void **state)
 
 static void bad_workloads_are_rejected_alone(void **state)
 {
-    static const struct sw_gateway_spec nowhere = {0};
+    static const struct sw_gateway_addr nowhere = {0};
     static const struct sw_ip no_ip = {0};
     static const struct sw_membership_spec bad_service = {.key = S("no-slash")};
     static const struct sw_membership_spec cut_service = {.key = S("a/h\0x")};
-    static const struct sw_gateway_spec cut = {
+    static const struct sw_gateway_addr cut = {
         .by_hostname = true, .ns = S("a"), .hostname = S("h\0x")};
     static const struct {
         struct sw_workload_spec w;
@@ -408,7 +408,7 @@ static void services_may_name_their_endpoints(void **state)
 static void bad_services_are_rejected(void **state)
 {
     static const int zero = 0;
-    static const struct sw_weighted_waypoint_spec nowhere = {.weight = 1};
+    static const struct sw_weighted_waypoint nowhere = {.weight = 1};
     static const struct sw_network_addr no_ip = {0};
     static const struct sw_network_cidr bad_block = {.cidr = {{.family = 4}, 33}};
     static const struct {
