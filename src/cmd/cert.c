@@ -133,8 +133,6 @@ static int run_ca(void *settings, const struct sw_opts_rest *rest, struct sw_are
     struct sw_ca *ca = sw_ca_new_scoped(&scope, s->ttl_ns / SW_NS_PER_S, err);
     int rc;
 
-    (void)rest;
-    (void)arena;
     if (!ca)
         return err->rc;
     rc = sw_ca_save(ca, s->dir, err);
@@ -176,8 +174,6 @@ static int run_issue(void *settings, const struct sw_opts_rest *rest, struct sw_
     struct sw_ca *ca = NULL;
     int rc = check_prefix(s, err);
 
-    (void)rest;
-    (void)arena;
     if (rc == SW_OK) {
         ca = sw_ca_load(s->dir, err);
         rc = ca ? sw_ca_issue(ca, &leaf, &chain, &key, err) : err->rc;
@@ -230,7 +226,6 @@ static int run_rotate(void *settings, const struct sw_opts_rest *rest, struct sw
     int rc = sw_ca_material_read(arena, s->dir, &m, err);
     enum sw_rotation_step step = rc == SW_OK ? sw_rotation_next(&m) : SW_ROTATION_NONE;
 
-    (void)rest;
     if (rc == SW_OK && !s->now && (step == SW_ROTATION_SWITCH || step == SW_ROTATION_FORGET))
         rc = sw_err_set(err, SW_EINVAL, "a rotation is under way; its next step is '%s' (--now)",
                         sw_rotation_name(step));
@@ -246,8 +241,6 @@ static int run_rotate(void *settings, const struct sw_opts_rest *rest, struct sw
 static int run_show(void *settings, const struct sw_opts_rest *rest, struct sw_arena *arena,
                     struct sw_err *err)
 {
-    (void)settings;
-    (void)arena;
     if (rest->n_args == 0)
         return sw_err_set(err, SW_EINVAL, "which file?");
     for (size_t i = 0; i < rest->n_args; i++) {

@@ -125,7 +125,6 @@ static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena 
     const char *verb = rest->n_args ? rest->args[0] : "";
     int rc = build(s, &r, err);
 
-    (void)arena;
     if (rc != SW_OK)
         return rc;
     if (strcmp(verb, "show") == 0)

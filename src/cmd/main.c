@@ -99,8 +99,6 @@ static int usage(FILE *to)
 
 static int cmd_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
     (void)printf("spanwire %s\nlibraries: %s\nP-256 and X25519: %s\n", SW_VERSION, SW_LIBRARIES,
                  sw_pk_name());
     return fflush(stdout) == 0 ? 0 : 1;

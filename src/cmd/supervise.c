@@ -130,7 +130,6 @@ static void on_output(struct sw_watch *w, unsigned events)
     struct child *c = SW_CONTAINER_OF(w, struct child, pipe);
     ssize_t n;
 
-    (void)events;
     for (;;) {
         size_t room = LINE_MAX_BYTES - sw_buf_len(&c->line);
         char *to = sw_buf_reserve(&c->line, room);
@@ -177,7 +176,6 @@ static void on_probe_head(struct sw_http_call *call, const struct sw_h1_msg *msg
 {
     struct child *c = arg;
 
-    (void)call;
     c->answered = msg->status == 200;
 }
 
@@ -185,8 +183,6 @@ static void on_probe_done(struct sw_http_call *call, int rc, const struct sw_err
 {
     struct child *c = arg;
 
-    (void)call;
-    (void)err;
     c->call = NULL;
     if (rc == SW_OK && c->answered)
         became_ready(c);

@@ -189,8 +189,6 @@ static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena 
     struct uninstall u = {.set = s, .err = err};
     int rc = sw_log_filter(SW_SLICE_LIT("warn"), true, err);
 
-    (void)rest;
-    (void)arena;
     if (rc == SW_OK)
         rc = sw_cmd_api_open(&u.api, s->kubeconfig, s->context, err);
     if (rc == SW_OK) {

@@ -141,7 +141,6 @@ static void print(void *arg, const struct sw_xds_finding *f)
 {
     SW_ARENA_AUTO a = {0};
 
-    (void)arg;
     (void)printf("%s: %s '%s': %s%s%s\n", f->severity == SW_XDS_ERROR ? "error" : "warning",
                  f->type, sw_cmd_shown(&a, f->resource), sw_cmd_shown(&a, f->field),
                  f->field.n ? ": " : "", sw_cmd_shown(&a, f->text));
@@ -155,7 +154,6 @@ static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena 
     struct sw_xds_set set = {0};
     int rc;
 
-    (void)arena;
     if (rest->n_args == 0 || strcmp(rest->args[0], "lint") != 0 ||
         (rest->n_args == 1) != (s->server != NULL))
         return sw_err_set(err, SW_EINVAL,

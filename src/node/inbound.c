@@ -114,7 +114,6 @@ static void on_denied(struct sw_guard *g, const char *why)
 {
     struct inbound *in = SW_CONTAINER_OF(g, struct inbound, guard);
 
-    (void)why;
     sw_ledger_close(&in->rec, SW_FLAG_DENY, "connection closed due to policy change");
     sw_tstream_abort(&in->stream, SW_H2_CONNECT_ERROR);
     retire(in);
@@ -444,7 +443,6 @@ static void recheck_client(struct sw_session *s, const void *owner, void *arg)
     const struct sw_wpod *p = owner;
     struct sw_err err = {0};
 
-    (void)arg;
     if (p->cred && sw_tls_recheck(sw_session_tls(s), p->cred, &err) != SW_OK) {
         sw_metric_add(sw_metric_get1(p->worker->shard, SW_METRIC_CRL_REJECTIONS, "source"), 1);
         sw_session_close(s, SW_EDENIED, &err);

@@ -302,7 +302,6 @@ static int read_services(struct sw_local *l, const struct sw_yaml *map,
     struct sw_membership_spec *list;
     int rc = sw_yaml_expect(map, SW_YAML_MAP, l->err);
 
-    (void)f;
     if (rc != SW_OK)
         return rc;
     list = sw_arena_array(l->arena, map->count, sizeof(*list));
@@ -331,7 +330,6 @@ static int read_tunnel(struct sw_local *l, const struct sw_yaml *v, const struct
     };
     struct sw_workload_spec *w = to;
 
-    (void)f;
     w->has_app_tunnel = true;
     return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), w);
 }
@@ -345,7 +343,6 @@ static int read_locality(struct sw_local *l, const struct sw_yaml *v,
         {"subzone", sw_local_text, AT(subzone)},
     };
 
-    (void)f;
     return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), to);
 }
 

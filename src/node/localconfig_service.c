@@ -59,7 +59,6 @@ static int read_endpoints(struct sw_local *l, const struct sw_yaml *list,
     struct sw_service_spec *s = to;
     struct sw_endpoint_spec *endpoints;
 
-    (void)f;
     if (list->kind == SW_YAML_SCALAR)
         return sw_yaml_expect(list, SW_YAML_MAP, l->err);
     endpoints = sw_arena_array(l->arena, list->count, sizeof(*endpoints));
@@ -128,7 +127,6 @@ static int read_balancer(struct sw_local *l, const struct sw_yaml *v,
         {"healthPolicy", sw_local_enum, AT(health_policy), .names = health},
     };
 
-    (void)f;
     return sw_local_map(l, v, fields, SW_ARRAY_LEN(fields), to);
 }
 
@@ -141,7 +139,6 @@ static int read_families(struct sw_local *l, const struct sw_yaml *v,
     int at = 0;
     int rc = sw_yaml_enum(v, names, &at, l->err);
 
-    (void)f;
     s->families = values[at];
     return rc;
 }

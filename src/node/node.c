@@ -23,7 +23,6 @@ enum {
 
 static void warn(void *ctx, const char *text)
 {
-    (void)ctx;
     sw_log_warn("config", "%s", text);
 }
 

@@ -73,7 +73,6 @@ static void on_inner_ready(struct sw_session *s)
 
 static void on_inner_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
 {
-    (void)head;
     sw_session_refuse(s, id, 400);
 }
 
@@ -90,7 +89,6 @@ static void on_inner_closed(struct sw_session *s, int rc, const struct sw_err *e
 {
     struct double_hbone *x = sw_session_owner(s);
 
-    (void)handshaken;
     x->inner = NULL;
     if (x->out && x->out->setup)
         fail(x, SW_FLAG_CONNECT, rc == SW_OK ? "inner connection closed" : err->msg);
@@ -151,15 +149,12 @@ static void on_outer_response(struct sw_tstream *t, const struct sw_h2_head *hea
 static void on_outer_moved(struct sw_tstream *t, size_t up, size_t down)
 {
     (void)t; /* what counts is what the application sees: the inner stream */
-    (void)up;
-    (void)down;
 }
 
 static void on_outer_done(struct sw_tstream *t, int rc, const struct sw_err *err)
 {
     struct double_hbone *x = SW_CONTAINER_OF(t, struct double_hbone, outer);
 
-    (void)rc;
     x->outer_open = false;
     /* With an inner session the closed socket pair shows it. */
     if (!x->inner)

@@ -26,7 +26,6 @@ static void on_denied(struct sw_guard *g, const char *why)
 {
     struct outbound_fast *f = SW_CONTAINER_OF(g, struct outbound_fast, guard);
 
-    (void)why;
     outbound_finish(f->out, SW_FLAG_DENY, "connection closed due to policy change");
 }
 

@@ -59,7 +59,6 @@ static void end(struct plain *p, enum sw_response_flag flag, const char *why)
 
 static void on_denied(struct sw_guard *g, const char *why)
 {
-    (void)why;
     end(SW_CONTAINER_OF(g, struct plain, guard), SW_FLAG_DENY,
         "connection closed due to policy change");
 }

@@ -194,7 +194,6 @@ static void on_event(struct sw_watch *w, unsigned events)
 {
     struct socks5 *s = SW_CONTAINER_OF(w, struct socks5, watch);
 
-    (void)events;
     while (s->fd >= 0 && !s->resolve) {
         ssize_t n = sw_sock_read(s->fd, s->in + s->n, wanted(s) - s->n);
 

@@ -221,7 +221,6 @@ void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_look
 
 static void take_forget(struct sw_crew_thread *t, void *arg)
 {
-    (void)arg;
     sw_lookup_forget(&worker_of(t)->lookups);
 }
 

@@ -142,7 +142,6 @@ static int find_site(struct sw_control_link *l, struct sw_err *err)
 
 static int allow(void *arg, const struct sw_xds_client_id *id, struct sw_err *err)
 {
-    (void)arg;
     if (id->cert && sw_slice_eq_str(id->cert->cn, "cl-dataplane"))
         return SW_OK;
     return sw_err_set(err, SW_EDENIED, "a data plane's certificate is needed");

@@ -194,14 +194,11 @@ static void on_secret(void *arg, struct sw_kube_obj *o)
 
 static void on_secret_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_secret(arg, now);
 }
 
 static void on_secret_gone(void *arg, struct sw_kube_obj *last)
 {
-    (void)arg;
-    (void)last;
     sw_log_warn("link", "Secret " SECRET " is gone, keeping its certificate");
 }
 

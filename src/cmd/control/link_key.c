@@ -146,7 +146,6 @@ static void on_secret(void *arg, struct sw_kube_obj *o)
 
 static void on_secret_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     on_secret(arg, now);
 }
 
@@ -154,7 +153,6 @@ static void on_secret_gone(void *arg, struct sw_kube_obj *last)
 {
     struct sw_control_link_key *k = arg;
 
-    (void)last;
     k->exists = false;
     sw_log_warn("link", "Secret %s/" SECRET " was deleted, restoring it", k->ns);
     ensure(k);

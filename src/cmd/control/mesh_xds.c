@@ -170,7 +170,6 @@ static void on_pod(void *arg, struct sw_kube_obj *o)
 
 static void on_pod_changed(void *arg, struct sw_kube_obj *old, struct sw_kube_obj *now)
 {
-    (void)old;
     put_pod(arg, now);
 }
 

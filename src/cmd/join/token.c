@@ -232,7 +232,6 @@ static int run(void *settings, const struct sw_opts_rest *rest, struct sw_arena 
     struct sw_token_cmd t = {.set = settings};
     int rc = sw_log_filter(SW_SLICE_LIT("warn"), true, err);
 
-    (void)arena;
     if (rc == SW_OK && strcmp(verb, "create") != 0 && strcmp(verb, "list") != 0 &&
         strcmp(verb, "delete") != 0)
         rc =

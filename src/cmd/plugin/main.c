@@ -9,7 +9,6 @@
 
 int main(int argc, char **argv)
 {
-    (void)argv;
     if (argc == 1 && sw_cni_called())
         return sw_cni_plugin();
     (void)fprintf(stderr, SW_CNI_PLUGIN " " SW_VERSION ": a container runtime runs this program, "

@@ -24,7 +24,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct sw_up_page *p = arg;
 
-    (void)call;
     p->answered = msg->status == 200;
 }
 
@@ -32,8 +31,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct sw_up_page *p = arg;
 
-    (void)call;
-    (void)err;
     p->answered = p->answered && rc == SW_OK;
     /* SW_ECANCELED comes while we are freed. */
     if (rc != SW_ECANCELED && (p->answered || sw_loop_now(p->loop) > p->until_ns))

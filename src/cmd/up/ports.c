@@ -30,7 +30,6 @@ static void on_head(struct sw_http_call *call, const struct sw_h1_msg *msg, void
 {
     struct sw_up_ports *p = arg;
 
-    (void)call;
     p->ok = msg->status == 200;
 }
 
@@ -38,7 +37,6 @@ static void on_body(struct sw_http_call *call, struct sw_slice data, void *arg)
 {
     struct sw_up_ports *p = arg;
 
-    (void)call;
     p->ok = p->ok && sw_buf_append_slice(&p->page, data) == SW_OK;
 }
 
@@ -71,8 +69,6 @@ static void on_done(struct sw_http_call *call, int rc, const struct sw_err *err,
 {
     struct sw_up_ports *p = arg;
 
-    (void)call;
-    (void)err;
     if (rc == SW_OK && p->ok)
         judge(p);
     sw_timer_start(p->loop, &p->timer, every_ns, on_time);

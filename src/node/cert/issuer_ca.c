@@ -62,7 +62,6 @@ static void on_message(struct sw_grpc_call *grpc, struct sw_slice msg, void *arg
     struct sw_ca_expect e = {
         .identity = c->issue->identity, .key = sw_buf_slice(&c->key), .crl = c->issue->crl};
 
-    (void)grpc;
     if (c->cred || c->err.rc != SW_OK)
         return; /* a unary call has one answer */
     c->cred = sw_ca_answer(msg, &e, &c->err);
@@ -79,7 +78,6 @@ static void on_done(struct sw_grpc_call *grpc, enum sw_grpc_status status, struc
 {
     struct call *c = arg;
 
-    (void)grpc;
     c->grpc = NULL;
     if (status != SW_GRPC_OK) {
         c->cred = sw_tls_cred_unref(c->cred);
@@ -143,7 +141,6 @@ static void cancel(struct sw_issuer *x, struct sw_issue *i)
 {
     struct call *c = i->call;
 
-    (void)x;
     if (c->grpc)
         sw_grpc_cancel(c->grpc);
     call_free(c);

@@ -27,8 +27,6 @@ static void start(struct sw_issuer *x, struct sw_issue *i)
 /* Requests end before 'start' returns. */
 static void cancel(struct sw_issuer *x, struct sw_issue *i)
 {
-    (void)x;
-    (void)i;
 }
 
 static void local_free(struct sw_issuer *x)

@@ -126,7 +126,6 @@ static void read_udp(struct dns_socket *s, unsigned most)
 
 static void on_udp(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     read_udp(SW_CONTAINER_OF(w, struct dns_socket, watch), DNS_BATCH);
 }
 

@@ -28,7 +28,6 @@ static void on_close(struct sw_dns_tcp *t, bool idle)
 {
     struct dns_conn *c = conn_of(t);
 
-    (void)idle;
     SW_LIST_FOREACH (it, &c->queries)
         dnsp_conn_remove(SW_CONTAINER_OF(it, struct dns_query, conn_link));
     c->pod->n_conns--;
@@ -75,7 +74,6 @@ void dnsp_on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
     struct sw_dns_proxy *p = s->pod->proxy;
     struct dns_conn *c;
 
-    (void)peer;
     if (s->pod->n_conns >= DNS_CONNS_POD) {
         sw_metric_add(sw_metric_get1(p->shard, SW_METRIC_DNS_DROPPED, "connections"), 1);
         sw_sock_close(fd);

@@ -87,7 +87,6 @@ static void check_ready(struct sw_mesh *m);
 /* The messages of a large response were as large as what is kept of it. */
 static void on_bulk(struct sw_timer *t)
 {
-    (void)t;
     sw_trim_heap();
 }
 
@@ -200,7 +199,6 @@ static int on_addresses(void *arg, const struct sw_xds_update *u, struct sw_err 
 {
     struct sw_mesh *m = arg;
 
-    (void)err;
     for (size_t i = 0; i < u->n_removed; i++)
         (void)sw_mesh_remove_address(m->builder, u->removed[i]);
     put_all(m, u, SW_TYPE_ADDRESS, sw_mesh_put_address);
@@ -215,7 +213,6 @@ static int on_policies(void *arg, const struct sw_xds_update *u, struct sw_err *
 {
     struct sw_mesh *m = arg;
 
-    (void)err;
     for (size_t i = 0; i < u->n_removed; i++)
         (void)sw_state_remove_policy(m->builder, u->removed[i]);
     put_all(m, u, SW_TYPE_AUTHORIZATION, sw_mesh_put_policy);
@@ -304,7 +301,6 @@ static void on_patience(struct sw_timer *t)
 
 static void on_connection(void *arg, bool connected, const struct sw_err *err)
 {
-    (void)err;
     if (!connected)
         use_stored(arg);
 }

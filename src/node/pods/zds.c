@@ -202,7 +202,6 @@ static void step(struct node_zds *z)
 
 static void on_event(struct sw_watch *w, unsigned events)
 {
-    (void)events;
     step(SW_CONTAINER_OF(w, struct node_zds, watch));
 }
 
