@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire cert ca|issue|crl|rotate|show`. */
-#include "cmd/cert.h"
-
 #include <stdio.h>
 #include <string.h>
 

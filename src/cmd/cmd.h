@@ -8,34 +8,27 @@
 
 int sw_cmd_node(int argc, char **argv);
 int sw_cmd_gateway(int argc, char **argv);
+int sw_cmd_cert(int argc, char **argv);
 int sw_cmd_cni(int argc, char **argv);
-int sw_cmd_control(int argc, char **argv);
+int sw_cmd_store(int argc, char **argv);
 int sw_cmd_envoy(int argc, char **argv);
 int sw_cmd_xds(int argc, char **argv);
-int sw_cmd_status(int argc, char **argv);
 int sw_cmd_link(int argc, char **argv);
 int sw_cmd_relay(int argc, char **argv);
 int sw_cmd_sidecar(int argc, char **argv);
-int sw_cmd_up(int argc, char **argv);
 int sw_cmd_connector(int argc, char **argv);
 int sw_cmd_expose(int argc, char **argv);
 int sw_cmd_fabric(int argc, char **argv);
-int sw_cmd_join(int argc, char **argv);
-int sw_cmd_token(int argc, char **argv);
 int sw_cmd_uninstall(int argc, char **argv);
 
-/* Options of `cni redirect VERB` and of `control`, for the manual pages. */
-extern const struct sw_opts_cmd sw_control_options;
+/* Their options, for the manual pages. */
 extern const struct sw_opts_cmd sw_cni_redirect_options;
+extern const struct sw_opts_cmd sw_store_options;
 extern const struct sw_opts_cmd sw_envoy_options;
 extern const struct sw_opts_cmd sw_xds_options;
-extern const struct sw_opts_cmd sw_status_options;
-extern const struct sw_opts_cmd sw_up_options;
 extern const struct sw_opts_cmd sw_connector_options;
 extern const struct sw_opts_cmd sw_expose_options;
 extern const struct sw_opts_cmd sw_fabric_options;
-extern const struct sw_opts_cmd sw_join_options;
-extern const struct sw_opts_cmd sw_token_options;
 extern const struct sw_opts_cmd sw_uninstall_options;
 
 /* Prints "spanwire: MESSAGE" on standard error; returns 1, the exit status of every failure. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire store check|backup|restore`. */
-#include "cmd/store.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

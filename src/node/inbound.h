@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The judgement every inbound HBONE tunnel passes, whether it came over the network or from a pod
- * of the same node: destination, waypoint, policy; then its record is open.
+ * HBONE connections of peers, and the judgement every inbound HBONE tunnel passes, whether it came
+ * over the network or from a pod of the same node: destination, waypoint, policy; then its record
+ * is open.
  */
 #pragma once
 
 #include "node/ledger.h"
 #include "node/worker.h"
 #include "tunnel/dial.h"
+
+/* Takes a connection that was accepted at 15008 for the pod. */
+void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+/* Starts draining all inbound HBONE connections. */
+void sw_inbound_drain(struct sw_worker *w);
+/* Closes them; pod NULL: of all pods. */
+void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const char *why);
+/* Closes carriers, of both directions, whose peer is revoked by now. */
+void sw_inbound_recheck(struct sw_worker *w);
 
 struct sw_inbound_ask {
     struct sw_wpod *dst;

@@ -9,14 +9,16 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/trim.h"
-#include "node/localconfig.h"
-#include "node/node_impl.h"
+#include "node/dump/dump.h"
+#include "node/identities.h"
+#include "node/local/localconfig.h"
+#include "node/main.h"
+#include "node/pods/pods.h"
 #include "tls/crypto/aead.h"
 
 enum {
     CONFIG_MAX = 256 << 20,
     TICK_S = 5,
-    IDENTITIES_MAX = 100000,
 };
 
 /* ---- configuration ---- */
@@ -50,107 +52,7 @@ static int parse_text(const struct sw_node *n, struct sw_slice text, struct sw_s
     return sw_localconfig_parse(&config, ret, err);
 }
 
-/* ---- identities ---- */
-
-static void send_cred(struct sw_node *n, const struct node_pod *p, struct sw_tls_cred *cred,
-                      const char *error)
-{
-    for (size_t w = 0; w < n->n_workers; w++)
-        sw_worker_send_cred(&n->workers[w], sw_pod_ref(p->pod), cred ? sw_tls_cred_ref(cred) : NULL,
-                            error);
-}
-
-static void on_cred(void *arg, struct sw_slice identity, struct sw_tls_cred *cred,
-                    const char *error)
-{
-    struct sw_node *n = arg;
-
-    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
-        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
-
-        if (p->up && wl && sw_slice_eq(wl->c->identity, identity))
-            send_cred(n, p, cred, error);
-    }
-}
-
-static bool on_this_node(const struct sw_node *n, const struct sw_workload *wl)
-{
-    return n->config->names.node && sw_slice_eq_str(wl->at->node, n->config->names.node) &&
-           (wl->c->protocol == SW_TUNNEL_HBONE || wl->c->native_tunnel);
-}
-
-struct wanted {
-    const struct sw_node *n;
-    SW_VEC(struct sw_slice) ids;
-};
-
-static void want_local(void *arg, const struct sw_workload *wl)
-{
-    struct wanted *to = arg;
-
-    if (to->ids.n < IDENTITIES_MAX && on_this_node(to->n, wl))
-        sw_vec_push(&to->ids, wl->c->identity);
-}
-
-/* Identities of our pods, and of workloads that are about to be: those recorded on this node. */
-static void want_identities(struct sw_node *n)
-{
-    struct wanted want = {.n = n};
-    size_t n_served;
-
-    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
-        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
-
-        if (wl)
-            sw_vec_push(&want.ids, wl->c->identity);
-    }
-    n_served = want.ids.n;
-    if (n->config->serve.mode == SW_NODE_SHARED && n->config->names.node[0])
-        sw_state_each_local(n->state, want_local, &want);
-    sw_certs_want(n->certs, want.ids.p, n_served, want.ids.n);
-    sw_vec_done(&want.ids);
-}
-
-/* A worker has a connection that waits for the certificate of a pod. */
-static void on_need(void *arg, struct sw_pod *pod)
-{
-    struct sw_node *n = arg;
-    /* None at the end: messages of workers that are gone. */
-    const struct sw_workload *wl = n->certs ? sw_pod_workload(n->state, pod) : NULL;
-
-    if (wl)
-        sw_certs_need(n->certs, wl->c->identity);
-    (void)sw_pod_unref(pod);
-}
-
-/* Every worker gets, for each pod, the credential of the identity the pod has now. */
-static void send_creds(struct sw_node *n, bool only_new)
-{
-    SW_VEC_FOREACH (struct node_pod, p, &n->pods) {
-        const struct sw_workload *wl = sw_pod_workload(n->state, p->pod);
-        struct sw_certs_entry e = {0};
-
-        if (!p->up || (only_new && p->published))
-            continue;
-        p->published = true;
-        if (wl)
-            e = sw_certs_find(n->certs, wl->c->identity);
-        send_cred(n, p, e.cred, e.error);
-    }
-}
-
-static void on_refresh(struct sw_defer *d)
-{
-    struct sw_node *n = SW_CONTAINER_OF(d, struct sw_node, refresh);
-
-    want_identities(n);
-    send_creds(n, true);
-}
-
-void node_pods_changed(struct sw_node *n)
-{
-    sw_loop_defer(n->process.loop, &n->refresh, on_refresh);
-}
+/* ---- snapshots ---- */
 
 /* A new snapshot, for all workers; the reference is ours. */
 static void take_state(struct sw_node *n, struct sw_state *state)
@@ -160,14 +62,14 @@ static void take_state(struct sw_node *n, struct sw_state *state)
     (void)sw_state_unref(n->state);
     n->state = state;
     if (local)
-        want_identities(n);
+        node_want_identities(n);
     if (n->mesh && !n->serving)
         return; /* workers that do not run yet would keep every snapshot in between */
     for (size_t w = 0; w < n->n_workers; w++)
         sw_worker_send_state(&n->workers[w], sw_state_ref(state));
     sw_dns_proxy_send_state(n->dns, sw_state_ref(state));
     if (local)
-        send_creds(n, false);
+        node_send_creds(n, false);
 }
 
 static void count_reload(struct sw_node *n, const char *result)
@@ -292,7 +194,7 @@ static int start_certs(struct sw_node *n, struct sw_err *err)
         .crl = n->config->ca.crl,
         .ttl_ns = n->config->ca.secret_ttl_ns,
         .shard = n->process.shard,
-        .cb = on_cred,
+        .cb = node_take_cred,
         .arg = n,
     };
 
@@ -313,7 +215,7 @@ static int start_workers(struct sw_node *n, struct sw_err *err)
         .egress = n->egress,
         .state = n->state,
         .main = n->process.loop,
-        .on_need = on_need,
+        .on_need = node_need_cred,
         .arg = n,
         .lookup = n->mesh && n->config->xds.on_demand ? ask_mesh : NULL,
         .lookup_arg = n,
@@ -360,8 +262,8 @@ static int serve(struct sw_node *n, struct sw_err *err)
 {
     int rc = SW_OK;
 
-    want_identities(n);
-    send_creds(n, false);
+    node_want_identities(n);
+    node_send_creds(n, false);
     if (n->config->serve.agent_socket)
         n->zds = node_zds_new(n, n->config->serve.agent_socket);
     for (size_t i = 0; i < n->n_workers && rc == SW_OK; i++)

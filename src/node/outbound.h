@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the outbound path share: outbound.c (choosing), outbound_hbone.c,
- * outbound_fast.c. */
+/*
+ * Connections of a pod's applications to the outside, and what the files of that path share:
+ * outbound.c (choosing), outbound_hbone.c, outbound_fast.c.
+ */
 #pragma once
 
 #include "io/resolver.h"
@@ -16,6 +18,12 @@ enum {
     OUTBOUND_AGAIN = 3, /* connections to the same endpoint that may end before they are of use */
     OUTBOUND_ANSWER_S = 15, /* the peer's own connect may take 10 */
 };
+
+/* Takes a connection that was redirected to 15001 for the pod. */
+void sw_outbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
+/* As if redirected: 'dst' is where the client wants to go. socks5: it waits for a reply. */
+void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
+                       const struct sw_addr *dst, bool socks5);
 
 struct outbound;
 struct double_hbone;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 15006: plaintext that was on its way to the pod. Authorised without an identity, then passed on.
  */
+#include "node/plain.h"
+
 #include "base/mem.h"
 #include "base/time.h"
 #include "node/ledger.h"
-#include "node/worker.h"
 #include "tunnel/dial.h"
 #include "tunnel/pump.h"
 

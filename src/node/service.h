@@ -91,6 +91,14 @@ static inline bool sw_service_has_waypoint(const struct sw_service *s)
     return s->waypoint != NULL;
 }
 
+/* Target port this workload maps the service's port to; 0 when it maps none. */
+uint16_t sw_workload_target_port(const struct sw_workload *w, const struct sw_service *svc,
+                                 uint16_t service_port);
+/* True when the workload lists the service, healthy or not. svc may be NULL. */
+bool sw_workload_in_service(const struct sw_workload *w, const struct sw_service *svc);
+/* What the workload says of its part in the service; NULL: it has none. */
+const struct sw_membership *sw_workload_membership(const struct sw_workload *w,
+                                                   const struct sw_service *svc);
 /* The declared port, or NULL. */
 const struct sw_port_pair *sw_service_port(const struct sw_service *s, uint16_t service_port);
 const char *sw_lb_mode_name(enum sw_lb_mode mode);    /* as in the local file: "Standard" ... */

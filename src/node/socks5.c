@@ -3,11 +3,12 @@
  * 15080: SOCKS5 (RFC 1928), method "no authentication", command CONNECT. The reply is sent once the
  * way is really open. Names are resolved by the system.
  */
+#include "node/socks5.h"
+
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/resolver.h"
-#include "node/ledger.h"
-#include "node/worker.h"
+#include "node/outbound.h"
 
 enum {
     REQUEST_MAX = 4 + 1 + 255 + 2, /* the longest request; a greeting is shorter */

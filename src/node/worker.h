@@ -213,20 +213,6 @@ void sw_worker_take_cred(struct sw_wpod *p, struct sw_tls_cred *cred, char *erro
 void sw_live_add(struct sw_worker *w, struct sw_live *l);
 void sw_live_remove(struct sw_worker *w, struct sw_live *l);
 
-/* ---- where accepted connections go ---- */
-void sw_outbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
-/* As if redirected: 'dst' is where the client wants to go. socks5: it waits for a reply. */
-void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
-                       const struct sw_addr *dst, bool socks5);
-void sw_plain_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
-void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
-void sw_socks5_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer);
-/* Inbound HBONE connections: start draining all, close all, re-check revocations. */
-void sw_inbound_drain(struct sw_worker *w);
-/* pod NULL: of all pods. */
-void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const char *why);
-void sw_inbound_recheck(struct sw_worker *w);
-
 /* ---- life, called by the main thread ---- */
 /* What all workers of a node start with; borrowed for their life. */
 struct sw_worker_setup {
@@ -265,7 +251,7 @@ void sw_worker_send_found(struct sw_worker *w, struct sw_slice key, enum sw_look
 /* Lookups that were answered are made again when they are needed. */
 void sw_worker_send_forget(struct sw_worker *w);
 
-/* ---- inside the worker: pods/worker_pods.c ---- */
+/* ---- inside the worker ---- */
 /* A connection of a listener: serves or parks it, or turns it away. */
 void sw_worker_accepted(struct sw_acceptor *a, int fd, const struct sw_addr *peer);
 /* Closes the connections that wait for the pod; NULL: for any. */

@@ -2,6 +2,7 @@
 /* Certificates of a worker's pods: how they arrive, and connections that wait for them. */
 #include "base/mem.h"
 #include "base/time.h"
+#include "node/inbound.h"
 #include "node/worker.h"
 
 enum { CRED_WAIT_S = 10 }; /* a connection waits no longer for a certificate */

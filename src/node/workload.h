@@ -19,8 +19,6 @@
 #include "policy/policy.h"
 #include "tls/cert/spiffe.h"
 
-struct sw_service;
-
 enum sw_tunnel_protocol {
     SW_TUNNEL_NONE = 0,
     SW_TUNNEL_HBONE = 1,
@@ -184,8 +182,3 @@ static inline struct sw_spiffe sw_workload_identity(const struct sw_workload *w)
 
 /* Lower-case name used in baggage: "deployment", "cronjob", "pod", "job". */
 const char *sw_workload_type_name(enum sw_workload_type type);
-/* Target port this workload maps the service's port to; 0 when it maps none. */
-uint16_t sw_workload_target_port(const struct sw_workload *w, const struct sw_service *svc,
-                                 uint16_t service_port);
-/* True when the workload lists the service, healthy or not. */
-bool sw_workload_in_service(const struct sw_workload *w, const struct sw_service *svc);

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 #include "node/route.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "mesh_state.h"
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -10,7 +10,7 @@
 
 #include "dns/exchange.h"
 #include "node/dns/reply.h"
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire control`: the API server on its own loop until a signal ends it. */
+#include "cmd/control/control.h"
+
 #include <signal.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 #include "base/time.h"
-#include "cmd/cmd.h"
 #include "control/gateway/controller.h"
 #include "opts/process.h"
 

@@ -52,3 +52,5 @@ struct control_options {
     const char *log_level;
     int log_format;
 };
+
+extern const struct sw_opts_cmd sw_control_options;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire join`: brings this machine into a fabric with a code of `spanwire token create`. */
+#include "cmd/join/join.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

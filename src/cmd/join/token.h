@@ -10,6 +10,12 @@
 #include "cmd/api.h"
 #include "opts/opts.h"
 
+/* Takes its own argv and returns the exit status, see cmd/cmd.h. */
+int sw_cmd_token(int argc, char **argv);
+
+/* For the manual page. */
+extern const struct sw_opts_cmd sw_token_options;
+
 struct sw_token_settings {
     int kind; /* enum sw_join_kind - 1 */
     const char *ns;

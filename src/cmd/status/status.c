@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire status`: what the control plane has sent to its data planes, and what they
  * acknowledged. */
+#include "cmd/status/status.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

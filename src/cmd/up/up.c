@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `spanwire up`: control, relay, sidecar and gateway of one machine, in one go and without root. */
+#include "cmd/up/up.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/filewatch.h"
-#include "node/dns/proxy_int.h"
+#include "node/dns/dns_int.h"
 
 enum {
     TRY_MS = 1500,   /* a resolver has so long before the next is asked */

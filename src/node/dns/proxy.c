@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/dns/proxy.h"
+#include "node/dns/dns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "base/time.h"
 #include "io/dgram.h"
 #include "io/filewatch.h"
-#include "node/dns/proxy_int.h"
+#include "node/dns/dns_int.h"
 
 /* ---- what is seen of it ---- */
 

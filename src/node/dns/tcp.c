@@ -2,7 +2,7 @@
 /* TCP connections of the DNS proxy: several questions at once, answered in any order. */
 #include "base/mem.h"
 #include "io/sock.h"
-#include "node/dns/proxy_int.h"
+#include "node/dns/dns_int.h"
 
 struct dns_conn {
     struct sw_dns_tcp tcp; /* pending: the queries below */

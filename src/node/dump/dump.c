@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /config_dump: everything the node knows, as JSON with ztunnel's keys. Runs on the main loop. */
+/* The page itself, on the main loop: pods, connections and certificates. */
+#include "node/dump/dump.h"
+
 #include <semaphore.h>
 #include <stdio.h>
 #include <time.h>
@@ -9,9 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "base/vec.h"
-#include "node/dump/dump_config.h"
-#include "node/dump/dump_state.h"
-#include "node/node_impl.h"
+#include "node/main.h"
 
 static void put_certificate(struct sw_jw *j, const struct sw_tls_cert_info *c)
 {

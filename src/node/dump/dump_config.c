@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/dump/dump_config.h"
+#include "node/dump/dump.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/dump/dump_state.h"
+#include "node/dump/dump.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,18 +151,6 @@ static void put_workload(struct sw_jw *j, const struct sw_workload *w)
     sw_jw_object_end(j);
 }
 
-static const struct sw_membership *membership(const struct sw_workload *w,
-                                              const struct sw_service *s)
-{
-    for (size_t i = 0; i < w->c->n_services; i++) {
-        const struct sw_membership *m = &w->c->services[i];
-
-        if (sw_slice_eq(m->ns, s->ns) && sw_slice_eq(m->hostname, s->hostname))
-            return m;
-    }
-    return NULL;
-}
-
 /* uid: {workloadUid, port, status} */
 static void put_endpoint(struct sw_jw *j, const struct sw_workload *w,
                          const struct sw_membership *m)
@@ -197,7 +185,7 @@ static void put_endpoints(struct sw_jw *j, const struct sw_service *s)
     qsort(sorted, s->n_endpoints, sizeof(*sorted), by_uid);
     sw_jw_put_object(j, "endpoints");
     for (size_t i = 0; i < s->n_endpoints; i++)
-        put_endpoint(j, sorted[i], membership(sorted[i], s));
+        put_endpoint(j, sorted[i], sw_workload_membership(sorted[i], s));
     sw_jw_object_end(j);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "io/netns.h"
-#include "node/node_impl.h"
+#include "node/pods/pods.h"
 
 enum { POD_BACKLOG = 1024 };
 

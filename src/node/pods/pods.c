@@ -4,6 +4,8 @@
  * takes them back. A pod that cannot be served (its namespace is gone, another process holds a
  * port) is counted, logged and tried again; the others are not concerned.
  */
+#include "node/pods/pods.h"
+
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,7 +14,7 @@
 #include "base/time.h"
 #include "io/netns.h"
 #include "io/port.h"
-#include "node/node_impl.h"
+#include "node/identities.h"
 
 enum { RETRY_MIN_MS = 20, RETRY_S = 5 };
 

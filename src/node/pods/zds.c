@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/time.h"
 #include "io/unix/packet.h"
-#include "node/node_impl.h"
+#include "node/pods/pods.h"
 #include "zds/zds.h"
 
 enum {

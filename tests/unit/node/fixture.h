@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 #include "node/state.h"
 
 #define S(x) SW_SLICE_LIT(x)

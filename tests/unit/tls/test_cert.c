@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/cert.h"
+#include "cmd/cmd.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

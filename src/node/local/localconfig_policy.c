@@ -5,7 +5,7 @@
  * would widen what the policy allows, so the match is marked: it never allows, and where it
  * denies, only the conditions that are known limit it.
  */
-#include "node/localconfig_int.h"
+#include "node/local/localconfig_int.h"
 
 /* {Exact: x} or !Exact x, and so on; {Presence: []} or !Presence []. */
 static int read_string(struct sw_local *l, const struct sw_yaml *node, void *item)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The local file: its top level, workloads, and the readers all parts use. */
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "node/localconfig_int.h"
+#include "node/local/localconfig_int.h"
 #include "node/route.h"
 
 /* ---- readers ---- */

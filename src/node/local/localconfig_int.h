@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
-#include "node/localconfig.h"
+#include "node/local/localconfig.h"
 #include "yaml/yaml.h"
 
 struct sw_local {

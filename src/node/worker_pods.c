@@ -6,6 +6,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time.h"
+#include "node/inbound.h"
+#include "node/outbound.h"
+#include "node/plain.h"
+#include "node/socks5.h"
 #include "node/worker.h"
 
 enum {

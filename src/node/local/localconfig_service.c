@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The local file: services. */
-#include "node/localconfig_int.h"
+#include "node/local/localconfig_int.h"
 #include "node/route.h"
 
 #define AT(field) .at = offsetof(struct sw_service_spec, field)

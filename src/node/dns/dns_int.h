@@ -6,7 +6,7 @@
 #include "dns/exchange.h"
 #include "dns/stub.h"
 #include "dns/tcp.h"
-#include "node/dns/proxy.h"
+#include "node/dns/dns.h"
 #include "node/dns/reply.h"
 
 enum {
