@@ -87,7 +87,7 @@ static void settle(struct entry *e, bool allowed, const char *why, struct sw_sli
     e->known = true;
     e->allowed = allowed;
     e->at_ns = sw_loop_now(e->access->loop);
-    (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, (int)sw_min(detail.n, 80), detail.p);
+    (void)snprintf(e->why, sizeof(e->why), "%s%.*s", why, SW_SLICE_ARG_MAX(detail, 80));
 }
 
 static void report(struct sw_control_access *a, bool changed)

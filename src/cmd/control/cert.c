@@ -187,7 +187,7 @@ static void failed(struct sw_control_cert *c, const char *what, struct sw_slice 
     bool news = !c->why[0];
 
     (void)snprintf(c->why, sizeof(c->why), "%s '%s/%s': %.*s", what, c->o.ns, c->o.secret,
-                   (int)sw_min(why.n, 100), why.p);
+                   SW_SLICE_ARG_MAX(why, 100));
     if (news)
         sw_log_warn("control", "%s; retrying", c->why);
     later(c, retry_ns);

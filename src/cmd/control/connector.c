@@ -59,7 +59,7 @@ static int read_domains(struct sw_control_connector *c, const struct sw_control_
         if (!domain_ok(list[i]))
             return sw_err_set(err, SW_EINVAL, "%s '%.*s' is not a domain in lower case",
                               i ? "--certificate-domain" : "--target-domain",
-                              SW_SLICE_ARG(sw_slice_head(list[i], 100)));
+                              SW_SLICE_ARG_MAX(list[i], 100));
     }
     list[n++] = SW_SLICE_LIT("localhost");
     conf->cert_domains = list;

@@ -22,6 +22,9 @@
 #include "kube/client/client.h"
 #include "kube/names.h"
 
+/* In this order: what depends on the next goes first. */
+enum stage { STOP_TRUST, STOP_DNS, STOP_CONNECTOR, STOP_MESH, STOP_GATEWAY, STOP_API };
+
 struct run {
     struct sw_loop *loop;
     struct sw_api *api;
@@ -38,6 +41,7 @@ struct run {
     struct sw_control_link_peers *peers;
     struct sw_egress *egress;
     uint64_t drain;
+    enum stage stage; /* the next to stop */
     bool stopping;
     bool stopped;
 };
@@ -50,54 +54,28 @@ static void on_stopped(void *arg)
     sw_loop_stop(r->loop);
 }
 
-static void stop_api(void *arg)
+/* Stops what runs, one after the other: each calls this when it has stopped. */
+static void stop_next(void *arg)
 {
     struct run *r = arg;
+    enum stage at = r->stage++;
 
-    if (r->api)
+    if (at == STOP_TRUST && r->trust)
+        sw_trust_stop(r->trust, stop_next, r);
+    else if (at == STOP_DNS && r->dns)
+        sw_control_dns_stop(r->dns, stop_next, r);
+    else if (at == STOP_CONNECTOR && r->connector)
+        sw_control_connector_stop(r->connector, stop_next, r);
+    else if (at == STOP_MESH && r->mesh)
+        sw_control_mesh_stop(r->mesh, stop_next, r);
+    else if (at == STOP_GATEWAY && r->gateway)
+        sw_control_gateway_stop(r->gateway, r->drain, stop_next, r);
+    else if (at < STOP_API)
+        stop_next(r);
+    else if (r->api)
         sw_api_stop(r->api, r->drain, on_stopped, r);
     else
         on_stopped(r);
-}
-
-static void stop_gateway(void *arg)
-{
-    struct run *r = arg;
-
-    if (r->gateway)
-        sw_control_gateway_stop(r->gateway, r->drain, stop_api, r);
-    else
-        stop_api(r);
-}
-
-static void stop_mesh(void *arg)
-{
-    struct run *r = arg;
-
-    if (r->mesh)
-        sw_control_mesh_stop(r->mesh, stop_gateway, r);
-    else
-        stop_gateway(r);
-}
-
-static void stop_connector(void *arg)
-{
-    struct run *r = arg;
-
-    if (r->connector)
-        sw_control_connector_stop(r->connector, stop_mesh, r);
-    else
-        stop_mesh(r);
-}
-
-static void stop_dns(void *arg)
-{
-    struct run *r = arg;
-
-    if (r->dns)
-        sw_control_dns_stop(r->dns, stop_connector, r);
-    else
-        stop_connector(r);
 }
 
 static int start_trust(struct run *r, const struct control_options *o, struct sw_err *err)
@@ -212,37 +190,27 @@ static void on_signal(int signo, void *arg)
     }
     sw_log_info("control", "stopping on signal %d", signo);
     r->stopping = true;
-    if (r->trust)
-        sw_trust_stop(r->trust, stop_dns, r);
-    else
-        stop_dns(r);
+    stop_next(r);
+}
+
+static void log_port(const char *what, struct sw_addr at)
+{
+    char text[SW_ADDR_TEXT];
+
+    sw_log_info("control", "%s %s", what, sw_addr_text(&at, text));
 }
 
 static void log_ports(const struct run *r)
 {
-    char text[SW_ADDR_TEXT];
-
-    if (r->gateway) {
-        struct sw_addr xds = sw_control_gateway_addr(r->gateway);
-
-        sw_log_info("control", "xDS on %s", sw_addr_text(&xds, text));
-    }
-    if (r->mesh_xds) {
-        struct sw_addr mesh = sw_control_mesh_xds_addr(r->mesh_xds);
-
-        if (mesh.port) /* otherwise its certificate is waited for */
-            sw_log_info("control", "mesh on %s", sw_addr_text(&mesh, text));
-    }
-    if (r->link) {
-        struct sw_addr at = sw_control_link_addr(r->link);
-
-        sw_log_info("control", "links on %s", sw_addr_text(&at, text));
-    }
-    if (r->dns && sw_control_dns_addr(r->dns).port) {
-        struct sw_addr dns = sw_control_dns_addr(r->dns);
-
-        sw_log_info("control", "DNS on %s", sw_addr_text(&dns, text));
-    }
+    if (r->gateway)
+        log_port("xDS on", sw_control_gateway_addr(r->gateway));
+    /* Without a port its certificate is waited for. */
+    if (r->mesh_xds && sw_control_mesh_xds_addr(r->mesh_xds).port)
+        log_port("mesh on", sw_control_mesh_xds_addr(r->mesh_xds));
+    if (r->link)
+        log_port("links on", sw_control_link_addr(r->link));
+    if (r->dns && sw_control_dns_addr(r->dns).port)
+        log_port("DNS on", sw_control_dns_addr(r->dns));
 }
 
 static void free_controllers(struct run *r)

@@ -290,7 +290,6 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
                                                   struct sw_err *err)
 {
     struct sw_control_gateway *g = SW_NEW(struct sw_control_gateway);
-    int rc;
 
     g->api = api;
     g->access = o->access;
@@ -299,12 +298,8 @@ struct sw_control_gateway *sw_control_gateway_new(struct sw_loop *l, struct sw_a
     g->shard = o->metrics;
     g->cache = sw_xds_cache_new();
     g->views = sw_control_views_new(l, api, g->access);
-    rc = start_server(g, l, o, err);
-    if (rc == SW_OK)
-        rc = start_controller(g, client, o, err);
-    if (rc == SW_OK)
-        rc = start_hooks(g, l, o, err);
-    if (rc != SW_OK) {
+    if (start_server(g, l, o, err) != SW_OK || start_controller(g, client, o, err) != SW_OK ||
+        start_hooks(g, l, o, err) != SW_OK) {
         sw_control_gateway_free(g);
         return NULL;
     }

@@ -294,26 +294,17 @@ struct sw_control_link *sw_control_link_new(struct sw_kube_client *client,
                                             struct sw_err *err)
 {
     struct sw_control_link *l = SW_NEW(struct sw_control_link);
-    int rc;
 
     l->o = o;
     l->loop = sw_kube_client_loop(client);
-    rc = read_labels(l, err);
-    if (rc == SW_OK)
-        rc = find_site(l, err);
-    if (rc == SW_OK) {
-        l->cache = sw_xds_cache_new();
+    l->cache = sw_xds_cache_new();
+    if (read_labels(l, err) == SW_OK && find_site(l, err) == SW_OK) {
         open_auth(l, client, metrics);
-        rc = open_objects(l, client, metrics, err);
+        if (open_objects(l, client, metrics, err) == SW_OK &&
+            open_fabric(l, client, metrics, err) == SW_OK &&
+            open_server(l, metrics, err) == SW_OK && watch_site(l, err) == SW_OK)
+            return l;
     }
-    if (rc == SW_OK)
-        rc = open_fabric(l, client, metrics, err);
-    if (rc == SW_OK)
-        rc = open_server(l, metrics, err);
-    if (rc == SW_OK)
-        rc = watch_site(l, err);
-    if (rc == SW_OK)
-        return l;
     sw_control_link_free(l);
     return NULL;
 }

@@ -57,13 +57,9 @@ static void on_namespace(void *arg, struct sw_kube_reply *r)
 static void make_namespace(struct sw_control_link_key *k)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_json *o = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
+    struct sw_json *o = SW_JSON_OF(&a, {"apiVersion", .str = "v1"}, {"kind", .str = "Namespace"},
+                                   {"metadata", .json = SW_JSON_OF(&a, {"name", .str = k->ns})});
 
-    sw_json_put_str(&a, o, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put_str(&a, o, "kind", SW_SLICE_LIT("Namespace"));
-    sw_json_put(&a, o, "metadata", meta);
-    sw_json_put_str(&a, meta, "name", sw_slice_str(k->ns));
     k->call = sw_kube_create(k->client, &namespaces, o, on_namespace, k);
 }
 
@@ -101,23 +97,15 @@ static void ensure(struct sw_control_link_key *k)
 {
     SW_ARENA_AUTO a = {0};
     struct sw_json *o;
-    struct sw_json *meta;
-    struct sw_json *data;
 
     if (k->exists || k->call)
         return;
     if (!k->has_key)
         sw_rand_bytes(k->key, sizeof(k->key));
-    o = sw_json_new_object(&a);
-    meta = sw_json_new_object(&a);
-    data = sw_json_new_object(&a);
-    sw_json_put_str(&a, o, "apiVersion", SW_SLICE_LIT("v1"));
-    sw_json_put_str(&a, o, "kind", SW_SLICE_LIT("Secret"));
-    sw_json_put(&a, o, "metadata", meta);
-    sw_json_put_str(&a, meta, "name", SW_SLICE_LIT(SECRET));
-    sw_json_put_str(&a, meta, "namespace", sw_slice_str(k->ns));
-    sw_json_put(&a, o, "data", data);
-    sw_json_put_str(&a, data, "key", encode(&a, k->key));
+    o = SW_JSON_OF(
+        &a, {"apiVersion", .str = "v1"}, {"kind", .str = "Secret"},
+        {"metadata", .json = SW_JSON_OF(&a, {"name", .str = SECRET}, {"namespace", .str = k->ns})},
+        {"data", .json = SW_JSON_OF(&a, {"key", .text = encode(&a, k->key)})});
     k->call = sw_kube_create(k->client, &secrets, o, on_created, k);
 }
 

@@ -467,7 +467,6 @@ struct sw_control_mesh_xds *sw_control_mesh_xds_new(struct sw_kube_client *clien
                                         "::1",
                                         NULL};
     struct sw_control_mesh_xds *m = SW_NEW(struct sw_control_mesh_xds);
-    int rc;
 
     m->o = o;
     m->client = client;
@@ -478,17 +477,10 @@ struct sw_control_mesh_xds *sw_control_mesh_xds_new(struct sw_kube_client *clien
     m->aliases = make_list(NULL, &o->trust_aliases);
     m->pods = sw_pods_new();
     m->cache = new_cache();
-    rc = name_join_host(m, err);
-    if (rc == SW_OK)
-        rc = open_authority(m, err);
-    if (rc == SW_OK)
-        rc = open_identity(m, err);
-    if (rc == SW_OK && sw_authority_ready(m->authority)) {
-        rc = distribute(m, err);
-        if (rc == SW_OK)
-            rc = open_server(m, err);
-    }
-    if (rc == SW_OK)
+    if (name_join_host(m, err) == SW_OK && open_authority(m, err) == SW_OK &&
+        open_identity(m, err) == SW_OK &&
+        (!sw_authority_ready(m->authority) ||
+         (distribute(m, err) == SW_OK && open_server(m, err) == SW_OK)))
         return m;
     sw_control_mesh_xds_free(m);
     return NULL;

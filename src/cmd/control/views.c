@@ -216,7 +216,7 @@ static struct view *new_view(struct sw_control_views *v, struct sw_slice gateway
 {
     struct view *w = SW_NEW(struct view);
 
-    w->gateways = sw_slice(sw_slice_dup(gateways), gateways.n);
+    w->gateways = sw_slice_copy(gateways);
     (void)snprintf(w->name, sizeof(w->name), "%016llx%016llx",
                    (unsigned long long)sw_siphash13(1, 2, gateways.p, gateways.n),
                    (unsigned long long)sw_siphash13(3, 4, gateways.p, gateways.n));

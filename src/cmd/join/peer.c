@@ -26,30 +26,21 @@ int sw_peer_gateways(const struct sw_opt_list *l, const char *option, struct sw_
 struct sw_json *sw_peer_object(struct sw_arena *a, const char *ns, struct sw_slice name,
                                const struct sw_join_gateways *at)
 {
-    struct sw_json *o = sw_json_new_object(a);
-    struct sw_json *meta = sw_json_new_object(a);
-    struct sw_json *spec = sw_json_new_object(a);
     struct sw_json *list = sw_json_new_array(a);
 
-    sw_json_put(a, o, "apiVersion", sw_json_new_str(a, "clusterlink.net/v1alpha1"));
-    sw_json_put(a, o, "kind", sw_json_new_str(a, sw_peer_gvr.kind));
-    sw_json_put_str(a, meta, "name", name);
-    sw_json_put(a, meta, "namespace", sw_json_new_str(a, ns));
-    sw_json_put(a, o, "metadata", meta);
     for (size_t i = 0; i < at->n; i++) {
-        struct sw_json *g = sw_json_new_object(a);
         struct sw_slice host;
         uint16_t port;
 
-        if (sw_authority_split(at->at[i], &host, &port, NULL) != SW_OK)
-            continue;
-        sw_json_put_str(a, g, "host", host);
-        sw_json_put(a, g, "port", sw_json_new_u64(a, port));
-        sw_json_push(a, list, g);
+        if (sw_authority_split(at->at[i], &host, &port, NULL) == SW_OK)
+            sw_json_push(
+                a, list,
+                SW_JSON_OF(a, {"host", .text = host}, {"port", .json = sw_json_new_u64(a, port)}));
     }
-    sw_json_put(a, spec, "gateways", list);
-    sw_json_put(a, o, "spec", spec);
-    return o;
+    return SW_JSON_OF(
+        a, {"apiVersion", .str = "clusterlink.net/v1alpha1"}, {"kind", .str = sw_peer_gvr.kind},
+        {"metadata", .json = SW_JSON_OF(a, {"name", .text = name}, {"namespace", .str = ns})},
+        {"spec", .json = SW_JSON_OF(a, {"gateways", .json = list})});
 }
 
 /* ---- writing it ---- */
