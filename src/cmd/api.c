@@ -63,9 +63,8 @@ static int wait_for(struct sw_cmd_api *a, struct asked *q)
 
 static int report(const struct sw_cmd_reply *r, struct sw_err *err)
 {
-    return r->rc == SW_OK
-               ? SW_OK
-               : sw_err_set(err, r->rc, "%.*s", SW_SLICE_ARG(sw_slice_head(r->message, 150)));
+    return r->rc == SW_OK ? SW_OK
+                          : sw_err_set(err, r->rc, "%.*s", SW_SLICE_ARG_MAX(r->message, 150));
 }
 
 int sw_cmd_api_do(struct sw_cmd_api *a, const struct sw_kube_req *req, struct sw_cmd_reply *ret)

@@ -140,11 +140,11 @@ int sw_node_workload_parse(struct sw_slice text, struct sw_arena *arena,
         part[i] = rest.p ? sw_slice_cut(&rest, '/') : sw_slice("", 0);
         if (part[i].n == 0)
             return sw_err_set(err, SW_EINVAL, "'%.*s' is not NAMESPACE/NAME/SERVICE-ACCOUNT",
-                              (int)sw_min(text.n, 80), text.p);
+                              SW_SLICE_ARG_MAX(text, 80));
     }
     if (rest.p)
         return sw_err_set(err, SW_EINVAL, "'%.*s' has more than three parts",
-                          (int)sw_min(text.n, 80), text.p);
+                          SW_SLICE_ARG_MAX(text, 80));
     *ret = (struct sw_node_workload){
         .ns = sw_arena_dup(arena, part[0]),
         .name = sw_arena_dup(arena, part[1]),
@@ -393,7 +393,7 @@ static int derive_dns(struct sw_node_config *c, struct sw_err *err)
     if (!sw_opt_bool(capture, &c->dns.capture))
         return sw_err_set(err, SW_EINVAL,
                           "--dns (ISTIO_META_DNS_CAPTURE): '%.*s' is neither true nor false",
-                          SW_SLICE_ARG(sw_slice_head(capture, 40)));
+                          SW_SLICE_ARG_MAX(capture, 40));
     if (!sw_slice_has_prefix(text, local)) {
         if (sw_addr_parse(text, &c->dns.addr, err) != SW_OK)
             return sw_err_prefix(err, "--dns-addr (ISTIO_META_DNS_PROXY_ADDR)");
@@ -402,7 +402,7 @@ static int derive_dns(struct sw_node_config *c, struct sw_err *err)
     if (!sw_slice_to_u64(sw_slice_from(text, local.n), UINT16_MAX, &port) || !port)
         return sw_err_set(err, SW_EINVAL,
                           "--dns-addr (ISTIO_META_DNS_PROXY_ADDR): '%.*s' has no port",
-                          SW_SLICE_ARG(sw_slice_head(text, 60)));
+                          SW_SLICE_ARG_MAX(text, 60));
     c->dns.localhost = !c->listen.ip.family;
     c->dns.addr = (struct sw_addr){.ip = c->listen.ip, .port = (uint16_t)port};
     if (c->dns.localhost)

@@ -57,7 +57,7 @@ int sw_baggage_build(const struct sw_baggage *b, struct sw_buf *out)
     size_t start = sw_buf_len(out);
 
     (void)snprintf(workload_key, sizeof(workload_key), "k8s.%.*s.name",
-                   (int)sw_min(b->workload_type.n, 16), b->workload_type.p);
+                   SW_SLICE_ARG_MAX(b->workload_type, 16));
     for (size_t i = 0; i < SW_ARRAY_LEN(items); i++) {
         int rc = items[i].key == workload_key && !value_ok(b->workload_type)
                      ? SW_OK

@@ -310,7 +310,7 @@ static void on_request(struct sw_session *s, int32_t id, const struct sw_h2_head
 
     if (!sw_slice_eq_str(head->method, "CONNECT")) {
         (void)snprintf(text, sizeof(text), "expected method CONNECT, got %.*s",
-                       (int)sw_min(head->method.n, 64), head->method.p);
+                       SW_SLICE_ARG_MAX(head->method, 64));
         sw_ledger_refused(&w->book, SW_INBOUND, &sv->peer, &sv->local, "bad_request", text);
         sw_session_refuse(s, id, 400);
         return;

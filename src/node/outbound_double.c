@@ -181,7 +181,7 @@ void outbound_double(struct outbound *o, struct sw_session *s)
     for (size_t i = 0; i < x->n_sans; i++) {
         struct sw_slice name = sw_route_sans_at(sans, i);
 
-        x->sans[i] = sw_slice(sw_slice_dup(name), name.n);
+        x->sans[i] = sw_slice_copy(name);
     }
     o->twice = x;
     if (outbound_connect(o, s, &x->outer, &outer_ops, false, &err) != SW_OK) {

@@ -75,12 +75,12 @@ static bool parse_authority(struct inbound *in)
     if (sw_addr_parse(text, &in->authority, NULL) == SW_OK) {
         if (in->authority.port == 0)
             return refuse(in, 400, "no valid authority pseudo header: %.*s",
-                          (int)sw_min(text.n, 64), text.p);
+                          SW_SLICE_ARG_MAX(text, 64));
         return true;
     }
     if (sw_authority_split(text, &in->host, &in->authority.port, &err) != SW_OK)
         return refuse(in, 400, "no valid authority pseudo header: %.*s (%s)",
-                      (int)sw_min(text.n, 64), text.p, err.msg);
+                      SW_SLICE_ARG_MAX(text, 64), err.msg);
     in->by_hostname = true;
     return true;
 }
@@ -136,14 +136,14 @@ static bool port_by_hostname(struct inbound *in, uint16_t *ret)
     in->svc = sw_state_service_by_hostname(in->s, in->host, local->c->ns);
     if (!in->svc)
         return refuse(in, 503, "no service or workload for hostname: %.*s",
-                      (int)sw_min(in->host.n, 128), in->host.p);
+                      SW_SLICE_ARG_MAX(in->host, 128));
     port = sw_workload_target_port(local, in->svc, in->authority.port);
     declared = sw_service_port(in->svc, in->authority.port);
     if (port == 0 && declared)
         port = declared->target_port;
     if (port == 0)
         return refuse(in, 503, "requested service %.*s:%u found, but cannot resolve port",
-                      (int)sw_min(in->host.n, 128), in->host.p, in->authority.port);
+                      SW_SLICE_ARG_MAX(in->host, 128), in->authority.port);
     *ret = port;
     return true;
 }
@@ -197,7 +197,7 @@ static bool app_tunnel(struct inbound *in)
 
         if (!v)
             return refuse(in, 503, "requested service %.*s found, but has no IP addresses",
-                          (int)sw_min(in->host.n, 128), in->host.p);
+                          SW_SLICE_ARG_MAX(in->host, 128));
         r->proxy_dst.ip = v->ip;
     }
     if (in->env->localhost_app_tunnel) {

@@ -51,11 +51,11 @@ static void drop_unpicked(struct outbound *o, enum sw_pick_result got, enum sw_r
     if (got == SW_PICK_EXHAUSTED)
         drop(o, SW_DROP_EXHAUSTED, "unknown %s: every candidate was tried", what);
     else if (gw->by_hostname)
-        drop(o, why, "unknown %s: %s %.*s not found", what, what, (int)sw_min(gw->hostname.n, 128),
-             gw->hostname.p);
+        drop(o, why, "unknown %s: %s %.*s not found", what, what,
+             SW_SLICE_ARG_MAX(gw->hostname, 128));
     else
-        drop(o, why, "unknown %s: %s %.*s/%s not found", what, what, (int)sw_min(gw->network.n, 64),
-             gw->network.p, sw_addr_text(&at, text));
+        drop(o, why, "unknown %s: %s %.*s/%s not found", what, what,
+             SW_SLICE_ARG_MAX(gw->network, 64), sw_addr_text(&at, text));
 }
 
 static struct sw_route_sans sans_of(const struct sw_upstream *up)

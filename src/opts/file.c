@@ -28,8 +28,8 @@ static int set_entry(struct sw_opts_state *st, const struct sw_yaml *v, struct s
     int rc = SW_OK;
 
     if (!o)
-        return sw_yaml_error(v->key, err, "unknown option '%.*s'", (int)sw_min(v->key->text.n, 40),
-                             v->key->text.p);
+        return sw_yaml_error(v->key, err, "unknown option '%.*s'",
+                             SW_SLICE_ARG_MAX(v->key->text, 40));
     if (v->kind == SW_YAML_SEQ && o->type == SW_OPT_LIST) {
         SW_YAML_FOREACH (item, v) {
             if (rc == SW_OK)

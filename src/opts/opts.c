@@ -124,7 +124,7 @@ static int parse_flag(struct sw_opts_state *st, char **argv, int *used, struct s
     if (rc == SW_OK)
         rc = sw_opts_set_from(st, f.opt, SW_OPT_FROM_FLAG, f.value, err);
     if (rc != SW_OK)
-        return sw_err_prefix(err, "%s: --%.*s", st->cmd->name, (int)sw_min(f.name.n, 40), f.name.p);
+        return sw_err_prefix(err, "%s: --%.*s", st->cmd->name, SW_SLICE_ARG_MAX(f.name, 40));
     return SW_OK;
 }
 

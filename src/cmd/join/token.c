@@ -115,8 +115,8 @@ static int list(struct sw_token_cmd *t, struct sw_err *err)
 
         if (rc != SW_OK)
             return rc;
-        for (size_t i = 0; i < sw_json_len(items); i++)
-            print_record(t, sw_json_at(items, i));
+        SW_JSON_ITEMS (it, items)
+            print_record(t, it);
     } while (req.continue_token.n);
     return fflush(stdout) == 0 ? SW_OK : sw_err_set(err, SW_ESYS, "cannot write the list");
 }

@@ -75,9 +75,7 @@ static int64_t pages_port(const struct sw_json *pod)
     for (size_t i = 0; i < sw_json_len(containers); i++) {
         const struct sw_json *ports = sw_json_find(sw_json_at(containers, i), "ports");
 
-        for (size_t k = 0; k < sw_json_len(ports); k++) {
-            const struct sw_json *p = sw_json_at(ports, k);
-
+        SW_JSON_ITEMS (p, ports) {
             if (sw_json_str_eq(sw_json_find(p, "name"), "pages"))
                 (void)!sw_json_i64(sw_json_find(p, "containerPort"), &port);
         }
@@ -141,9 +139,7 @@ static bool add_replicas(struct walk *w)
 
 static bool is_ours(const struct sw_json *known, struct sw_slice class)
 {
-    for (size_t i = 0; i < sw_json_len(known); i++) {
-        const struct sw_json *c = sw_json_at(known, i);
-
+    SW_JSON_ITEMS (c, known) {
         if (sw_slice_eq(meta(c, "name"), class))
             return sw_json_str_eq(sw_json_walk(c, "spec", "controllerName", NULL),
                                   SW_GATEWAY_CONTROLLER_NAME);
@@ -179,9 +175,7 @@ static bool add_gateways(struct walk *w)
     const struct sw_json *known = list(w, (struct sw_kube_req){.gvr = &classes}, NULL);
     const struct sw_json *found = list(w, (struct sw_kube_req){.gvr = &gateways}, NULL);
 
-    for (size_t i = 0; i < sw_json_len(found); i++) {
-        const struct sw_json *g = sw_json_at(found, i);
-
+    SW_JSON_ITEMS (g, found) {
         if (is_ours(known, sw_json_str(sw_json_walk(g, "spec", "gatewayClassName", NULL))))
             add_gateway(w, g);
     }

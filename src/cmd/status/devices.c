@@ -18,8 +18,7 @@ struct sw_json *sw_status_devices(struct sw_arena *a, const struct sw_json *list
     const struct sw_json *items = sw_json_find(list, "items");
     struct sw_json *out = sw_json_new_array(a);
 
-    for (size_t i = 0; i < sw_json_len(items); i++) {
-        const struct sw_json *o = sw_json_at(items, i);
+    SW_JSON_ITEMS (o, items) {
         const struct sw_json *paths = sw_json_walk(o, "status", "connectionDetails", "paths", NULL);
         struct sw_json *row = sw_json_new_object(a);
 
@@ -58,13 +57,12 @@ void sw_status_print_devices(const struct sw_json *devices)
     if (sw_json_len(devices))
         printf("%-20s %-28s %-6s %-10s %-6s %-40s %s %s\n", "NAMESPACE", "DEVICE", "ONLINE",
                "GATEWAY", "PATH", "ADDRESS", "ROUND TRIP", "WHY NOT DIRECT");
-    for (size_t i = 0; i < sw_json_len(devices); i++) {
-        const struct sw_json *row = sw_json_at(devices, i);
+    SW_JSON_ITEMS (row, devices) {
         const struct sw_json *paths = sw_json_find(row, "paths");
 
         if (!sw_json_len(paths))
             print_path(row, NULL);
-        for (size_t k = 0; k < sw_json_len(paths); k++)
-            print_path(row, sw_json_at(paths, k));
+        SW_JSON_ITEMS (it, paths)
+            print_path(row, it);
     }
 }

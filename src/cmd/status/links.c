@@ -34,8 +34,8 @@ static bool all_true(const struct sw_json *o)
     const struct sw_json *list = sw_json_walk(o, "status", "conditions", NULL);
     bool ok = sw_json_len(list) > 0;
 
-    for (size_t i = 0; i < sw_json_len(list); i++)
-        ok &= sw_json_str_eq(sw_json_find(sw_json_at(list, i), "status"), "True");
+    SW_JSON_ITEMS (it, list)
+        ok &= sw_json_str_eq(sw_json_find(it, "status"), "True");
     return ok;
 }
 
@@ -43,8 +43,7 @@ static void print_conditions(const struct sw_json *o)
 {
     const struct sw_json *list = sw_json_walk(o, "status", "conditions", NULL);
 
-    for (size_t i = 0; i < sw_json_len(list); i++) {
-        const struct sw_json *c = sw_json_at(list, i);
+    SW_JSON_ITEMS (c, list) {
         bool ok = sw_json_str_eq(sw_json_find(c, "status"), "True");
 
         sw_cmd_print_cell(sw_json_str(sw_json_find(c, "type")), 0);
@@ -116,8 +115,8 @@ static void print_kind(struct sw_arena *a, size_t kind, const struct sw_json *it
 
     if (sw_json_len(items))
         (void)puts(heads[kind]);
-    for (size_t i = 0; i < sw_json_len(items); i++)
-        rows[kind](a, sw_json_at(items, i));
+    SW_JSON_ITEMS (it, items)
+        rows[kind](a, it);
 }
 
 /* ---- the API ---- */
@@ -148,8 +147,8 @@ int sw_status_links(struct sw_cmd_api *api, uint64_t timeout_ns, bool json, bool
         if (rc != SW_OK)
             return rc;
         items = sw_json_find(answer, "items");
-        for (size_t i = 0; i < sw_json_len(items); i++)
-            *ret_good &= all_true(sw_json_at(items, i));
+        SW_JSON_ITEMS (it, items)
+            *ret_good &= all_true(it);
         if (!json)
             print_kind(&api->arena, k, items);
         sw_json_put(&api->arena, all, kinds[k].resource,

@@ -139,8 +139,8 @@ static bool all_settled(const struct sw_json *o)
 
     for (size_t i = 0; i < n; i++)
         ok &= is_settled(sw_json_at(clients, i));
-    for (size_t i = 0; i < sw_json_len(gateways); i++)
-        ok &= is_programmed(sw_json_at(gateways, i));
+    SW_JSON_ITEMS (it, gateways)
+        ok &= is_programmed(it);
     return ok;
 }
 
@@ -208,11 +208,9 @@ static void print_cluster(const struct sw_json *o)
     if (sw_json_len(gateways))
         printf("%-20s %-28s %-28s %-10s %-20s %s\n", "NAMESPACE", "GATEWAY", "ADDRESS",
                "PROGRAMMED", "REASON", "MESSAGE");
-    for (size_t i = 0; i < sw_json_len(gateways); i++)
-        print_gateway(sw_json_at(gateways, i));
-    for (size_t i = 0; i < sw_json_len(replicas); i++) {
-        const struct sw_json *r = sw_json_at(replicas, i);
-
+    SW_JSON_ITEMS (it, gateways)
+        print_gateway(it);
+    SW_JSON_ITEMS (r, replicas) {
         if (!text(r, "error").n)
             continue;
         (void)fputs("Control plane ", stdout);

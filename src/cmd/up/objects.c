@@ -36,7 +36,7 @@ static void retry(struct sw_up_objects *p, struct sw_slice why)
         sw_log_warn("up", "cannot write %s '%.*s' to the API of site '%s', retrying: %.*s",
                     o->gvr->kind,
                     SW_SLICE_ARG(sw_json_str(sw_json_walk(o->json, "metadata", "name", NULL))),
-                    p->o.site, SW_SLICE_ARG(sw_slice_head(why, 200)));
+                    p->o.site, SW_SLICE_ARG_MAX(why, 200));
         p->log_ns = now + patience_ns;
     }
     sw_timer_start(p->loop, &p->again, again_ns, on_again);

@@ -53,7 +53,7 @@ static int check(const struct sw_tls_cred *cred, struct sw_slice identity, struc
 
     if (!sw_slice_eq(got, identity))
         return sw_err_set(err, SW_EDENIED, "the authority issued a certificate for '%.*s'",
-                          SW_SLICE_ARG(sw_slice_head(got, 120)));
+                          SW_SLICE_ARG_MAX(got, 120));
     return sw_tls_cred_check_chain(cred, err);
 }
 

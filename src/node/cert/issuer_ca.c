@@ -83,7 +83,7 @@ static void on_done(struct sw_grpc_call *grpc, enum sw_grpc_status status, struc
         c->cred = sw_tls_cred_unref(c->cred);
         (void)sw_err_set(&c->err, no_answer(status) ? SW_EUNAVAIL : SW_EDENIED,
                          "%s: status %d%s%.*s", c->ca->base.name, (int)status,
-                         message.n ? ": " : "", SW_SLICE_ARG(sw_slice_head(message, 100)));
+                         message.n ? ": " : "", SW_SLICE_ARG_MAX(message, 100));
     } else if (!c->cred) {
         if (c->err.rc == SW_OK)
             (void)sw_err_set(&c->err, SW_EPROTO, "call ended without an answer");

@@ -112,7 +112,7 @@ static struct dns_query *query_new(const struct dns_source *src, struct sw_slice
     q->sock = src->sock;
     q->tcp = src->conn != NULL;
     q->from = src->from;
-    q->msg = sw_slice(sw_slice_dup(msg), msg.n);
+    q->msg = sw_slice_copy(msg);
     q->asked = *asked;
     q->since_ns = sw_loop_now(p->loop);
     sw_list_push_back(&p->queries, &q->link);

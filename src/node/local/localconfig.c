@@ -175,8 +175,8 @@ int sw_local_cidr(struct sw_local *l, const struct sw_yaml *v, const struct sw_l
         return rc;
     /* Dropping a bad block, as one might, would widen what a policy matches. */
     if (sw_cidr_parse(text, place(f, to), NULL) != SW_OK)
-        return sw_yaml_error(v, l->err, "'%.*s' is not an address block", (int)sw_min(text.n, 64),
-                             text.p);
+        return sw_yaml_error(v, l->err, "'%.*s' is not an address block",
+                             SW_SLICE_ARG_MAX(text, 64));
     return SW_OK;
 }
 
@@ -248,7 +248,7 @@ int sw_local_destination(struct sw_local *l, const struct sw_yaml *v,
     first = sw_slice_cut(&rest, '/');
     if (rest.n == 0)
         return sw_yaml_error(v, l->err, "'%.*s' is neither NETWORK/IP nor NAMESPACE/HOSTNAME",
-                             (int)sw_min(first.n, 64), first.p);
+                             SW_SLICE_ARG_MAX(first, 64));
     if (sw_ip_parse(rest, &ret->ip, NULL) == SW_OK) {
         ret->network = first;
         return SW_OK;
@@ -286,8 +286,7 @@ static int read_ip(struct sw_local *l, const struct sw_yaml *v, void *item)
     int rc = sw_yaml_text(v, &text, l->err);
 
     if (rc == SW_OK && sw_ip_parse(text, item, NULL) != SW_OK)
-        return sw_yaml_error(v, l->err, "'%.*s' is not an IP address", (int)sw_min(text.n, 64),
-                             text.p);
+        return sw_yaml_error(v, l->err, "'%.*s' is not an IP address", SW_SLICE_ARG_MAX(text, 64));
     return rc;
 }
 
@@ -311,7 +310,7 @@ static int read_services(struct sw_local *l, const struct sw_yaml *map,
         m->key = it->key->text;
         if (sw_slice_find(m->key, '/') < 0)
             return sw_yaml_error(it->key, l->err, "'%.*s' is not NAMESPACE/HOSTNAME",
-                                 (int)sw_min(m->key.n, 64), m->key.p);
+                                 SW_SLICE_ARG_MAX(m->key, 64));
         rc = sw_yaml_is_null(it) ? SW_OK : sw_local_ports(l, it, &ports, m);
         if (rc != SW_OK)
             return rc;
@@ -398,7 +397,7 @@ static int workload_uid(struct sw_local *l, const struct sw_yaml *node, struct s
         return sw_yaml_error(node, l->err, "a workload needs a uid, a name or an address");
     if (sw_state_has_workload(l->b, w->uid))
         return sw_yaml_error(node, l->err, "a second workload with uid '%.*s'",
-                             (int)sw_min(w->uid.n, 64), w->uid.p);
+                             SW_SLICE_ARG_MAX(w->uid, 64));
     return SW_OK;
 }
 
@@ -471,9 +470,9 @@ static void warn_missing_policies(const struct sw_local *l, const struct sw_stat
             sw_local_warn(l, NULL,
                           "workload '%.*s%.*s' lists policy '%.*s', which is not known: all "
                           "connections to it are denied",
-                          SW_SLICE_ARG(sw_slice_head(list[i]->c->uid_head, 96)),
+                          SW_SLICE_ARG_MAX(list[i]->c->uid_head, 96),
                           SW_SLICE_ARG(sw_slice_head(sw_workload_uid_tail(list[i]), 96)),
-                          (int)sw_min(missing.n, 64), missing.p);
+                          SW_SLICE_ARG_MAX(missing, 64));
     }
 }
 

@@ -60,7 +60,7 @@ static int read_account(struct sw_local *l, const struct sw_yaml *node, void *it
     ret->sa = text;
     if (ret->ns.n == 0 || ret->sa.n == 0)
         return sw_yaml_error(node, l->err, "'%.*s' is not NAMESPACE/SERVICEACCOUNT",
-                             (int)sw_min(node->text.n, 64), node->text.p);
+                             SW_SLICE_ARG_MAX(node->text, 64));
     return SW_OK;
 }
 
@@ -143,8 +143,8 @@ int sw_local_policy(struct sw_local *l, const struct sw_yaml *node)
     if (rc != SW_OK)
         return rc;
     if (sw_state_has_policy(l->b, p.ns, p.name))
-        return sw_yaml_error(node, l->err, "a second policy '%.*s/%.*s'", (int)sw_min(p.ns.n, 64),
-                             p.ns.p, (int)sw_min(p.name.n, 64), p.name.p);
+        return sw_yaml_error(node, l->err, "a second policy '%.*s/%.*s'",
+                             SW_SLICE_ARG_MAX(p.ns, 64), SW_SLICE_ARG_MAX(p.name, 64));
     if (sw_state_add_policy(l->b, &p, sw_slice("", 0), &why) != SW_OK)
         return sw_yaml_error(node, l->err, "%s", why.msg);
     return SW_OK;

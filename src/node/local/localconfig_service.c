@@ -20,7 +20,7 @@ static int read_vip(struct sw_local *l, const struct sw_yaml *node, void *item)
     vip->network = sw_slice_cut(&ip, '/');
     if (!ip.p || sw_ip_parse(ip, &vip->ip, NULL) != SW_OK)
         return sw_yaml_error(node, l->err, "'%.*s' is not NETWORK/IP",
-                             (int)sw_min(node->text.n, 64), node->text.p);
+                             SW_SLICE_ARG_MAX(node->text, 64));
     return SW_OK;
 }
 
@@ -171,7 +171,7 @@ static void warn_sans(struct sw_local *l, const struct sw_yaml *node,
 
         if (sw_spiffe_parse(s->sans[i], &id, NULL) != SW_OK)
             sw_local_warn(l, node, "subjectAltName '%.*s' is no SPIFFE name and is ignored",
-                          (int)sw_min(s->sans[i].n, 96), s->sans[i].p);
+                          SW_SLICE_ARG_MAX(s->sans[i], 96));
     }
 }
 
@@ -184,8 +184,8 @@ int sw_local_service(struct sw_local *l, const struct sw_yaml *node)
     if (rc != SW_OK)
         return rc;
     if (sw_state_has_service(l->b, s.ns, s.hostname))
-        return sw_yaml_error(node, l->err, "a second service '%.*s/%.*s'", (int)sw_min(s.ns.n, 48),
-                             s.ns.p, (int)sw_min(s.hostname.n, 64), s.hostname.p);
+        return sw_yaml_error(node, l->err, "a second service '%.*s/%.*s'",
+                             SW_SLICE_ARG_MAX(s.ns, 48), SW_SLICE_ARG_MAX(s.hostname, 64));
     warn_sans(l, node, &s);
     if (sw_state_add_service(l->b, &s, &why) != SW_OK)
         return sw_yaml_error(node, l->err, "%s", why.msg);

@@ -47,7 +47,7 @@ static int put_env(struct sw_arena *a, struct sw_json *to, const char *entry, st
     if (!sw_slice_has_prefix(name, json))
         return SW_OK;
     if (sw_json_parse(a, value, &bounds, &v, err) != SW_OK)
-        return sw_err_prefix(err, "%.*s", SW_SLICE_ARG(sw_slice_head(name, 80)));
+        return sw_err_prefix(err, "%.*s", SW_SLICE_ARG_MAX(name, 80));
     sw_json_set(a, to, sw_slice_from(name, json.n), v);
     return SW_OK;
 }

@@ -83,7 +83,7 @@ static void on_late(struct sw_timer *timer)
         sw_log_warn("xds",
                     "a workload of this node lists policy '%.*s', which the control plane does not "
                     "send: connections to it are refused",
-                    SW_SLICE_ARG(sw_slice_head(key, 128)));
+                    SW_SLICE_ARG_MAX(key, 128));
     publish_next(t);
 }
 

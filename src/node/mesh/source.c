@@ -183,7 +183,7 @@ void sw_mesh_lookup(struct sw_mesh *m, struct sw_slice key)
     if (m->lookups.n >= m->o.config->xds.on_demand_max ||
         sw_xds_client_subscribe(m->client, SW_TYPE_ADDRESS, key) != SW_OK) {
         sw_log_warn("xds", "cannot look up '%.*s': %zu names are subscribed to already",
-                    SW_SLICE_ARG(sw_slice_head(key, 128)), m->lookups.n);
+                    SW_SLICE_ARG_MAX(key, 128), m->lookups.n);
         m->o.on_found(m->o.arg, key, true);
         return;
     }

@@ -112,7 +112,7 @@ static int check_links(const struct sw_workload_spec *w, struct sw_err *err)
             return sw_err_set(err, SW_EINVAL, "a service has a NUL byte in its name");
         if (sw_slice_find(key, '/') < 0)
             return sw_err_set(err, SW_EINVAL, "service '%.*s' is not NAMESPACE/HOSTNAME",
-                              (int)sw_min(key.n, 64), key.p);
+                              SW_SLICE_ARG_MAX(key, 64));
         if (__builtin_add_overflow(ports, w->services[i].n_ports, &ports) || ports > PORTS_MAX ||
             key.n > SW_STATE_TEXT_MAX)
             return sw_err_set(err, SW_ELIMIT, "too many ports");
