@@ -23,11 +23,10 @@ struct sw_dns_proxy_setup {
 SW_NODISCARD struct sw_dns_proxy *sw_dns_proxy_new(const struct sw_dns_proxy_setup *from,
                                                    struct sw_err *err);
 /*
- * Opens the ports in the pod's namespace and serves them, from the start on or at once. Nothing of
- * the pod is kept by reference. SW_ESYS: a port cannot be had; the pod is not served then.
+ * Opens the ports in the pod's namespace and serves them, from the start on or at once. Takes a
+ * reference to the pod. SW_ESYS: a port cannot be had; the pod is not served then.
  */
-SW_NODISCARD int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod,
-                                  struct sw_err *err);
+SW_NODISCARD int sw_dns_proxy_add(struct sw_dns_proxy *p, struct sw_pod *pod, struct sw_err *err);
 /* Ends everything of the pod at once: it is gone. One that is not served is no matter, nor NULL. */
 void sw_dns_proxy_remove(struct sw_dns_proxy *p, const char *uid);
 SW_NODISCARD int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err);

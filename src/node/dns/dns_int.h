@@ -37,11 +37,7 @@ struct dns_socket {
 struct dns_pod {
     struct sw_list link;
     struct sw_dns_proxy *proxy;
-    char *uid; /* owned, like the next ones */
-    char *ns;
-    char *name;
-    char *sa;
-    int netns_fd;                    /* owned; -1: our own namespace */
+    struct sw_pod *pod;              /* a reference */
     const struct sw_workload *local; /* in proxy->state; NULL while unknown */
     size_t n_queries;
     size_t n_conns;

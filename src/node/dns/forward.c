@@ -92,7 +92,7 @@ static void ask(struct dns_query *q)
         .msg = q->msg,
         .timeout_ns = sw_min(left, TRY_MS * SW_NS_PER_MS),
         .tcp = q->tcp,
-        .sock = {.mark = p->config->sockets.packet_mark, .netns_fd = q->pod->netns_fd},
+        .sock = {.mark = p->config->sockets.packet_mark, .netns_fd = q->pod->pod->netns_fd},
     };
 
     q->exchange = sw_dns_exchange_start(p->loop, &o, on_answer, q);

@@ -2,7 +2,6 @@
 #include "node/dns/dns.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -43,8 +42,8 @@ void dnsp_log(const struct dns_pod *pod, const struct sw_dnsp_reply *asked, cons
     if (!sw_log_enabled(SW_LOG_DEBUG, "dns"))
         return;
     sw_log_begin(&l, SW_LOG_DEBUG, "dns", "access");
-    sw_log_str(&l, "src.workload", sw_slice_str(pod->name));
-    sw_log_str(&l, "src.namespace", sw_slice_str(pod->ns));
+    sw_log_str(&l, "src.workload", sw_slice_str(pod->pod->name));
+    sw_log_str(&l, "src.namespace", sw_slice_str(pod->pod->ns));
     sw_log_str(&l, "query", sw_slice_str(sw_dnsp_type_text(asked->type)));
     sw_log_str(&l, "domain", sw_slice_str(asked->name));
     sw_log_str(&l, "result", sw_slice_str(result));
@@ -138,8 +137,7 @@ static struct sw_dns_proxy *proxy_of(struct sw_crew_thread *t)
 
 static void find_local(struct dns_pod *pod)
 {
-    pod->local = sw_state_local_workload(pod->proxy->state, sw_slice_str(pod->ns),
-                                         sw_slice_str(pod->name), sw_slice_str(pod->sa));
+    pod->local = sw_pod_workload(pod->proxy->state, pod->pod);
 }
 
 static void take_state(struct sw_crew_thread *t, void *state)
@@ -235,18 +233,14 @@ static void pod_free(struct dns_pod *pod)
 {
     for (size_t k = 0; k < pod->n_socks; k++)
         close_socket(&pod->socks[k]);
-    sw_free(pod->uid);
-    sw_free(pod->ns);
-    sw_free(pod->name);
-    sw_free(pod->sa);
-    sw_sock_close(pod->netns_fd);
+    (void)sw_pod_unref(pod->pod);
     sw_free(pod);
 }
 
 static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_err *err)
 {
     struct dns_socket *s = &pod->socks[pod->n_socks++];
-    struct sw_sock_opts o = {.netns_fd = pod->netns_fd,
+    struct sw_sock_opts o = {.netns_fd = pod->pod->netns_fd,
                              .mark = pod->proxy->config->sockets.packet_mark,
                              .share = pod->proxy->group,
                              .v6only = true};
@@ -263,7 +257,7 @@ static int open_socket(struct dns_pod *pod, const struct sw_addr *at, struct sw_
         return SW_OK;
     close_socket(s);
     pod->n_socks--;
-    return pod->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", pod->uid) : rc;
+    return pod->pod->netns_fd >= 0 ? sw_err_prefix(err, "pod '%s'", pod->pod->uid) : rc;
 }
 
 /* Localhost means both families; one that the namespace lacks is left out. */
@@ -310,28 +304,18 @@ static void take_pod(struct sw_crew_thread *t, void *arg)
     find_local(pod);
     for (size_t k = 0; k < pod->n_socks; k++) {
         if (start_socket(p, &pod->socks[k], &err) != SW_OK)
-            sw_log_error("dns", "pod '%s' has no DNS: %s", pod->uid, err.msg);
+            sw_log_error("dns", "pod '%s' has no DNS: %s", pod->pod->uid, err.msg);
     }
 }
 
-int sw_dns_proxy_add(struct sw_dns_proxy *p, const struct sw_pod *pod, struct sw_err *err)
+int sw_dns_proxy_add(struct sw_dns_proxy *p, struct sw_pod *pod, struct sw_err *err)
 {
     struct dns_pod *d = SW_NEW(struct dns_pod);
-    int rc = SW_OK;
+    int rc;
 
     d->proxy = p;
-    d->uid = sw_strdup(pod->uid);
-    d->ns = sw_strdup(pod->ns);
-    d->name = sw_strdup(pod->name);
-    d->sa = sw_strdup(pod->sa);
-    d->netns_fd = -1;
-    if (pod->netns_fd >= 0) {
-        d->netns_fd = fcntl(pod->netns_fd, F_DUPFD_CLOEXEC, 0);
-        if (d->netns_fd < 0)
-            rc = sw_err_sys(err, errno, "pod '%s'", pod->uid);
-    }
-    if (rc == SW_OK)
-        rc = open_sockets(d, err);
+    d->pod = sw_pod_ref(pod);
+    rc = open_sockets(d, err);
     if (rc == SW_OK)
         sw_crew_order(&p->thread, take_pod, d);
     else
@@ -360,7 +344,7 @@ static void take_pod_gone(struct sw_crew_thread *t, void *arg)
     char *uid = arg;
 
     SW_LIST_EACH (struct dns_pod, pod, &p->pods, link) {
-        if (!p->ended && strcmp(pod->uid, uid) == 0) {
+        if (!p->ended && strcmp(pod->pod->uid, uid) == 0) {
             drop_pod(pod);
             break;
         }
