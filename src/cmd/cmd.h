@@ -40,6 +40,9 @@ int sw_cmd_fail(const struct sw_err *err);
 void sw_cmd_print_cell(struct sw_slice text, int width);
 /* The same for a text of any length, in the arena. */
 const char *sw_cmd_shown(struct sw_arena *a, struct sw_slice text);
+/* Splits the HOST:PORT of an option; brackets around an IPv6 address are dropped. */
+SW_NODISCARD int sw_cmd_host_port(const char *option, const char *text, struct sw_slice *ret_host,
+                                  uint16_t *ret_port, struct sw_err *err);
 /* Prints the help text of a command on standard output; returns 0. */
 int sw_cmd_help(const struct sw_opts_cmd *cmd);
 /* What a command does with its settings and plain arguments. The arena is for the call. */

@@ -87,24 +87,6 @@ static struct sw_slice text(const char *s)
     return sw_slice_str(s ? s : "");
 }
 
-/* "host:port" with brackets around an IPv6 address. */
-static int split(const char *in, struct sw_slice *ret_host, uint16_t *ret_port, struct sw_err *err)
-{
-    struct sw_slice s = sw_slice_str(in);
-    ptrdiff_t colon = sw_slice_rfind(s, ':');
-    uint64_t port = 0;
-
-    if (colon <= 0 || !sw_slice_to_u64(sw_slice_from(s, (size_t)colon + 1), 65535, &port) ||
-        port == 0)
-        return sw_err_set(err, SW_EINVAL, "--xds-addr: '%.80s' is not HOST:PORT", in);
-    s = sw_slice_head(s, (size_t)colon);
-    if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
-        s = sw_slice(s.p + 1, s.n - 2);
-    *ret_host = s;
-    *ret_port = (uint16_t)port;
-    return SW_OK;
-}
-
 static int proxy_conf(const struct settings *s, struct sw_arena *arena,
                       struct sw_model_xds_conf *ret, struct sw_err *err)
 {
@@ -164,7 +146,7 @@ static int run_bootstrap(const struct settings *s, struct sw_arena *arena, struc
                                    .admin_port = s->admin.port};
     struct sw_slice token = {0};
     char admin[SW_IP_TEXT];
-    int rc = split(s->xds, &b.xds_host, &b.xds_port, err);
+    int rc = sw_cmd_host_port("--xds-addr", s->xds, &b.xds_host, &b.xds_port, err);
 
     if (rc == SW_OK && s->token_file) {
         rc = sw_bearer_read(s->token_file, &token, err);

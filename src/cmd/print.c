@@ -45,6 +45,24 @@ const char *sw_cmd_shown(struct sw_arena *a, struct sw_slice text)
     return shown;
 }
 
+int sw_cmd_host_port(const char *option, const char *text, struct sw_slice *ret_host,
+                     uint16_t *ret_port, struct sw_err *err)
+{
+    struct sw_slice s = sw_slice_str(text);
+    ptrdiff_t colon = sw_slice_rfind(s, ':');
+    uint64_t port = 0;
+
+    if (colon <= 0 || !sw_slice_to_u64(sw_slice_from(s, (size_t)colon + 1), 65535, &port) ||
+        port == 0)
+        return sw_err_set(err, SW_EINVAL, "%s: '%.80s' is not HOST:PORT", option, text);
+    s = sw_slice_head(s, (size_t)colon);
+    if (s.n > 2 && s.p[0] == '[' && s.p[s.n - 1] == ']')
+        s = sw_slice(s.p + 1, s.n - 2);
+    *ret_host = s;
+    *ret_port = (uint16_t)port;
+    return SW_OK;
+}
+
 int sw_cmd_help(const struct sw_opts_cmd *cmd)
 {
     SW_BUF_AUTO text = {.max = HELP_MAX};

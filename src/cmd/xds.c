@@ -113,22 +113,12 @@ static int read_ca(const char *path, struct sw_tls_cred **ret, struct sw_err *er
 
 static int fetch(struct sw_xds_set *set, const struct settings *s, struct sw_err *err)
 {
-    struct sw_slice at = sw_slice_str(s->server);
-    ptrdiff_t colon = sw_slice_rfind(at, ':');
     struct sw_xds_fetch f = {.token_file = s->token_file,
                              .node_id = sw_slice_str(s->node_id),
                              .timeout_ns = s->timeout_ns};
-    uint64_t port = 0;
-    int rc = SW_OK;
+    int rc = sw_cmd_host_port("--server", s->server, &f.host, &f.port, err);
 
-    if (colon <= 0 || !sw_slice_to_u64(sw_slice_from(at, (size_t)colon + 1), 65535, &port) ||
-        port == 0)
-        return sw_err_set(err, SW_EINVAL, "--server: '%.80s' is not HOST:PORT", s->server);
-    f.host = sw_slice_head(at, (size_t)colon);
-    if (f.host.n > 2 && f.host.p[0] == '[' && f.host.p[f.host.n - 1] == ']')
-        f.host = sw_slice(f.host.p + 1, f.host.n - 2);
-    f.port = (uint16_t)port;
-    if (s->ca)
+    if (rc == SW_OK && s->ca)
         rc = read_ca(s->ca, &f.cred, err);
     if (rc == SW_OK)
         rc = sw_xds_set_fetch(set, &f, err);

@@ -330,6 +330,12 @@ static void resolve(struct outbound *o)
     sw_resolve_start(a);
 }
 
+static void log_refusal(const struct outbound *o, const char *reason, const char *why)
+{
+    sw_ledger_refused(&outbound_worker(o)->book, SW_OUTBOUND, &o->live.src, &o->live.original_dst,
+                      reason, why);
+}
+
 static void dropped(struct outbound *o)
 {
     struct outbound_setup *s = o->setup;
@@ -338,9 +344,7 @@ static void dropped(struct outbound *o)
 
     /* After a failed attempt there is a line already. */
     if (!again)
-        sw_ledger_refused(&outbound_worker(o)->book, SW_OUTBOUND, &o->live.src,
-                          &o->live.original_dst,
-                          s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
+        log_refusal(o, s->route.drop == SW_DROP_SELF_CALL ? "self_call" : "no_route", why);
     outbound_finish(o, again ? s->last_flag : SW_FLAG_CONNECT, why);
 }
 
@@ -348,8 +352,7 @@ static void choose(struct outbound *o);
 
 static void refuse_lookup(struct outbound *o, const char *reason, const char *why)
 {
-    sw_ledger_refused(&outbound_worker(o)->book, SW_OUTBOUND, &o->live.src, &o->live.original_dst,
-                      reason, why);
+    log_refusal(o, reason, why);
     outbound_finish(o, SW_FLAG_CONNECT, why);
 }
 
@@ -454,8 +457,7 @@ void sw_outbound_start(struct sw_wpod *p, int fd, const struct sw_addr *peer,
     if (!p->local) {
         char text[SW_ERRTEXT];
 
-        sw_ledger_refused(&w->book, SW_OUTBOUND, peer, dst, "unknown_workload",
-                          sw_pod_unknown(p->pod, text));
+        log_refusal(o, "unknown_workload", sw_pod_unknown(p->pod, text));
         outbound_finish(o, SW_FLAG_CONNECT, NULL);
         return;
     }

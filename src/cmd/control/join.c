@@ -54,25 +54,18 @@ static void publish(struct sw_control_join *j)
 {
     SW_ARENA_AUTO a = {0};
     char text[SW_ADDR_TEXT];
-    struct sw_json *o = sw_json_new_object(&a);
-    struct sw_json *meta = sw_json_new_object(&a);
-    struct sw_json *data = sw_json_new_object(&a);
+    const char *address = j->o.address                 ? j->o.address
+                          : sw_ip_is_any(&j->bound.ip) ? NULL
+                                                       : sw_addr_text(&j->bound, text);
+    const char *kinds = j->o.peers ? "node device gateway peer" : "node device gateway";
+    struct sw_json *o = SW_JSON_OF(
+        &a, {"apiVersion", .str = "v1"}, {"kind", .str = "ConfigMap"},
+        {"metadata", .json = SW_JSON_OF(&a, {"namespace", .str = j->o.system_ns},
+                                        {"name", .str = SW_CONTROL_JOIN_CONFIG})},
+        {"data", .json = SW_JSON_OF(&a, {"roots", .text = sw_authority_roots(j->o.authority)},
+                                    {"kinds", .str = kinds}, {"address", .str = address})});
 
     sw_kube_call_cancel(j->call);
-    sw_json_put(&a, o, "apiVersion", sw_json_new_str(&a, "v1"));
-    sw_json_put(&a, o, "kind", sw_json_new_str(&a, "ConfigMap"));
-    sw_json_put(&a, meta, "namespace", sw_json_new_str(&a, j->o.system_ns));
-    sw_json_put(&a, meta, "name", sw_json_new_str(&a, SW_CONTROL_JOIN_CONFIG));
-    sw_json_put(&a, o, "metadata", meta);
-    sw_json_put_str(&a, data, "roots", sw_authority_roots(j->o.authority));
-    sw_json_put(
-        &a, data, "kinds",
-        sw_json_new_str(&a, j->o.peers ? "node device gateway peer" : "node device gateway"));
-    if (j->o.address)
-        sw_json_put(&a, data, "address", sw_json_new_str(&a, j->o.address));
-    else if (!sw_ip_is_any(&j->bound.ip))
-        sw_json_put(&a, data, "address", sw_json_new_str(&a, sw_addr_text(&j->bound, text)));
-    sw_json_put(&a, o, "data", data);
     j->call =
         sw_kube_apply(j->client,
                       &(struct sw_kube_apply){

@@ -33,27 +33,28 @@ struct sw_control_link_fabric {
     bool have; /* one was used */
 };
 
-/* Three texts; owned. */
+/* What a certificate of the fabric is made of, as files and as members of the Secret. */
+enum { CA, CERT, KEY, PARTS };
+static const char *const part_names[PARTS] = {
+    [CA] = "ca.pem", [CERT] = "cert.pem", [KEY] = "key.pem"};
+
+/* Their texts; owned. */
 struct texts {
-    struct sw_buf ca;
-    struct sw_buf cert;
-    struct sw_buf key;
+    struct sw_buf part[PARTS];
 };
 
 static void texts_init(struct texts *t)
 {
-    sw_buf_init(&t->ca, PEM_MAX);
-    sw_buf_init(&t->cert, PEM_MAX);
-    sw_buf_init(&t->key, PEM_MAX);
+    for (size_t i = 0; i < PARTS; i++)
+        sw_buf_init(&t->part[i], PEM_MAX);
 }
 
 static void texts_done(struct texts *t)
 {
-    if (t->key.p)
-        explicit_bzero(t->key.p, t->key.cap);
-    sw_buf_done(&t->ca);
-    sw_buf_done(&t->cert);
-    sw_buf_done(&t->key);
+    if (t->part[KEY].p)
+        explicit_bzero(t->part[KEY].p, t->part[KEY].cap);
+    for (size_t i = 0; i < PARTS; i++)
+        sw_buf_done(&t->part[i]);
 }
 
 static void count(const struct sw_control_link_fabric *f, bool ok)
@@ -67,8 +68,9 @@ static void count(const struct sw_control_link_fabric *f, bool ok)
 static int apply(struct sw_control_link_fabric *f, const struct texts *t, struct sw_err *err)
 {
     SW_ARENA_AUTO a = {0};
-    struct sw_control_link_identity id = {
-        .chain = sw_buf_slice(&t->cert), .key = sw_buf_slice(&t->key), .ca = sw_buf_slice(&t->ca)};
+    struct sw_control_link_identity id = {.chain = sw_buf_slice(&t->part[CERT]),
+                                          .key = sw_buf_slice(&t->part[KEY]),
+                                          .ca = sw_buf_slice(&t->part[CA])};
 
     id.cred = sw_tls_cred_new(
         &(struct sw_tls_cred_pem){
@@ -108,14 +110,11 @@ static int read_text(const char *dir, const char *name, struct sw_buf *out, stru
 static int read_files(struct sw_control_link_fabric *f, struct sw_err *err)
 {
     struct texts t;
-    int rc;
+    int rc = SW_OK;
 
     texts_init(&t);
-    rc = read_text(f->o.dir, "ca.pem", &t.ca, err);
-    if (rc == SW_OK)
-        rc = read_text(f->o.dir, "cert.pem", &t.cert, err);
-    if (rc == SW_OK)
-        rc = read_text(f->o.dir, "key.pem", &t.key, err);
+    for (size_t i = 0; rc == SW_OK && i < PARTS; i++)
+        rc = read_text(f->o.dir, part_names[i], &t.part[i], err);
     if (rc == SW_OK)
         rc = apply(f, &t, err);
     texts_done(&t);
@@ -127,10 +126,8 @@ static int read_files(struct sw_control_link_fabric *f, struct sw_err *err)
 /* Nothing yet: the site joins a fabric later. */
 static bool is_empty(const char *dir)
 {
-    static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
-
-    for (size_t i = 0; i < SW_ARRAY_LEN(files); i++) {
-        char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, files[i]);
+    for (size_t i = 0; i < PARTS; i++) {
+        char *path SW_AUTO_FREE = sw_asprintf("%s/%s", dir, part_names[i]);
 
         if (access(path, F_OK) == 0)
             return false;
@@ -175,14 +172,11 @@ static void on_secret(void *arg, struct sw_kube_obj *o)
     const struct sw_json *data = sw_json_find(o->json, "data");
     struct sw_err err = {0};
     struct texts t;
-    int rc;
+    int rc = SW_OK;
 
     texts_init(&t);
-    rc = read_member(data, "ca.pem", &t.ca, &err);
-    if (rc == SW_OK)
-        rc = read_member(data, "cert.pem", &t.cert, &err);
-    if (rc == SW_OK)
-        rc = read_member(data, "key.pem", &t.key, &err);
+    for (size_t i = 0; rc == SW_OK && i < PARTS; i++)
+        rc = read_member(data, part_names[i], &t.part[i], &err);
     if (rc == SW_OK)
         rc = apply(f, &t, &err);
     texts_done(&t);

@@ -95,7 +95,15 @@ static int read_visibilities(const struct sw_opt_list *l, struct sw_arena *a,
 static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
                      struct sw_mesh_status_conf *ret, struct sw_err *err)
 {
-    int rc = check_name("--cluster-id", o->cluster_id, err);
+    const struct {
+        const char *flag;
+        const char *text;
+    } names[] = {{"--cluster-id", o->cluster_id},
+                 {"--trust-domain", o->trust_domain},
+                 {"--cluster-domain", o->domain},
+                 {"--mesh-root-namespace", o->root_ns},
+                 {"--mesh-network", o->network}};
+    int rc = SW_OK;
 
     *ret = (struct sw_mesh_status_conf){
         .mesh = {.cluster = sw_slice_str(o->cluster_id),
@@ -110,14 +118,10 @@ static int read_conf(const struct sw_control_mesh_opts *o, struct sw_arena *a,
                    .dry_run = o->dry_run,
                    .allow_waypoints = o->allow_waypoints},
         .allocate = o->allocate};
-    if (rc == SW_OK)
-        rc = check_name("--trust-domain", o->trust_domain, err);
-    if (rc == SW_OK)
-        rc = check_name("--cluster-domain", o->domain, err);
-    if (rc == SW_OK)
-        rc = check_name("--mesh-root-namespace", o->root_ns, err);
-    if (rc == SW_OK && o->network)
-        rc = check_name("--mesh-network", o->network, err);
+    for (size_t i = 0; rc == SW_OK && i < SW_ARRAY_LEN(names); i++) {
+        if (names[i].text) /* a network need not be given */
+            rc = check_name(names[i].flag, names[i].text, err);
+    }
     if (rc == SW_OK)
         rc = read_scopes(&o->global, a, &ret->mesh, err);
     if (rc == SW_OK)
