@@ -82,16 +82,14 @@ static const struct sw_opts_cmd ca_cmd = {
     .name = "cert ca",
     .usage = "--dir DIR [options]",
     .summary = "Makes a certificate authority: one root with an ECDSA P-256 key.",
-    .opts = ca_table,
-    .n = SW_ARRAY_LEN(ca_table),
+    SW_OPTS_OF(ca_table),
 };
 
 static const struct sw_opts_cmd issue_cmd = {
     .name = "cert issue",
     .usage = "--dir DIR --id URI --out PREFIX [options]",
     .summary = "Makes a new key and a workload certificate for it.",
-    .opts = issue_table,
-    .n = SW_ARRAY_LEN(issue_table),
+    SW_OPTS_OF(issue_table),
 };
 
 static const struct sw_opts_cmd crl_cmd = {
@@ -99,8 +97,7 @@ static const struct sw_opts_cmd crl_cmd = {
     .usage = "--dir DIR --out FILE --revoke FILE [FILE...]",
     .summary = "Writes a list of revoked certificates, for --crl of `spanwire node`. Each list\n"
                "stands alone: name every certificate that is to stay revoked.",
-    .opts = crl_table,
-    .n = SW_ARRAY_LEN(crl_table),
+    SW_OPTS_OF(crl_table),
     .max_args = SW_OPTS_ARGS_MAX,
 };
 
@@ -110,8 +107,7 @@ static const struct sw_opts_cmd rotate_cmd = {
     .summary =
         "Makes a second root that follows the one of a mesh's CA: `spanwire control` trusts\n"
         "both, signs with the new one when every proxy has it, and then forgets the old one.",
-    .opts = rotate_table,
-    .n = SW_ARRAY_LEN(rotate_table),
+    SW_OPTS_OF(rotate_table),
 };
 
 static const struct sw_opts_cmd show_cmd = {

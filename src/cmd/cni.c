@@ -52,8 +52,7 @@ const struct sw_opts_cmd sw_cni_redirect_options = {
     .epilogue = "apply and remove need root (CAP_NET_ADMIN and CAP_SYS_ADMIN), nft and ip.\n"
                 "'spanwire cni agent --help' and 'spanwire cni uninstall --help' list the options "
                 "of the\nnode agent; called by a container runtime, 'spanwire cni' is a plugin.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 1,
 };
 

@@ -56,8 +56,7 @@ const struct sw_opts_cmd sw_connector_options = {
         "role: prints the account and the rights of a device (--name, --namespace), for kubectl\n"
         "apply.",
     .epilogue = "SIGTERM drains. See spanwire-connector(8).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .config_file = true,
 };
 

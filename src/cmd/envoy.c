@@ -77,8 +77,7 @@ const struct sw_opts_cmd sw_envoy_options = {
                "'spanwire control' (delta ADS over one stream with keep-alive), 'patch' an\n"
                "EnvoyProxy that lets Envoy Gateway reach connectors, 'tunnel' an Envoy for one\n"
                "connector.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 1,
 };
 

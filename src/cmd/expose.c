@@ -52,8 +52,7 @@ const struct sw_opts_cmd sw_expose_options = {
                "makes the objects, prints the URL, and shows the requests that come.",
     .epilogue = "Ctrl-C ends it; the name stays and the same command takes it up again, unless\n"
                 "--rm was given. See spanwire-expose(1).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 1,
 };
 

@@ -44,8 +44,7 @@ const struct sw_opts_cmd sw_fabric_options = {
         "certificate of this site; peer makes that of another by hand. Sites that reach this one\n"
         "join with a code instead: 'spanwire token create --for peer'.",
     .epilogue = "See spanwire-fabric(1), spanwire-control(8) and spanwire-link(8).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 2,
 };
 

@@ -24,8 +24,7 @@ const struct sw_opts_cmd sw_store_options = {
         "Verifies, copies and brings back the objects of the control plane. STORE is the\n"
         "directory given to 'spanwire control --data', or the store.db file in it. check and\n"
         "backup work while the control plane runs; restore does not.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 3,
 };
 

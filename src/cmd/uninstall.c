@@ -46,8 +46,7 @@ const struct sw_opts_cmd sw_uninstall_options = {
                "the mesh, and what the control plane made is deleted. Run by the chart before\n"
                "'helm uninstall' deletes the rest.",
     .epilogue = "See spanwire-uninstall(8).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
 };
 
 /* Kinds and names as deploy/ has them. */

@@ -48,8 +48,7 @@ const struct sw_opts_cmd sw_xds_options = {
         "Says what Envoy would refuse in a set of resources. Files that end in .json, .yaml\n"
         "or .yml hold {\"resources\": [{\"@type\": ...}]}; others an encoded DiscoveryResponse\n"
         "or DeltaDiscoveryResponse. All files together are one set.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = SW_OPTS_ARGS_MAX,
 };
 

@@ -422,9 +422,8 @@ void sw_inbound_accept(struct sw_wpod *p, int fd, const struct sw_addr *peer)
 
 void sw_inbound_drain(struct sw_worker *w)
 {
-    SW_LIST_FOREACH (it, &w->servers) {
-        sw_session_drain(SW_CONTAINER_OF(it, struct server, link)->session);
-    }
+    SW_LIST_EACH (struct server, sv, &w->servers, link)
+        sw_session_drain(sv->session);
 }
 
 void sw_inbound_close_all(struct sw_worker *w, const struct sw_wpod *pod, const char *why)

@@ -236,7 +236,6 @@ const struct sw_opts_cmd sw_node_options = {
                "connections are captured on 15001 and 15006 and carried between nodes as HBONE\n"
                "(mutual TLS and HTTP/2 CONNECT) on 15008.",
     .epilogue = "SIGTERM drains. See spanwire-node(8) and spanwire-local-config(5).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .config_file = true,
 };

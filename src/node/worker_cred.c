@@ -81,11 +81,11 @@ static void wake_waits(struct sw_worker *w, const struct sw_wpod *p)
     if (!p->cred && !p->cred_error)
         return;
     sw_list_init(&ready);
-    SW_LIST_FOREACH (it, &w->cred_waits) {
-        if (SW_CONTAINER_OF(it, struct sw_cred_wait, link)->pod != p)
+    SW_LIST_EACH (struct sw_cred_wait, wait, &w->cred_waits, link) {
+        if (wait->pod != p)
             continue;
-        sw_list_unlink(it);
-        sw_list_push_back(&ready, it);
+        sw_list_unlink(&wait->link);
+        sw_list_push_back(&ready, &wait->link);
     }
     while (!sw_list_empty(&ready))
         end_wait(SW_CONTAINER_OF(ready.next, struct sw_cred_wait, link), p->cred_error);

@@ -26,8 +26,7 @@ static struct sw_worker *worker_of(struct sw_crew_thread *t)
 /* Every open inbound connection is judged anew by the fresh records. */
 static void recheck_guards(struct sw_worker *w)
 {
-    SW_LIST_FOREACH (it, &w->guards) {
-        struct sw_guard *g = SW_CONTAINER_OF(it, struct sw_guard, link);
+    SW_LIST_EACH (struct sw_guard, g, &w->guards, link) {
         struct sw_policy_verdict verdict;
 
         if (!sw_worker_authorise(w, g->pod, g->src_ip, g->src, &g->dst, &verdict))

@@ -51,6 +51,9 @@ struct sw_opt {
     unsigned flags;
 };
 
+/* The members 'opts' and 'n' of a command, from an array of rows. */
+#define SW_OPTS_OF(table) .opts = (table), .n = SW_ARRAY_LEN(table)
+
 /* Everything a command line needs to be read and explained. */
 struct sw_opts_cmd {
     const char *name;     /* "node": errors begin with it, "node: --workers: ..." */

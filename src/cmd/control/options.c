@@ -349,7 +349,6 @@ const struct sw_opts_cmd sw_control_options = {
     .usage = "--data DIR | --kubeconfig FILE [options]",
     .summary = "Serves a Kubernetes-style API from an embedded store, and runs the\n"
                "controllers on it or on another cluster.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .config_file = true,
 };

@@ -78,8 +78,7 @@ const struct sw_opts_cmd sw_join_options = {
         "Brings this machine into a fabric. CODE comes from 'spanwire token create'; '-' reads it\n"
         "from standard input. Without a code, a machine that joined as a node runs its proxy.",
     .epilogue = "See spanwire-join(1) and spanwire-token(1).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 1,
 };
 

@@ -66,8 +66,7 @@ const struct sw_opts_cmd sw_token_options = {
                "list shows codes and the machines that used them; delete revokes a code, or\n"
                "removes the machine with its WorkloadEntry or account.",
     .epilogue = "See spanwire-token(1) and spanwire-join(1).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = SW_OPTS_ARGS_MAX,
 };
 

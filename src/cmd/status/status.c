@@ -47,8 +47,7 @@ const struct sw_opts_cmd sw_status_options = {
         "gateways reach them. Exit status 2 when a data plane lags or refuses, none is connected,\n"
         "or a Gateway is not programmed. With 'links' peers, imports and exports of links between\n"
         "clusters; exit status 2 when one of their conditions is not True.",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .max_args = 1,
 };
 

@@ -78,8 +78,7 @@ const struct sw_opts_cmd sw_up_options = {
     .summary = "Runs control, relay, sidecar and gateway on this machine, without root. Ctrl-C "
                "ends them;\nthe state stays in --data.",
     .epilogue = "A role that ends is started again. See spanwire-up(1).",
-    .opts = table,
-    .n = SW_ARRAY_LEN(table),
+    SW_OPTS_OF(table),
     .config_file = true,
 };
 

@@ -81,10 +81,10 @@ static void ask(struct cert *c)
 static struct cert *next_queued(struct sw_certs *all)
 {
     for (int p = PRIORITIES - 1; p >= 0; p--) {
-        struct sw_list *it = sw_list_pop_front(&all->queues[p]);
+        struct cert *c = SW_LIST_POP(&all->queues[p], struct cert, link);
 
-        if (it)
-            return SW_CONTAINER_OF(it, struct cert, link);
+        if (c)
+            return c;
     }
     return NULL;
 }

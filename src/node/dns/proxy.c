@@ -146,8 +146,8 @@ static void take_state(struct sw_crew_thread *t, void *state)
     struct sw_state *old = p->state;
 
     p->state = state;
-    SW_LIST_FOREACH (it, &p->pods)
-        find_local(SW_CONTAINER_OF(it, struct dns_pod, link));
+    SW_LIST_EACH (struct dns_pod, it, &p->pods, link)
+        find_local(it);
     dnsp_unpark(p);
     (void)sw_state_unref(old);
 }
@@ -201,8 +201,8 @@ static void on_kill(struct sw_crew_thread *t)
 {
     struct sw_dns_proxy *p = proxy_of(t);
 
-    SW_LIST_FOREACH (it, &p->queries)
-        dnsp_query_free(SW_CONTAINER_OF(it, struct dns_query, link));
+    SW_LIST_EACH (struct dns_query, it, &p->queries, link)
+        dnsp_query_free(it);
     dnsp_close_conns(p, NULL);
 }
 
@@ -400,15 +400,13 @@ int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err)
 
 void sw_dns_proxy_free(struct sw_dns_proxy *p)
 {
-    struct sw_list *it;
-
     if (!p)
         return;
     p->ended = true;
     sw_filewatch_free(p->watch); /* of a thread that never ran */
     sw_accept_done(&p->accept);
-    while ((it = sw_list_pop_front(&p->pods)))
-        pod_free(SW_CONTAINER_OF(it, struct dns_pod, link));
+    SW_LIST_EACH (struct dns_pod, pod, &p->pods, link)
+        pod_free(pod);
     sw_crew_thread_done(&p->thread);
     sw_arena_clear(&p->search_text);
     (void)sw_state_unref(p->state);

@@ -28,8 +28,8 @@ static void on_close(struct sw_dns_tcp *t, bool idle)
 {
     struct dns_conn *c = conn_of(t);
 
-    SW_LIST_FOREACH (it, &c->queries)
-        dnsp_conn_remove(SW_CONTAINER_OF(it, struct dns_query, conn_link));
+    SW_LIST_EACH (struct dns_query, it, &c->queries, conn_link)
+        dnsp_conn_remove(it);
     c->pod->n_conns--;
 }
 

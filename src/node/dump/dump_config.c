@@ -12,11 +12,10 @@
 /* A text, or null when there is none. */
 static void put_opt(struct sw_jw *j, const char *key, const char *s)
 {
-    sw_jw_name(j, key);
     if (s && *s)
-        sw_jw_str(j, s);
+        sw_jw_put_str(j, key, s);
     else
-        sw_jw_null(j);
+        sw_jw_put_null(j, key);
 }
 
 static void put_duration(struct sw_jw *j, const char *key, uint64_t ns)
@@ -59,11 +58,10 @@ static void put_ports(struct sw_jw *j, const struct sw_node_config *c)
         at.ip.family = c->listen.ipv6 ? 6 : 4;
     else
         socks.ip = at.ip;
-    if (c->listen.socks5) {
+    if (c->listen.socks5)
         put_addr(j, "socks5Addr", &socks);
-    } else {
+    else
         sw_jw_put_null(j, "socks5Addr");
-    }
     put_place(j, "adminAddr", c->admin.is_default, c->listen.ipv6, &c->admin.addr);
     put_place(j, "statsAddr", false, false, &c->admin.stats_addr);
     put_place(j, "readinessAddr", false, false, &c->admin.ready_addr);
@@ -86,29 +84,26 @@ static void put_ports(struct sw_jw *j, const struct sw_node_config *c)
 /* Where roots come from: a file, the system's, or the text itself, which is not repeated. */
 static void put_root(struct sw_jw *j, const char *key, const char *root)
 {
-    sw_jw_name(j, key);
     if (!root || strcmp(root, "SYSTEM") == 0) {
-        sw_jw_str(j, "Default");
+        sw_jw_put_str(j, key, "Default");
         return;
     }
-    sw_jw_object(j);
-    if (strstr(root, "-----BEGIN")) {
+    sw_jw_put_object(j, key);
+    if (strstr(root, "-----BEGIN"))
         sw_jw_put_null(j, "Static");
-    } else {
+    else
         sw_jw_put_str(j, "File", root);
-    }
     sw_jw_object_end(j);
 }
 
 static void put_workload(struct sw_jw *j, const char *key, const char *name, const char *ns,
                          const char *sa)
 {
-    sw_jw_name(j, key);
     if (!name || !ns || !sa) {
-        sw_jw_null(j);
+        sw_jw_put_null(j, key);
         return;
     }
-    sw_jw_object(j);
+    sw_jw_put_object(j, key);
     sw_jw_put_str(j, "name", name);
     sw_jw_put_str(j, "namespace", ns);
     sw_jw_put_str(j, "serviceAccount", sa);
@@ -157,16 +152,14 @@ static void put_control(struct sw_jw *j, const struct sw_node_config *c)
 
 static void put_sockets(struct sw_jw *j, const struct sw_node_config *c)
 {
-    sw_jw_name(j, "requireOriginalSource");
     if (c->sockets.orig_src == SW_NODE_AUTO)
-        sw_jw_null(j);
+        sw_jw_put_null(j, "requireOriginalSource");
     else
-        sw_jw_bool(j, c->sockets.orig_src == SW_NODE_ON);
-    sw_jw_name(j, "packetMark");
+        sw_jw_put_bool(j, "requireOriginalSource", c->sockets.orig_src == SW_NODE_ON);
     if (c->sockets.packet_mark)
-        sw_jw_u64(j, c->sockets.packet_mark);
+        sw_jw_put_u64(j, "packetMark", c->sockets.packet_mark);
     else
-        sw_jw_null(j);
+        sw_jw_put_null(j, "packetMark");
     sw_jw_put_object(j, "socketConfig");
     put_duration(j, "keepaliveTime", c->keepalive.time_ns);
     put_duration(j, "keepaliveInterval", c->keepalive.interval_ns);
