@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/secret.h"
 #include "base/time.h"
 #include "http/client_int.h"
@@ -117,7 +118,8 @@ static void on_call_reap(struct sw_defer *d)
 void sw_http_client_free(struct sw_http_client *c)
 {
     struct sw_err err = {0};
-    struct sw_list *m;
+    struct sw_http_call *call;
+    struct hc_conn *last;
 
     if (!c)
         return;
@@ -127,13 +129,12 @@ void sw_http_client_free(struct sw_http_client *c)
         if (conn->call)
             hc_call_finish(conn->call, SW_ECANCELED, &err);
     }
-    while (!sw_list_empty(&c->waiting))
-        hc_call_finish(SW_CONTAINER_OF(c->waiting.next, struct sw_http_call, link), SW_ECANCELED,
-                       &err);
-    while ((m = sw_list_pop_front(&c->zombies)))
-        call_free(SW_CONTAINER_OF(m, struct sw_http_call, link));
-    while (!sw_list_empty(&c->conns))
-        hc_conn_free(SW_CONTAINER_OF(c->conns.next, struct hc_conn, link));
+    while ((call = SW_LIST_FIRST(&c->waiting, struct sw_http_call, link)))
+        hc_call_finish(call, SW_ECANCELED, &err);
+    while ((call = SW_LIST_FIRST(&c->zombies, struct sw_http_call, link)))
+        call_free(call);
+    while ((last = SW_LIST_FIRST(&c->conns, struct hc_conn, link)))
+        hc_conn_free(last);
     sw_defer_cancel(&c->dispatch);
     sw_tls_cred_unref(c->cred);
     sw_free(c->host);
@@ -146,13 +147,9 @@ void sw_http_client_free(struct sw_http_client *c)
 
 static bool is_idempotent(struct sw_slice method)
 {
-    static const char *const safe[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"};
+    static const char *const safe[] = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS", NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(safe); i++) {
-        if (sw_slice_eq_str(method, safe[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(method, safe);
 }
 
 static int write_head(struct sw_http_call *call, const struct sw_http_call_opts *o)

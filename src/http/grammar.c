@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/search.h"
 #include "io/addr.h"
 
 enum { TCHAR = 1, HOST = 2 };
@@ -114,15 +115,11 @@ bool sw_http_host_valid(struct sw_slice s)
 
 bool sw_http_is_framing(struct sw_slice name)
 {
-    static const char *const names[] = {"connection", "content-length",  "keep-alive",
-                                        "te",         "trailer",         "transfer-encoding",
-                                        "upgrade",    "proxy-connection"};
+    static const char *const names[] = {"connection", "content-length",   "keep-alive",
+                                        "te",         "trailer",          "transfer-encoding",
+                                        "upgrade",    "proxy-connection", NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (sw_slice_ieq(name, sw_slice_str(names[i])))
-            return true;
-    }
-    return false;
+    return sw_word_in_any_case(name, names);
 }
 
 bool sw_http_target_valid(struct sw_slice s)

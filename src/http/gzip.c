@@ -20,13 +20,11 @@ struct sw_gzip_stream {
 
 static voidpf z_alloc(voidpf arg, uInt items, uInt size)
 {
-    (void)arg;
     return sw_calloc(items, size);
 }
 
 static void z_free(voidpf arg, voidpf p)
 {
-    (void)arg;
     sw_free(p);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/hex.h"
 #include "base/mem.h"
+#include "base/search.h"
 #include "http/grammar.h"
 #include "http/h1_int.h"
 
@@ -256,15 +257,19 @@ static int read_chunk_crlf(struct sw_h1 *p, struct sw_slice *in, size_t *ret_use
 /* These would change framing or routing after the fact. */
 static bool forbidden_trailer(struct sw_slice name)
 {
-    static const char *const names[] = {
-        "content-length", "transfer-encoding", "host",   "trailer", "content-encoding",
-        "connection",     "upgrade",           "expect", "te",      "authorization"};
+    static const char *const names[] = {"content-length",
+                                        "transfer-encoding",
+                                        "host",
+                                        "trailer",
+                                        "content-encoding",
+                                        "connection",
+                                        "upgrade",
+                                        "expect",
+                                        "te",
+                                        "authorization",
+                                        NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (sw_slice_ieq(name, sw_slice_str(names[i])))
-            return true;
-    }
-    return false;
+    return sw_word_in_any_case(name, names);
 }
 
 /* SW_OK with *ret_event only when the trailer has fields. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "http/h1_int.h"
 
 const struct sw_slice *sw_h1_field(const struct sw_h1_msg *m, const char *name)
@@ -158,12 +159,11 @@ bool sw_h1_is_hop_by_hop(const struct sw_h1_msg *m, struct sw_slice name)
 {
     static const char *const fixed[] = {"connection", "keep-alive",         "proxy-connection",
                                         "te",         "transfer-encoding",  "upgrade",
-                                        "trailer",    "proxy-authenticate", "proxy-authorization"};
+                                        "trailer",    "proxy-authenticate", "proxy-authorization",
+                                        NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(fixed); i++) {
-        if (sw_slice_ieq(name, sw_slice_str(fixed[i])))
-            return true;
-    }
+    if (sw_word_in_any_case(name, fixed))
+        return true;
     /* A peer must not be able to make a proxy drop the routing fields. */
     if (sw_slice_ieq(name, SW_SLICE_LIT("host")) ||
         sw_slice_ieq(name, SW_SLICE_LIT("content-length")))

@@ -107,7 +107,6 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     struct spare *s = spare();
     int32_t id = frame->hd.stream_id;
 
-    (void)ng;
     head_reset(h);
     h->fields.p = s->fields.p;
     h->fields.cap = s->fields.cap;
@@ -178,9 +177,6 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     struct sw_slice *at;
     uint64_t status;
 
-    (void)ng;
-    (void)frame;
-    (void)flags;
     h->head_bytes += name_len + value_len + HEADER_OVERHEAD;
     if (h->head_bytes > h->config.max_header_list || h->fields.n >= HEADERS_MAX)
         h->head.too_large = true;
@@ -259,7 +255,6 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     struct sw_h2 *h = arg;
     int32_t id = frame->hd.stream_id;
 
-    (void)ng;
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
         got_headers(h, frame);
@@ -302,8 +297,6 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
 {
     struct sw_h2 *h = arg;
 
-    (void)ng;
-    (void)frame;
     h->broken = nghttp2_strerror(code);
     h->complaint = h->broken;
     return 0;
@@ -314,8 +307,6 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 {
     struct sw_h2 *h = arg;
 
-    (void)ng;
-    (void)flags;
     h->unpassed += len;
     h->ops->on_data(h, id, stream_of(h, id), sw_slice(data, len));
     return 0;
@@ -364,8 +355,6 @@ static ssize_t on_send(nghttp2_session *ng, const uint8_t *data, size_t n, int f
 {
     struct sw_h2 *h = arg;
 
-    (void)ng;
-    (void)flags;
     switch (h->ops->emit(h, data, n)) {
     case SW_OK:
         return (ssize_t)n;
@@ -384,8 +373,6 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
     struct sw_h2 *h = arg;
     int32_t id = frame->hd.stream_id;
 
-    (void)ng;
-    (void)source;
     h->ops->emit_data(h, id, stream_of(h, id), framehd, length);
     return 0;
 }
@@ -396,9 +383,6 @@ static ssize_t on_read_length(nghttp2_session *ng, uint8_t type, int32_t id, int
     struct sw_h2 *h = arg;
     size_t n = sw_min(peer_max_frame, h->config.max_send_frame);
 
-    (void)ng;
-    (void)type;
-    (void)id;
     n = sw_min(n, conn_window > 0 ? (size_t)conn_window : 0);
     return (ssize_t)sw_min(n, stream_window > 0 ? (size_t)stream_window : 0);
 }

@@ -135,12 +135,12 @@ const char *sw_h2_fault(const struct sw_h2 *h);
 /* Why a frame of the peer was turned down since the last call, for people; NULL: none was. */
 const char *sw_h2_complaint(struct sw_h2 *h);
 
-/* Opens a stream; the request has a body that pull provides. The id, or SW_ELIMIT/SW_ECLOSED. */
+/*
+ * Opens a stream; the request has a body that pull provides, unless it ends with its head. Any
+ * number of fields. The id, or SW_ELIMIT/SW_ECLOSED.
+ */
 SW_NODISCARD int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n,
-                                   void *stream, struct sw_err *err);
-/* The same, with the choice of a request without body ('end'). Any number of fields. */
-SW_NODISCARD int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields,
-                                        size_t n, bool end, void *stream, struct sw_err *err);
+                                   bool end, void *stream, struct sw_err *err);
 /*
  * Answers a request. With 'end' there is no body, and what is left of the request's is refused.
  * fields[0] must be :status.
@@ -163,7 +163,6 @@ size_t sw_h2_connection_window(const struct sw_h2 *h);
 size_t sw_h2_receive_window(const struct sw_h2 *h);
 /* Bytes that may be sent on a stream now: the smaller of its window and the connection's. */
 size_t sw_h2_send_window(const struct sw_h2 *h, int32_t id);
-/* True once SETTINGS of the peer accept :protocol (RFC 8441). */
 /* What the peer allows us to have open; 100 until its SETTINGS arrive. */
 uint32_t sw_h2_peer_max_streams(const struct sw_h2 *h);
 

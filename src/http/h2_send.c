@@ -61,8 +61,6 @@ static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max
     bool end = false;
     ssize_t n = h->ops->pull(h, id, nghttp2_session_get_stream_user_data(ng, id), max, &end);
 
-    (void)buf;
-    (void)source;
     if (n == SW_EAGAIN)
         return NGHTTP2_ERR_DEFERRED;
     if (n < 0)
@@ -75,8 +73,8 @@ static ssize_t on_pull(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t max
     return n;
 }
 
-int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, bool end,
-                           void *stream, struct sw_err *err)
+int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, bool end,
+                      void *stream, struct sw_err *err)
 {
     nghttp2_data_provider body = {.read_callback = on_pull};
     nghttp2_nv few[SEND_FIELDS_MAX];
@@ -89,12 +87,6 @@ int32_t sw_h2_request_head(struct sw_h2 *h, const struct sw_h2_header *fields, s
         return id;
     return sw_err_set(err, id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? SW_ELIMIT : SW_ECLOSED,
                       "HTTP/2: %s", nghttp2_strerror(id));
-}
-
-int32_t sw_h2_request(struct sw_h2 *h, const struct sw_h2_header *fields, size_t n, void *stream,
-                      struct sw_err *err)
-{
-    return sw_h2_request_head(h, fields, n, false, stream, err);
 }
 
 int sw_h2_respond(struct sw_h2 *h, int32_t id, const struct sw_h2_header *fields, size_t n,

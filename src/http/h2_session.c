@@ -57,26 +57,22 @@ static void *lend_frame_buf(void)
 
 static void *ng_malloc(size_t n, void *arg)
 {
-    (void)arg;
     return sw_malloc(n);
 }
 
 static void ng_free(void *p, void *arg)
 {
-    (void)arg;
     if (!is_frame_buf(p))
         sw_free(p);
 }
 
 static void *ng_calloc(size_t count, size_t size, void *arg)
 {
-    (void)arg;
     return sw_calloc(count, size);
 }
 
 static void *ng_realloc(void *p, size_t n, void *arg)
 {
-    (void)arg;
     if (!p && making && n >= FRAME_BUF_LEAST && n <= FRAME_BUF)
         return lend_frame_buf();
     if (p && is_frame_buf(p)) { /* it outgrew the loan */

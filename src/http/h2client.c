@@ -85,7 +85,6 @@ static void on_head(struct sw_h2stream *st, const struct sw_h2_head *head, void 
 {
     struct sw_h2call *k = arg;
 
-    (void)st;
     k->answered = true;
     if (k->o.on_head)
         k->o.on_head(k->o.arg, head);
@@ -104,7 +103,6 @@ static void on_end(struct sw_h2stream *st, void *arg)
 {
     struct sw_h2call *k = arg;
 
-    (void)st;
     if (k->answered)
         complete(k, SW_OK, "");
     else
@@ -115,8 +113,6 @@ static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
 {
     struct sw_h2call *k = arg;
 
-    (void)st;
-    (void)code;
     k->stream = NULL;
     complete(k, SW_ECLOSED, "connection lost, or the request was reset");
 }
@@ -146,8 +142,10 @@ static void open_stream(struct sw_h2call *k)
 
 static void serve_waiting(struct sw_h2client *c)
 {
-    while (c->origin.open && !c->stuck && !sw_list_empty(&c->waiting))
-        open_stream(SW_CONTAINER_OF(c->waiting.next, struct sw_h2call, link));
+    struct sw_h2call *k;
+
+    while (c->origin.open && !c->stuck && (k = SW_LIST_FIRST(&c->waiting, struct sw_h2call, link)))
+        open_stream(k);
 }
 
 static void on_origin_open(struct sw_h2origin *r)
@@ -161,11 +159,12 @@ static void on_origin_open(struct sw_h2origin *r)
 static void fail_all(struct sw_list *calls, const char *why)
 {
     struct sw_list failed;
+    struct sw_h2call *k;
 
     sw_list_init(&failed);
     sw_list_splice(&failed, calls);
-    while (!sw_list_empty(&failed))
-        complete(SW_CONTAINER_OF(failed.next, struct sw_h2call, link), SW_ECLOSED, why);
+    while ((k = SW_LIST_FIRST(&failed, struct sw_h2call, link)))
+        complete(k, SW_ECLOSED, why);
 }
 
 static void on_origin_down(struct sw_h2origin *r, const char *why)
@@ -193,7 +192,7 @@ static void copy_request(struct sw_h2call *k, const struct sw_h2call_opts *o)
     const struct sw_h2origin *r = &k->client->origin;
     const struct sw_h2_header fixed[] = {
         {SW_SLICE_LIT(":method"), o->method},
-        {SW_SLICE_LIT(":scheme"), r->o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
+        {SW_SLICE_LIT(":scheme"), r->o.conn.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
         {SW_SLICE_LIT(":authority"), sw_slice_str(r->authority)},
         {SW_SLICE_LIT(":path"), o->path},
     };

@@ -40,10 +40,12 @@ static void set_why(struct sw_h2conn *c, int rc, const char *why)
 /* Stops the timer and closes the streams. */
 static void shut(struct sw_h2conn *c)
 {
+    struct sw_h2stream *s;
+
     c->state = H2C_DEAD;
     sw_timer_stop(c->loop, &c->timer);
-    while (!sw_list_empty(&c->streams))
-        h2stream_gone(SW_CONTAINER_OF(c->streams.next, struct sw_h2stream, link), SW_H2_CANCEL);
+    while ((s = SW_LIST_FIRST(&c->streams, struct sw_h2stream, link)))
+        h2stream_gone(s, SW_H2_CANCEL);
 }
 
 static void die(struct sw_h2conn *c, int rc, const char *why)
@@ -199,7 +201,6 @@ static void on_batch(struct sw_conn *io, size_t wire)
 {
     struct sw_h2conn *c = conn_of(io);
 
-    (void)wire;
     c->read_ns = sw_loop_now(c->loop);
     c->pinged = false;
     conn_step(c);

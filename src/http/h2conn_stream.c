@@ -82,8 +82,6 @@ static void on_trailers(struct sw_h2 *h, int32_t id, void *stream, const struct 
 {
     struct sw_h2stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (s && s->ops && s->ops->on_trailers)
         s->ops->on_trailers(s, head, s->arg);
 }
@@ -92,8 +90,6 @@ static void on_end(struct sw_h2 *h, int32_t id, void *stream)
 {
     struct sw_h2stream *s = stream;
 
-    (void)h;
-    (void)id;
     if (s && s->ops && s->ops->on_end)
         s->ops->on_end(s, s->arg);
 }
@@ -103,7 +99,6 @@ static void on_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
     struct sw_h2conn *c = sw_h2_owner(h);
     struct sw_h2stream *s = stream;
 
-    (void)id;
     if (!s)
         return;
     if (c->feeding && c->o.server && !s->end && sw_loop_now(c->loop) - s->since_ns < early_ns)
@@ -125,7 +120,6 @@ static ssize_t pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool 
     bool stuck;
     ssize_t n;
 
-    (void)id;
     if (!s)
         return SW_EAGAIN;
     n = sw_h2_body_pull(&c->io, &s->out, s->end, max, ret_end, &stuck);
@@ -140,8 +134,6 @@ static size_t give_trailers(struct sw_h2 *h, int32_t id, void *stream, struct sw
     struct sw_h2stream *s = stream;
     size_t n = s ? sw_min(s->n_trailers, max) : 0;
 
-    (void)h;
-    (void)id;
     if (n)
         memcpy(out, s->trailers, n * sizeof(*out));
     return n;
@@ -153,7 +145,6 @@ static void emit_data(struct sw_h2 *h, int32_t id, void *stream,
     struct sw_h2conn *c = sw_h2_owner(h);
     struct sw_h2stream *s = stream;
 
-    (void)id;
     sw_h2_body_emit(&c->io, &s->out, head, n);
 }
 
@@ -161,8 +152,7 @@ static void on_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
 {
     struct sw_h2conn *c = sw_h2_owner(h);
 
-    (void)last_id; /* streams beyond it are closed by the engine */
-    c->goaway = true;
+    c->goaway = true; /* streams beyond last_id are closed by the engine */
     if (code != SW_H2_NO_ERROR && c->why.rc == 0)
         (void)sw_err_set(&c->why, SW_ECLOSED, "peer sent GOAWAY with code %u", (unsigned)code);
 }
@@ -246,7 +236,7 @@ struct sw_h2stream *sw_h2stream_open(struct sw_h2conn *c, const struct sw_h2_hea
     }
     s = stream_new(c, 0);
     sw_h2stream_own(s, ops, arg);
-    id = sw_h2_request(c->h2, fields, n, s, err);
+    id = sw_h2_request(c->h2, fields, n, false, s, err);
     if (id < 0) {
         s->ops = NULL;
         h2stream_gone(s, SW_H2_REFUSED_STREAM);

@@ -63,20 +63,7 @@ static void dial_next(struct sw_h2origin *r, const char *why)
 
         if (sw_sock_connect(&r->addrs[r->at_addr++], NULL, &so, &fd, &err) != SW_OK)
             continue;
-        r->conn = sw_h2conn_new(r->loop, fd,
-                                &(struct sw_h2conn_opts){.scope = r->o.scope,
-                                                         .cred = r->o.cred,
-                                                         .host = r->tls_name,
-                                                         .leaf_ok = r->o.leaf_ok,
-                                                         .leaf_arg = r->o.leaf_arg,
-                                                         .insecure_skip = r->o.insecure_skip,
-                                                         .stream_window = r->o.stream_window,
-                                                         .max_queue = r->o.max_queue,
-                                                         .open_timeout_ns = r->o.connect_timeout_ns,
-                                                         .pong_ns = r->o.pong_ns,
-                                                         .ops = &conn_ops,
-                                                         .arg = r},
-                                &err);
+        r->conn = sw_h2conn_new(r->loop, fd, &r->o.conn, &err);
         if (r->conn)
             return;
     }
@@ -119,7 +106,7 @@ void sw_h2origin_want(struct sw_h2origin *r)
 
     if (r->conn || r->resolve)
         return;
-    sw_timer_start(r->loop, &r->timer, r->o.connect_timeout_ns, on_connect_timeout);
+    sw_timer_start(r->loop, &r->timer, r->o.conn.open_timeout_ns, on_connect_timeout);
     if (sw_ip_parse(sw_slice_str(r->host), &ip, NULL) == SW_OK) {
         r->addrs[0] = (struct sw_addr){.ip = ip, .port = r->o.port};
         r->n_addrs = 1;
@@ -144,11 +131,14 @@ int sw_h2origin_init(struct sw_h2origin *r, struct sw_loop *l, const struct sw_h
     if (o->host.n == 0 || o->host.n >= SW_RESOLVE_NAME || o->port == 0)
         return sw_err_set(err, SW_EINVAL, "an HTTP/2 client needs a host and a port");
     *r = (struct sw_h2origin){.loop = l, .o = *o};
-    if (!o->connect_timeout_ns)
-        r->o.connect_timeout_ns = 10 * SW_NS_PER_S;
-    r->o.cred = o->cred ? sw_tls_cred_ref(o->cred) : NULL;
     r->host = sw_slice_dup(o->host);
     r->tls_name = sw_slice_dup(o->tls_name.n ? o->tls_name : o->host);
+    r->o.conn.cred = o->conn.cred ? sw_tls_cred_ref(o->conn.cred) : NULL;
+    r->o.conn.host = r->tls_name;
+    r->o.conn.ops = &conn_ops;
+    r->o.conn.arg = r;
+    if (!o->conn.open_timeout_ns)
+        r->o.conn.open_timeout_ns = 10 * SW_NS_PER_S;
     v6 = sw_ip_parse(o->host, &ip, NULL) == SW_OK && ip.family == 6;
     if (o->authority.n)
         r->authority = sw_slice_dup(o->authority);
@@ -169,9 +159,9 @@ void sw_h2origin_retire(struct sw_h2origin *r)
 
 void sw_h2origin_set_cred(struct sw_h2origin *r, struct sw_tls_cred *cred)
 {
-    struct sw_tls_cred *old = r->o.cred;
+    struct sw_tls_cred *old = r->o.conn.cred;
 
-    r->o.cred = cred ? sw_tls_cred_ref(cred) : NULL;
+    r->o.conn.cred = cred ? sw_tls_cred_ref(cred) : NULL;
     sw_tls_cred_unref(old);
 }
 
@@ -182,7 +172,7 @@ void sw_h2origin_done(struct sw_h2origin *r)
     sw_timer_stop(r->loop, &r->timer);
     sw_h2conn_free(SW_TAKE(r->conn));
     sw_h2conn_free(SW_TAKE(r->old));
-    sw_tls_cred_unref(r->o.cred);
+    sw_tls_cred_unref(r->o.conn.cred);
     sw_free(r->host);
     sw_free(r->tls_name);
     sw_free(r->authority);

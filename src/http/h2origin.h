@@ -14,22 +14,18 @@ struct sw_h2origin;
 
 /* Zero in a field means the default in brackets. Texts are copied. */
 struct sw_h2origin_opts {
-    const char *scope;    /* log scope, static */
+    /*
+     * Of the connection; server, host, ops and arg are set here, of cred a reference is taken, and
+     * open_timeout_ns is for name, connection and handshake together.
+     */
+    struct sw_h2conn_opts conn;
     struct sw_slice host; /* DNS name or IP address, without brackets */
     uint16_t port;
-    struct sw_tls_cred *cred;    /* NULL: plain HTTP/2; a reference is taken */
-    struct sw_slice tls_name;    /* name the certificate must be for [host] */
-    struct sw_slice authority;   /* to send [host and port] */
-    sw_tls_leaf_cb leaf_ok;      /* judges the certificate instead of tls_name; see tls/tls.h */
-    void *leaf_arg;              /* borrowed */
-    bool insecure_skip;          /* accept any chain; leaf_ok is still called */
-    uint32_t stream_window;      /* as in sw_h2conn_opts */
-    size_t max_queue;            /* bytes a stream may have queued [64 MiB] */
-    uint32_t mark;               /* SO_MARK of its sockets; 0: none */
-    bool need_alpn;              /* a server that does not agree on HTTP/2 gets no request */
-    struct sw_egress *egress;    /* borrowed: judges the addresses of host; NULL: any will do */
-    uint64_t connect_timeout_ns; /* name, connection and handshake together [10 s] */
-    uint64_t pong_ns;            /* as in sw_h2conn_opts */
+    struct sw_slice tls_name;  /* name the certificate must be for [host] */
+    struct sw_slice authority; /* to send [host and port] */
+    uint32_t mark;             /* SO_MARK of its sockets; 0: none */
+    bool need_alpn;            /* a server that does not agree on HTTP/2 gets no request */
+    struct sw_egress *egress;  /* borrowed: judges the addresses of host; NULL: any will do */
     /* Streams may be opened. From the loop. */
     void (*on_open)(struct sw_h2origin *o);
     /* The connection ended, or there will be none; wanted again, it is made again. From the loop.

@@ -55,7 +55,6 @@ static void on_request(struct sw_h2conn *c, struct sw_h2stream *st, const struct
 {
     struct peer *p = arg;
 
-    (void)c;
     p->serve->o.on_request(st, head, p->serve->o.arg);
 }
 
@@ -71,7 +70,6 @@ static void on_closed(struct sw_h2conn *c, const struct sw_err *err, void *arg)
     struct peer *p = arg;
     struct sw_h2serve *s = p->serve;
 
-    (void)c;
     sw_log_debug(s->o.conn.scope, "connection ended: %s", err->msg);
     peer_gone(p);
     maybe_stopped(s);
@@ -134,7 +132,6 @@ void sw_h2serve_adopt(struct sw_h2serve *s, int fd)
 
 static void on_accept(struct sw_acceptor *a, int fd, const struct sw_addr *peer)
 {
-    (void)peer;
     sw_h2serve_adopt(SW_CONTAINER_OF(a->group, struct sw_h2serve, accept), fd);
 }
 
@@ -176,8 +173,8 @@ static void on_stop_deadline(struct sw_timer *t)
 {
     struct sw_h2serve *s = SW_CONTAINER_OF(t, struct sw_h2serve, stop_timer);
 
-    SW_LIST_FOREACH (it, &s->peers)
-        sw_h2conn_close(SW_CONTAINER_OF(it, struct peer, link)->conn, SW_ETIME, "server stops");
+    SW_LIST_EACH (struct peer, p, &s->peers, link)
+        sw_h2conn_close(p->conn, SW_ETIME, "server stops");
 }
 
 void sw_h2serve_stop(struct sw_h2serve *s, uint64_t deadline_ns, void (*on_done)(void *arg),
@@ -187,8 +184,8 @@ void sw_h2serve_stop(struct sw_h2serve *s, uint64_t deadline_ns, void (*on_done)
     s->on_done = on_done;
     s->done_arg = arg;
     sw_accept_done(&s->accept);
-    SW_LIST_FOREACH (it, &s->peers)
-        sw_h2conn_goaway(SW_CONTAINER_OF(it, struct peer, link)->conn);
+    SW_LIST_EACH (struct peer, p, &s->peers, link)
+        sw_h2conn_goaway(p->conn);
     sw_timer_start(s->loop, &s->stop_timer, deadline_ns, on_stop_deadline);
     maybe_stopped(s);
 }

@@ -123,9 +123,8 @@ static void dispatch(struct conn *c)
 /* The request is refused before a handler sees it; the connection ends after the answer. */
 static void refuse(struct conn *c, int status, const char *why)
 {
-    struct sw_buf body;
+    struct sw_buf body = {.max = 512};
 
-    sw_buf_init(&body, 512);
     if (sw_buf_printf(&body, "%s\n", why) != SW_OK)
         sw_buf_clear(&body);
     c->close_after = true;
@@ -277,7 +276,6 @@ static void on_drained(struct sw_conn *io)
 
 static void on_fail(struct sw_conn *io, const struct sw_err *err)
 {
-    (void)err;
     conn_close(SW_CONTAINER_OF(io, struct conn, io));
 }
 
@@ -388,9 +386,9 @@ int sw_http_server_listen(struct sw_http_server *s, const struct sw_addr *at, st
 
 struct sw_addr sw_http_server_addr(const struct sw_http_server *s, size_t i)
 {
-    SW_LIST_FOREACH (it, &s->accept.all) {
+    SW_LIST_EACH (const struct sw_acceptor, a, &s->accept.all, link) {
         if (i-- == 0)
-            return sw_sock_local(SW_CONTAINER_OF(it, struct sw_acceptor, link)->fd);
+            return sw_sock_local(a->fd);
     }
     return (struct sw_addr){0};
 }
@@ -451,8 +449,8 @@ static void on_stop_deadline(struct sw_timer *t)
 {
     struct sw_http_server *s = SW_CONTAINER_OF(t, struct sw_http_server, stop_timer);
 
-    SW_LIST_FOREACH (it, &s->conns)
-        conn_close(SW_CONTAINER_OF(it, struct conn, link));
+    SW_LIST_EACH (struct conn, c, &s->conns, link)
+        conn_close(c);
 }
 
 void sw_http_server_stop(struct sw_http_server *s, uint64_t deadline_ns,
@@ -479,10 +477,10 @@ void sw_http_server_free(struct sw_http_server *s)
     sw_accept_done(&s->accept);
     sw_timer_stop(s->loop, &s->stop_timer);
     s->on_done = NULL;
-    SW_LIST_FOREACH (it, &s->conns)
-        conn_close(SW_CONTAINER_OF(it, struct conn, link));
-    SW_LIST_FOREACH (it, &s->dead)
-        conn_destroy(SW_CONTAINER_OF(it, struct conn, link));
+    SW_LIST_EACH (struct conn, c, &s->conns, link)
+        conn_close(c);
+    SW_LIST_EACH (struct conn, c, &s->dead, link)
+        conn_destroy(c);
     sw_defer_cancel(&s->stop_defer);
     sw_free(s);
 }

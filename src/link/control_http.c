@@ -13,13 +13,13 @@ enum {
 int link_http_open(struct link_control *c, struct sw_err *err)
 {
     struct sw_h2origin_opts o = {
-        .scope = "link",
+        .conn = {.scope = "link",
+                 .cred = c->o.cred,
+                 .open_timeout_ns = c->o.timeout_ns,
+                 .max_queue = 4 << 20},
         .host = c->o.host,
         .port = c->o.port,
-        .cred = c->o.cred,
         .tls_name = c->o.tls_name,
-        .connect_timeout_ns = c->o.timeout_ns,
-        .max_queue = 4 << 20,
     };
 
     c->http = sw_h2client_new(c->o.loop, &o, err);

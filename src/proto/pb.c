@@ -150,10 +150,9 @@ static void *take(void *arg, size_t n)
     return sw_arena_alloc(b->arena, n);
 }
 
+/* It goes with the arena. */
 static void keep(void *arg, void *p)
 {
-    (void)arg;
-    (void)p; /* goes with the arena */
 }
 
 struct ProtobufCMessage *sw_pb_unpack(struct sw_arena *a,

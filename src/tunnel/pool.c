@@ -124,17 +124,14 @@ static void fail_waiters(struct sw_pool_conn *c, int rc, enum sw_pool_stage stag
                          const struct sw_err *err)
 {
     struct sw_list failed;
-    struct sw_list *m;
+    struct sw_pool_wait *w;
 
     /* They may retry at once, and must not find this connection. */
     sw_list_init(&failed);
     sw_list_splice(&failed, &c->waiters);
     c->n_waiters = 0;
-    while ((m = sw_list_pop_front(&failed)) != NULL) {
-        struct sw_pool_wait *w = SW_CONTAINER_OF(m, struct sw_pool_wait, link);
-
+    while ((w = SW_LIST_POP(&failed, struct sw_pool_wait, link)))
         w->cb(w, NULL, rc, stage, err);
-    }
 }
 
 static void on_unused(struct sw_timer *t)
@@ -146,14 +143,11 @@ static void on_unused(struct sw_timer *t)
 
 static void serve_waiters(struct sw_pool_conn *c)
 {
-    struct sw_list *m;
+    struct sw_pool_wait *w;
 
     while (sw_session_room(c->session, c->pool->config.max_streams) &&
-           (m = sw_list_pop_front(&c->waiters)) != NULL) {
-        struct sw_pool_wait *w = SW_CONTAINER_OF(m, struct sw_pool_wait, link);
-
+           (w = SW_LIST_POP(&c->waiters, struct sw_pool_wait, link)))
         w->cb(w, c->session, SW_OK, SW_POOL_H2, NULL);
-    }
     if (!sw_list_empty(&c->waiters)) {
         struct sw_err full = {0};
 
@@ -182,20 +176,20 @@ static void on_session_other(struct sw_session *s)
     sw_pool_other_cb tell = c->pool->config.on_other;
     struct sw_session_parts parts;
     struct sw_list waiters;
-    struct sw_list *m;
+    struct sw_pool_wait *w;
 
     sw_session_take(s, &parts);
     c->session = NULL;
     c->over = true;
     sw_list_init(&waiters);
     sw_list_splice(&waiters, &c->waiters);
-    m = sw_list_pop_front(&waiters);
-    if (m)
-        tell(SW_CONTAINER_OF(m, struct sw_pool_wait, link), &parts);
+    w = SW_LIST_POP(&waiters, struct sw_pool_wait, link);
+    if (w)
+        tell(w, &parts);
     else
         sw_session_parts_close(&parts); /* all of them gave up */
-    while ((m = sw_list_pop_front(&waiters)) != NULL)
-        tell(SW_CONTAINER_OF(m, struct sw_pool_wait, link), NULL);
+    while ((w = SW_LIST_POP(&waiters, struct sw_pool_wait, link)))
+        tell(w, NULL);
     conn_free(c);
 }
 
@@ -206,7 +200,6 @@ static void on_session_room(struct sw_session *s)
 
 static void on_session_request(struct sw_session *s, int32_t id, const struct sw_h2_head *head)
 {
-    (void)head;
     sw_session_refuse(s, id, 400); /* clients accept no streams */
 }
 
@@ -216,7 +209,6 @@ static void on_session_closed(struct sw_session *s, int rc, const struct sw_err 
     struct sw_pool_conn *c = sw_session_owner(s);
     struct sw_err gone = {0};
 
-    (void)handshaken;
     c->session = NULL;
     c->over = true;
     if (rc == SW_OK) {
@@ -255,7 +247,14 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
 {
     struct sw_pool_conn *c = SW_CONTAINER_OF(d, struct pool_dial, dial)->conn;
     const struct sw_pool_config *config = &c->pool->config;
-    struct sw_tls_params tls = {.alpn = c->alpn ? c->alpn : "h2"};
+    const struct sw_tls_params tls = {.cred = c->cred,
+                                      .alpn = c->alpn ? c->alpn : "h2",
+                                      .expect = c->sans,
+                                      .n_expect = c->n_sans,
+                                      .tls12 = config->tls12,
+                                      .web = c->host != NULL,
+                                      .host = c->host,
+                                      .sni = c->host};
     const struct sw_session_setup setup = {
         .tls = &tls,
         .config = &config->session,
@@ -270,13 +269,6 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
         return;
     }
     sw_dial_take(d, &dialled);
-    tls.cred = c->cred;
-    tls.expect = c->sans;
-    tls.n_expect = c->n_sans;
-    tls.tls12 = config->tls12;
-    tls.web = c->host != NULL;
-    tls.host = c->host;
-    tls.sni = c->host;
     c->session = sw_session_new(c->pool->loop, sw_dialled_fd(&dialled), &setup, &failed);
     sw_free(SW_TAKE(c->dial));
     c->cred = sw_tls_cred_unref(c->cred);
@@ -393,8 +385,8 @@ static void close_conn(struct sw_pool_conn *c)
     struct sw_err err = {0};
 
     (void)sw_err_set(&err, SW_ECLOSED, "connection pool closed");
-    while (!sw_list_empty(&c->waiters))
-        (void)sw_list_pop_front(&c->waiters);
+    while (sw_list_pop_front(&c->waiters))
+        ;
     if (c->session)
         sw_session_close(c->session, SW_ECLOSED, &err);
     else

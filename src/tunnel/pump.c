@@ -14,20 +14,11 @@ enum {
     TURN_BUDGET = 4 << 20, /* bytes moved per direction before others get a turn */
 };
 
-static void drop_rest(struct sw_pump_side *s)
-{
-    if (!s->rest)
-        return;
-    sw_buf_done(s->rest);
-    sw_free(s->rest);
-    s->rest = NULL;
-}
-
 static void close_side(struct sw_pump_side *s, bool reset)
 {
     sw_watch_stop(&s->watch);
     s->pipe = sw_pipe_put(s->pipe);
-    drop_rest(s);
+    sw_heapbuf_free(&s->rest);
     if (s->fd >= 0 && reset && !s->broken)
         sw_sock_set_reset(s->fd);
     sw_sock_close(SW_TAKE_FD(s->fd));
@@ -58,17 +49,13 @@ static ssize_t write_rest(struct sw_pump_side *from, struct sw_pump_side *to)
 
     if (n < 0)
         return n;
-    sw_buf_consume(from->rest, (size_t)n);
-    if (sw_buf_len(from->rest))
-        return n ? n : SW_EAGAIN;
-    drop_rest(from);
-    return n;
+    sw_heapbuf_consume(&from->rest, (size_t)n);
+    return n || !from->rest ? n : SW_EAGAIN;
 }
 
 static void keep_rest(struct sw_pump_side *from, const uint8_t *p, size_t n)
 {
-    from->rest = SW_NEW(struct sw_buf);
-    sw_buf_init(from->rest, COPY_MAX);
+    from->rest = sw_heapbuf_new(COPY_MAX);
     (void)!sw_buf_append(from->rest, p, n); /* n <= COPY_MAX */
 }
 

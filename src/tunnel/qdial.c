@@ -10,25 +10,19 @@
 #include "http/capsule.h"
 #include "quic/path.h"
 #include "tunnel/qdial_int.h"
+#include "tunnel/qpump.h"
 
 static void find(struct sw_qnode *n);
 static void on_wake(struct sw_defer *defer);
 
 /* ---- nodes ---- */
 
-static bool busy(const struct sw_qnode *n)
-{
-    return n->n_calls > 0;
-}
-
 static void forget_lookup(struct sw_qnode *n)
 {
     struct sw_qlookup *l = n->lookup;
 
     n->lookup = NULL;
-    if (!l)
-        return;
-    if (n->d->c.ops->cancel)
+    if (l && n->d->c.ops->cancel)
         n->d->c.ops->cancel(n->d->c.arg, l);
     sw_free(l);
 }
@@ -68,11 +62,12 @@ static void on_reap(struct sw_defer *defer)
 static void fail_waiting(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
     struct sw_list gone;
+    struct sw_qcall *c;
 
     sw_list_init(&gone);
     sw_list_splice(&gone, &n->waiting);
-    while (!sw_list_empty(&gone))
-        qcall_fail(SW_CONTAINER_OF(gone.next, struct sw_qcall, link), why, text);
+    while ((c = SW_LIST_FIRST(&gone, struct sw_qcall, link)))
+        qcall_fail(c, why, text);
 }
 
 /*
@@ -118,7 +113,7 @@ static void on_idle(struct sw_timer *t)
 
 static void check_idle(struct sw_qnode *n)
 {
-    if (n->state != QNODE_READY || busy(n) || sw_list_linked(&n->idle_link))
+    if (n->state != QNODE_READY || n->n_calls || sw_list_linked(&n->idle_link))
         return;
     if (sw_list_linked(&n->apart_link)) {
         qnode_close(n, "replaced");
@@ -132,15 +127,15 @@ static void check_idle(struct sw_qnode *n)
 static void on_wake(struct sw_defer *defer)
 {
     struct sw_qnode *n = SW_CONTAINER_OF(defer, struct sw_qnode, wake);
+    struct sw_qcall *c;
     int rc = SW_OK;
 
     if (n->state == QNODE_NEW) {
         find(n);
         return;
     }
-    while (n->state == QNODE_READY && !n->full && !sw_list_empty(&n->waiting)) {
-        struct sw_qcall *c = SW_CONTAINER_OF(n->waiting.next, struct sw_qcall, link);
-
+    while (n->state == QNODE_READY && !n->full &&
+           (c = SW_LIST_FIRST(&n->waiting, struct sw_qcall, link))) {
         rc = qcall_open(c);
         if (rc != SW_OK)
             break;
@@ -166,29 +161,25 @@ static void on_ready(struct sw_qconn *q)
     n->hurry = false;
     n->d->n_conns++;
     sw_timer_stop(n->d->loop, &n->timer);
-    SW_LIST_FOREACH (it, &n->waiting)
-        qcall_wait_stream(SW_CONTAINER_OF(it, struct sw_qcall, link));
+    SW_LIST_EACH (struct sw_qcall, c, &n->waiting, link)
+        qcall_wait_stream(c);
     if (n->d->c.ops->opened)
         n->d->c.ops->opened(n->d->c.arg, q);
     qnode_wake(n);
 }
 
+/* Nodes open none: not attached, it is reset. */
 static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
 {
-    (void)q;
-    (void)s; /* nodes open none: not attached, it is reset */
 }
 
 static void on_datagram(struct sw_qconn *q, const uint8_t *p, size_t len)
 {
     struct sw_qnode *n = sw_qconn_arg(q);
-    struct sw_slice payload = {0};
-    uint64_t quarter;
-    size_t k = sw_varint_get(p, len, &quarter);
-    int64_t id = k && quarter < UINT64_MAX / 8 ? (int64_t)(quarter * 4) : -1;
-    struct sw_qcall *c = id >= 0 ? sw_map_get(&n->flows, sw_slice(&id, sizeof(id))) : NULL;
+    struct sw_slice payload = sw_slice(p, len);
+    struct sw_qcall *c = sw_qhead_flow(&n->flows, &payload);
 
-    if (c && c->ops->datagram && sw_masque_udp_payload(sw_slice(p + k, len - k), &payload) == SW_OK)
+    if (c && c->ops->datagram && sw_masque_udp_payload(payload, &payload) == SW_OK)
         c->ops->datagram(c, (const uint8_t *)payload.p, payload.n);
 }
 
@@ -365,9 +356,9 @@ static bool make_room(struct sw_qdial *d)
 
     if (d->nodes.n + d->n_apart < d->c.max_conns)
         return true;
-    if (sw_list_empty(&d->idle))
+    n = SW_LIST_FIRST(&d->idle, struct sw_qnode, idle_link);
+    if (!n)
         return false;
-    n = SW_CONTAINER_OF(d->idle.next, struct sw_qnode, idle_link);
     n->was_idle = true;
     qnode_close(n, "drop");
     return true;
@@ -464,45 +455,40 @@ struct sw_qdial *sw_qdial_new(struct sw_loop *l, const struct sw_qdial_config *c
     return d;
 }
 
-static void orphan_stream(struct sw_qconn *q, struct sw_qstream *s)
+/* The connection, if there is one, ends without us. */
+static void orphan(struct sw_qnode *n, const char *reason)
 {
-    (void)q;
-    (void)s;
+    if (!n->conn)
+        return;
+    sw_qconn_set_ops(n->conn, &sw_qconn_orphan, NULL);
+    sw_qconn_close(n->conn, 0, reason);
+    n->conn = NULL;
 }
-
-static void orphan_closed(struct sw_qconn *q, const struct sw_qclose *why)
-{
-    (void)q;
-    (void)why;
-}
-
-static const struct sw_qconn_ops orphan_ops = {.stream = orphan_stream, .closed = orphan_closed};
 
 static void end_calls(struct sw_qnode *n, enum sw_qfail why, const char *text)
 {
+    struct sw_qcall *c;
+
     fail_waiting(n, why, text);
-    while (!sw_list_empty(&n->open))
-        qcall_fail(SW_CONTAINER_OF(n->open.next, struct sw_qcall, link), why, text);
+    while ((c = SW_LIST_FIRST(&n->open, struct sw_qcall, link)))
+        qcall_fail(c, why, text);
 }
 
 void sw_qdial_free(struct sw_qdial *d)
 {
+    struct sw_qnode *n;
+
     if (!d)
         return;
     d->draining = true;
-    while (!sw_list_empty(&d->all)) {
-        struct sw_qnode *n = SW_CONTAINER_OF(d->all.next, struct sw_qnode, link);
-
+    while ((n = SW_LIST_FIRST(&d->all, struct sw_qnode, link))) {
         qnode_retire(n);
         end_calls(n, SW_QFAIL_DRAINING, "stopped");
-        if (n->conn) {
-            sw_qconn_set_ops(n->conn, &orphan_ops, NULL);
-            sw_qconn_close(n->conn, 0, "stopped");
-        }
+        orphan(n, "stopped");
         node_free(n);
     }
-    while (!sw_list_empty(&d->failed))
-        qnode_drop_failure(d, SW_CONTAINER_OF(d->failed.next, struct qnode_failure, link));
+    SW_LIST_EACH (struct qnode_failure, f, &d->failed, link)
+        qnode_drop_failure(d, f);
     sw_map_done(&d->failures);
     sw_map_done(&d->nodes);
     sw_free(d);
@@ -511,9 +497,8 @@ void sw_qdial_free(struct sw_qdial *d)
 void sw_qdial_drain(struct sw_qdial *d)
 {
     d->draining = true;
-    SW_LIST_FOREACH (it, &d->idle)
-        sw_timer_start(d->loop, &SW_CONTAINER_OF(it, struct sw_qnode, idle_link)->timer, 0,
-                       on_idle);
+    SW_LIST_EACH (struct sw_qnode, n, &d->idle, idle_link)
+        sw_timer_start(d->loop, &n->timer, 0, on_idle);
 }
 
 size_t sw_qdial_calls(const struct sw_qdial *d)
@@ -551,11 +536,7 @@ static void forget_one(struct sw_qnode *n)
 {
     if (n->state != QNODE_READY) {
         give_up(n, SW_QFAIL_OFFLINE, "the node was removed");
-        if (n->conn) {
-            sw_qconn_set_ops(n->conn, &orphan_ops, NULL);
-            sw_qconn_close(n->conn, 0, "removed");
-            n->conn = NULL;
-        }
+        orphan(n, "removed");
         return;
     }
     qnode_close(n, "removed");

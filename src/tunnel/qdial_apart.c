@@ -123,11 +123,9 @@ struct sw_qnode *qnode_recover(struct sw_qdial *d, const struct sw_nodeid *id)
 
     if (sw_map_get(&d->nodes, qnode_key(id)))
         return NULL;
-    SW_LIST_FOREACH (it, &d->apart) {
-        n = SW_CONTAINER_OF(it, struct sw_qnode, apart_link);
-        if (sw_nodeid_eq(&n->id, id) && has_answered(n))
-            break;
-        n = NULL;
+    SW_LIST_EACH (struct sw_qnode, it, &d->apart, apart_link) {
+        if (!n && sw_nodeid_eq(&it->id, id) && has_answered(it))
+            n = it;
     }
     if (!n)
         return NULL;
@@ -148,8 +146,8 @@ static size_t conns_of(const struct sw_qnode *n)
 {
     size_t count = 1;
 
-    SW_LIST_FOREACH (it, &n->d->apart)
-        count += sw_nodeid_eq(&SW_CONTAINER_OF(it, struct sw_qnode, apart_link)->id, &n->id);
+    SW_LIST_EACH (const struct sw_qnode, other, &n->d->apart, apart_link)
+        count += sw_nodeid_eq(&other->id, &n->id);
     return count;
 }
 

@@ -17,13 +17,8 @@ static struct sw_loop *loop_of(const struct sw_qcall *c)
 
 static void drop_reading(struct sw_qcall *c)
 {
-    sw_h1_free(c->parser);
-    c->parser = NULL;
-    if (c->in) {
-        sw_buf_done(c->in);
-        sw_free(c->in);
-        c->in = NULL;
-    }
+    sw_h1_free(SW_TAKE(c->parser));
+    sw_heapbuf_free(&c->in);
 }
 
 static void release(struct sw_qcall *c)
@@ -200,8 +195,7 @@ static size_t read_head(struct sw_qcall *c, const uint8_t *p, size_t n)
     int rc;
 
     if (!c->in) {
-        c->in = SW_NEW(struct sw_buf);
-        sw_buf_init(c->in, SW_QHEAD_MAX);
+        c->in = sw_heapbuf_new(SW_QHEAD_MAX);
         c->parser = sw_h1_new(SW_H1_RESPONSE, &sw_qhead_limits);
         sw_h1_answer_to(c->parser, c->connect ? SW_SLICE_LIT("CONNECT") : SW_SLICE_LIT("HEAD"));
     }
@@ -270,14 +264,12 @@ static void on_stopped(struct sw_qstream *s, uint64_t code)
 {
     struct sw_qcall *c = sw_qstream_arg(s);
 
-    (void)code;
     if (c->ops->stopped)
         c->ops->stopped(c);
 }
 
 static void on_reset(struct sw_qstream *s, uint64_t code)
 {
-    (void)code;
     qcall_fail(sw_qstream_arg(s), SW_QFAIL_RESET, "the node reset the stream");
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tunnel/qhead.h"
 
+#include "base/map.h"
 #include "http/capsule.h"
 #include "http/grammar.h"
 #include "io/addr.h"
@@ -121,6 +122,18 @@ int sw_qhead_read(const struct sw_h1_msg *m, struct sw_qhead *ret, struct sw_err
         return err && err->rc == SW_EPROTO ? rc : sw_err_set(err, SW_EPROTO, "bad request target");
     *ret = h;
     return SW_OK;
+}
+
+void *sw_qhead_flow(const struct sw_map *flows, struct sw_slice *datagram)
+{
+    uint64_t quarter;
+    size_t k = sw_varint_get((const uint8_t *)datagram->p, datagram->n, &quarter);
+    int64_t id = (int64_t)(quarter * 4);
+
+    if (k == 0 || quarter >= UINT64_MAX / 8)
+        return NULL;
+    *datagram = sw_slice_from(*datagram, k);
+    return sw_map_get(flows, sw_slice(&id, sizeof(id)));
 }
 
 /* ---- writing ---- */

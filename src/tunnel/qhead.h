@@ -20,6 +20,8 @@
  */
 #define SW_QTUNNEL_DATAGRAMS "spanwire-datagrams"
 
+struct sw_map;
+
 enum {
     SW_QHEAD_MAX = 8192, /* bytes of a head, the empty line included */
     SW_QHEAD_FIELDS = 64,
@@ -81,3 +83,8 @@ SW_NODISCARD int sw_qhead_put_udp(struct sw_buf *out, struct sw_slice host, uint
  */
 SW_NODISCARD int sw_qhead_put_request(struct sw_buf *out, struct sw_slice method,
                                       struct sw_slice host, uint16_t port, struct sw_slice path);
+/*
+ * The flow that a QUIC datagram belongs to, of a map whose keys are stream ids (int64_t). The
+ * quarter stream id is cut off *datagram then. NULL: malformed, or there is none.
+ */
+void *sw_qhead_flow(const struct sw_map *flows, struct sw_slice *datagram);

@@ -14,27 +14,19 @@ static void read_some(struct sw_qpump *p);
 /* The stream outlives the pump: its bytes are dropped. */
 static size_t orphan_data(struct sw_qstream *s, const uint8_t *p, size_t n, bool fin)
 {
-    (void)s;
-    (void)p;
-    (void)fin;
     return n;
 }
 
 static void orphan_writable(struct sw_qstream *s)
 {
-    (void)s;
 }
 
 static void orphan_reset(struct sw_qstream *s, uint64_t code)
 {
-    (void)s;
-    (void)code;
 }
 
 static void orphan_closed(struct sw_qstream *s, bool lost)
 {
-    (void)s;
-    (void)lost;
 }
 
 const struct sw_qstream_ops sw_qstream_orphan = {
@@ -43,6 +35,17 @@ const struct sw_qstream_ops sw_qstream_orphan = {
     .reset = orphan_reset,
     .closed = orphan_closed,
 };
+
+/* Not attached: it is reset. */
+static void orphan_stream(struct sw_qconn *q, struct sw_qstream *s)
+{
+}
+
+static void orphan_conn_closed(struct sw_qconn *q, const struct sw_qclose *why)
+{
+}
+
+const struct sw_qconn_ops sw_qconn_orphan = {.stream = orphan_stream, .closed = orphan_conn_closed};
 
 bool sw_qpump_running(const struct sw_qpump *p)
 {
@@ -223,26 +226,21 @@ static void on_idle(struct sw_timer *t)
         sw_timer_start(p->loop, &p->idle, p->idle_ns - quiet, on_idle);
 }
 
-static void begin(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s, uint64_t idle_ns,
-                  sw_qpump_done_cb finished)
-{
-    p->loop = l;
-    p->stream = s;
-    p->idle_ns = idle_ns;
-    p->active_ns = sw_loop_now(l);
-    p->finished = finished;
-    p->readable = true; /* find out */
-    if (idle_ns)
-        sw_timer_start(l, &p->idle, idle_ns, on_idle);
-    sw_loop_defer(l, &p->again, on_again);
-}
-
 void sw_qpump_start_dialled(struct sw_qpump *p, struct sw_loop *l, struct sw_qstream *s,
                             struct sw_dialled *d, uint64_t idle_ns, sw_qpump_done_cb finished)
 {
-    *p = (struct sw_qpump){.fd = d->fd, .tap = p->tap, .tap_arg = p->tap_arg};
-    p->hup = d->events & SW_HUP;
+    *p = (struct sw_qpump){.loop = l,
+                           .stream = s,
+                           .fd = SW_TAKE_FD(d->fd),
+                           .idle_ns = idle_ns,
+                           .active_ns = sw_loop_now(l),
+                           .finished = finished,
+                           .tap = p->tap,
+                           .tap_arg = p->tap_arg,
+                           .readable = true, /* find out */
+                           .hup = d->events & SW_HUP};
     sw_watch_move(&d->watch, &p->watch, on_event);
-    d->fd = -1;
-    begin(p, l, s, idle_ns, finished);
+    if (idle_ns)
+        sw_timer_start(l, &p->idle, idle_ns, on_idle);
+    sw_loop_defer(l, &p->again, on_again);
 }

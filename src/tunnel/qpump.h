@@ -16,6 +16,7 @@
 #include "io/loop.h"
 #include "tunnel/dial.h"
 
+struct sw_qconn_ops;
 struct sw_qpump;
 struct sw_qstream;
 struct sw_qstream_ops;
@@ -65,8 +66,9 @@ void sw_qpump_writable(struct sw_qpump *p);
 /* RESET_STREAM or STOP_SENDING came, or the connection is gone. */
 void sw_qpump_broken(struct sw_qpump *p);
 
-/* For a stream whose owner goes before it: takes and forgets everything. */
+/* For a stream, or a connection, whose owner goes before it: takes and forgets everything. */
 extern const struct sw_qstream_ops sw_qstream_orphan;
+extern const struct sw_qconn_ops sw_qconn_orphan;
 
 /* Closes the socket, with a reset when asked. The stream is left alone. No callback any more. */
 void sw_qpump_stop(struct sw_qpump *p, bool reset);

@@ -437,13 +437,11 @@ static void broken(struct qs_exchange *x, const char *reason)
 
 static void on_stopped(struct sw_qstream *s, uint64_t code)
 {
-    (void)code;
     broken(sw_qstream_arg(s), "peer_stopped");
 }
 
 static void on_reset(struct sw_qstream *s, uint64_t code)
 {
-    (void)code;
     broken(sw_qstream_arg(s), "peer_reset");
 }
 

@@ -38,13 +38,11 @@ static void on_stream(struct sw_qconn *q, struct sw_qstream *s)
 static void on_datagram(struct sw_qconn *q, const uint8_t *p, size_t n)
 {
     struct qs_conn *c = sw_qconn_arg(q);
-    uint64_t quarter;
-    size_t k = sw_varint_get(p, n, &quarter);
-    int64_t id = k && quarter < UINT64_MAX / 8 ? (int64_t)(quarter * 4) : -1;
-    struct qs_exchange *x = id >= 0 ? sw_map_get(&c->flows, sw_slice(&id, sizeof(id))) : NULL;
+    struct sw_slice datagram = sw_slice(p, n);
+    struct qs_exchange *x = sw_qhead_flow(&c->flows, &datagram);
 
     if (x)
-        qs_udp_datagram(x, sw_slice(p + k, n - k));
+        qs_udp_datagram(x, datagram);
     else
         c->v->stats.datagrams_dropped++;
 }
@@ -80,24 +78,6 @@ static const struct sw_qconn_ops conn_ops = {
     .datagram = on_datagram,
     .path = on_path,
     .closed = on_conn_closed,
-};
-
-/* A connection that is not served any more. */
-static void forgotten_stream(struct sw_qconn *q, struct sw_qstream *s)
-{
-    (void)q;
-    (void)s; /* not attached: it is reset */
-}
-
-static void forgotten_closed(struct sw_qconn *q, const struct sw_qclose *why)
-{
-    (void)q;
-    (void)why;
-}
-
-static const struct sw_qconn_ops forgotten_ops = {
-    .stream = forgotten_stream,
-    .closed = forgotten_closed,
 };
 
 void sw_qserve_adopt(struct sw_qserve *v, struct sw_qconn *q)
@@ -138,10 +118,10 @@ void sw_qserve_free(struct sw_qserve *v)
         return;
     v->draining = true; /* nothing is kept any more */
     qs_pool_clear(v);
-    SW_LIST_FOREACH (it, &v->exchanges)
-        qs_stop(SW_CONTAINER_OF(it, struct qs_exchange, link));
+    SW_LIST_EACH (struct qs_exchange, x, &v->exchanges, link)
+        qs_stop(x);
     SW_LIST_EACH (struct qs_conn, c, &v->conns, link) {
-        sw_qconn_set_ops(c->q, &forgotten_ops, NULL);
+        sw_qconn_set_ops(c->q, &sw_qconn_orphan, NULL);
         free_conn(c);
     }
     sw_free(v);
@@ -155,8 +135,8 @@ void sw_qserve_drain(struct sw_qserve *v)
 
 void sw_qserve_recheck(struct sw_qserve *v)
 {
-    SW_LIST_FOREACH (it, &v->exchanges)
-        qs_recheck(SW_CONTAINER_OF(it, struct qs_exchange, link));
+    SW_LIST_EACH (struct qs_exchange, x, &v->exchanges, link)
+        qs_recheck(x);
 }
 
 size_t sw_qserve_active(const struct sw_qserve *v)

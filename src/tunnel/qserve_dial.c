@@ -24,7 +24,6 @@ static void on_dialled(struct sw_dial *d, int rc, const struct sw_err *err)
     struct qs_exchange *x = SW_CONTAINER_OF(d, struct qs_exchange, dial);
     struct sw_dialled done;
 
-    (void)err;
     if (rc != SW_OK) {
         try_next(x, rc == SW_ETIME ? "origin_timeout" : "origin_unreachable");
         return;

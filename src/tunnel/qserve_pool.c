@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/search.h"
 #include "base/time.h"
 #include "io/sock.h"
 #include "tunnel/qserve_int.h"
@@ -39,11 +40,6 @@ static const char *key_of(const struct qs_exchange *x, char out[KEY_MAX])
     return n > 0 && n < KEY_MAX ? out : NULL;
 }
 
-static struct qs_idle *idle_of(struct sw_list *it)
-{
-    return SW_CONTAINER_OF(it, struct qs_idle, link);
-}
-
 static void drop(struct qs_idle *i)
 {
     i->v->n_idle--;
@@ -65,16 +61,19 @@ static void on_sweep(struct sw_timer *t)
     struct sw_qserve *v = SW_CONTAINER_OF(t, struct sw_qserve, idle_sweep);
     uint64_t now = sw_loop_now(v->loop);
 
-    while (!sw_list_empty(&v->idle) && now - idle_of(v->idle.prev)->since_ns >= IDLE_NS)
-        drop(idle_of(v->idle.prev));
+    SW_LIST_EACH (struct qs_idle, i, &v->idle, link) {
+        if (now - i->since_ns >= IDLE_NS)
+            drop(i);
+    }
     if (!sw_list_empty(&v->idle))
         sw_timer_start(v->loop, &v->idle_sweep, SW_NS_PER_S, on_sweep);
 }
 
 static bool safe_twice(struct sw_slice method)
 {
-    return sw_slice_eq_str(method, "GET") || sw_slice_eq_str(method, "HEAD") ||
-           sw_slice_eq_str(method, "OPTIONS");
+    static const char *const names[] = {"GET", "HEAD", "OPTIONS", NULL};
+
+    return sw_word_in(method, names);
 }
 
 bool qs_pool_take(struct qs_exchange *x, struct sw_dialled *ret, struct sw_addr *ret_to)
@@ -86,9 +85,7 @@ bool qs_pool_take(struct qs_exchange *x, struct sw_dialled *ret, struct sw_addr 
     if (x->head.kind != SW_QKIND_HTTP || x->fresh || !safe_twice(x->msg->method) ||
         x->msg->framing != SW_H1_NO_BODY || !key_of(x, key))
         return false;
-    for (struct sw_list *it = v->idle.next; it != &v->idle; it = it->next) {
-        struct qs_idle *i = idle_of(it);
-
+    SW_LIST_EACH (struct qs_idle, i, &v->idle, link) {
         if (strcmp(i->key, key) != 0)
             continue;
         *ret = (struct sw_dialled){.fd = i->fd};
@@ -107,17 +104,19 @@ bool qs_pool_take(struct qs_exchange *x, struct sw_dialled *ret, struct sw_addr 
 static struct qs_idle *surplus(struct sw_qserve *v, const char *key)
 {
     struct qs_idle *last = NULL;
+    struct qs_idle *of_origin = NULL;
     size_t n = 0;
 
-    SW_LIST_FOREACH (it, &v->idle) {
-        if (strcmp(idle_of(it)->key, key) == 0) {
-            last = idle_of(it);
+    SW_LIST_EACH (struct qs_idle, i, &v->idle, link) {
+        last = i;
+        if (strcmp(i->key, key) == 0) {
+            of_origin = i;
             n++;
         }
     }
     if (n >= IDLE_ORIGIN_MAX)
-        return last;
-    return v->n_idle >= IDLE_MAX ? idle_of(v->idle.prev) : NULL;
+        return of_origin;
+    return v->n_idle >= IDLE_MAX ? last : NULL;
 }
 
 bool qs_pool_put(struct qs_exchange *x, int fd, struct sw_watch *watch)
@@ -151,7 +150,7 @@ bool qs_pool_put(struct qs_exchange *x, int fd, struct sw_watch *watch)
 
 void qs_pool_clear(struct sw_qserve *v)
 {
-    while (!sw_list_empty(&v->idle))
-        drop(idle_of(v->idle.next));
+    SW_LIST_EACH (struct qs_idle, i, &v->idle, link)
+        drop(i);
     sw_timer_stop(v->loop, &v->idle_sweep);
 }

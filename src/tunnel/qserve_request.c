@@ -3,6 +3,7 @@
  * A request in absolute form: sent to its origin as HTTP/1.1, with the body framed as that needs,
  * because on the stream it ends with the stream. The answer is qserve_http.c's.
  */
+#include "base/search.h"
 #include "base/time.h"
 #include "io/sock.h"
 #include "tunnel/qserve_int.h"
@@ -50,13 +51,9 @@ static int put_request(struct qs_exchange *x)
 
 static bool bodiless_method(struct sw_slice m)
 {
-    static const char *const names[] = {"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"};
+    static const char *const names[] = {"GET", "HEAD", "OPTIONS", "TRACE", "DELETE", NULL};
 
-    for (size_t i = 0; i < SW_ARRAY_LEN(names); i++) {
-        if (sw_slice_eq_str(m, names[i]))
-            return true;
-    }
-    return false;
+    return sw_word_in(m, names);
 }
 
 /* Writes the head once it is known whether a body follows. */
@@ -108,21 +105,15 @@ bool qs_request_flush(struct qs_exchange *x)
 {
     struct qs_http *h = x->http;
 
-    while (sw_buf_len(&h->out)) {
-        ssize_t n = sw_sock_write(h->fd, sw_buf_data(&h->out), sw_buf_len(&h->out));
+    int rc = sw_sock_write_buf(h->fd, &h->out);
 
-        if (n == SW_EAGAIN)
-            return false;
-        if (n < 0) {
-            /* An origin may answer and close before it read all: its answer can still be read. */
-            h->req_end = true;
-            h->unsent = true;
-            sw_buf_clear(&h->out);
-            return false;
-        }
-        sw_buf_consume(&h->out, (size_t)n);
+    if (rc != SW_OK && rc != SW_EAGAIN) {
+        /* An origin may answer and close before it read all: its answer can still be read. */
+        h->req_end = true;
+        h->unsent = true;
+        sw_buf_clear(&h->out);
     }
-    return true;
+    return rc == SW_OK;
 }
 
 static size_t take_length(struct qs_exchange *x, const uint8_t *p, size_t n)

@@ -72,12 +72,11 @@ static void on_reap(struct sw_defer *d)
 static void end_streams(struct sw_session *s, bool all)
 {
     struct sw_list streams;
+    struct sw_tstream *t;
 
     sw_list_init(&streams);
     sw_list_splice(&streams, &s->streams);
-    while (!sw_list_empty(&streams)) {
-        struct sw_tstream *t = SW_CONTAINER_OF(streams.next, struct sw_tstream, link);
-
+    while ((t = SW_LIST_FIRST(&streams, struct sw_tstream, link))) {
         if (t->closing && !all) {
             sw_list_unlink(&t->link);
             sw_list_push_back(&s->streams, &t->link);
@@ -200,6 +199,14 @@ void session_check_end(struct sw_session *s)
         send_final_goaway(s);
 }
 
+/* Its answer is due in time. */
+static void ping(struct sw_session *s)
+{
+    s->pinged = true;
+    sw_h2_ping(s->h2);
+    sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
+}
+
 static void on_flush(struct sw_defer *d)
 {
     struct sw_session *s = SW_CONTAINER_OF(d, struct sw_session, flush);
@@ -213,9 +220,7 @@ static void on_flush(struct sw_defer *d)
     if (s->drain.ping_next && s->state == SESSION_OPEN && !s->pinged) {
         /* Behind the notice on the wire, so that the answer proves the peer has seen it. */
         s->drain.ping_next = false;
-        s->pinged = true;
-        sw_h2_ping(s->h2);
-        sw_timer_start(s->loop, &s->timer, s->config.ping_timeout_ns, on_timer);
+        ping(s);
         session_send(s);
     }
     session_check_end(s);
@@ -270,10 +275,8 @@ static void on_timer(struct sw_timer *timer)
             session_fail(s, SW_ETIME, &err);
             break;
         }
-        s->pinged = true;
-        sw_h2_ping(s->h2);
+        ping(s);
         session_touch(s);
-        sw_timer_start(s->loop, timer, s->config.ping_timeout_ns, on_timer);
         break;
     case SESSION_LINGER:
         session_fail(s, SW_OK, NULL);
@@ -323,10 +326,9 @@ static void h2_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
         s->ops->on_request(s, id, head);
         if (!end)
             return;
-        SW_LIST_FOREACH (it, &s->streams) {
-            t = SW_CONTAINER_OF(it, struct sw_tstream, link);
-            if (t->id == id) {
-                stream_peer_ended(t);
+        SW_LIST_EACH (struct sw_tstream, it, &s->streams, link) {
+            if (it->id == id) {
+                stream_peer_ended(it);
                 break;
             }
         }
@@ -339,16 +341,12 @@ static void h2_head(struct sw_h2 *h, int32_t id, void *stream, const struct sw_h
 
 static void h2_end(struct sw_h2 *h, int32_t id, void *stream)
 {
-    (void)h;
-    (void)id;
     if (stream)
         stream_peer_ended(stream);
 }
 
 static void h2_close(struct sw_h2 *h, int32_t id, void *stream, uint32_t code)
 {
-    (void)h;
-    (void)id;
     if (stream)
         stream_h2_closed(stream, code);
 }
@@ -382,8 +380,6 @@ static void h2_goaway(struct sw_h2 *h, int32_t last_id, uint32_t code)
 {
     struct sw_session *s = sw_h2_owner(h);
 
-    (void)last_id;
-    (void)code;
     s->peer_goaway = true;
     if (s->ops->on_goaway)
         s->ops->on_goaway(s);

@@ -30,9 +30,9 @@ static void hold(struct sw_tstream *t, const void *p, size_t n)
     struct sw_session *s = t->session;
 
     if (!t->rest) {
-        t->rest = SW_NEW(struct sw_buf);
         /* Until our SETTINGS are acknowledged the peer goes by HTTP/2's own default. */
-        sw_buf_init(t->rest, sw_max(s->config.stream_window, 65535) + (size_t)s->config.max_frame);
+        t->rest =
+            sw_heapbuf_new(sw_max(s->config.stream_window, 65535) + (size_t)s->config.max_frame);
     }
     /* The peer cannot send more than the stream's window, which is what rest may hold. */
     if (sw_buf_append(t->rest, p, n) != SW_OK) {
@@ -265,10 +265,9 @@ static bool receive_batch(struct sw_session *s)
         return false;
     }
     if (n < 0) {
-        if (n == SW_EOF)
-            (void)sw_err_set(&err, SW_ECLOSED, "peer closed the connection without close_notify");
-        else
-            (void)sw_err_set(&err, SW_ECLOSED, "connection reset");
+        (void)sw_err_set(&err, SW_ECLOSED, "%s",
+                         n == SW_EOF ? "peer closed the connection without close_notify"
+                                     : "connection reset");
         session_fail(s, SW_ECLOSED, &err);
         return false;
     }

@@ -13,20 +13,6 @@
 #include "io/sock.h"
 #include "tunnel/session_impl.h"
 
-static void drop(struct sw_buf **b)
-{
-    if (!*b)
-        return;
-    sw_buf_done(*b);
-    sw_free(*b);
-    *b = NULL;
-}
-
-static void drop_rest(struct sw_tstream *t)
-{
-    drop(&t->rest);
-}
-
 /* n held bytes were written, or can never be: their credit goes back. */
 static void release_held(struct sw_session *s, size_t n)
 {
@@ -53,8 +39,8 @@ void stream_detach(struct sw_tstream *t)
     sw_list_unlink(&t->link);
     sw_list_unlink(&t->queue);
     s->n_streams--;
-    drop_rest(t);
-    drop(&t->reply);
+    sw_heapbuf_free(&t->rest);
+    sw_heapbuf_free(&t->reply);
     t->session = NULL;
     session_touch(s);
     session_check_over(s);
@@ -120,9 +106,7 @@ void stream_write_rest(struct sw_tstream *t)
             stream_local_failed(t);
             return;
         }
-        sw_buf_consume(t->rest, (size_t)n);
-        if (sw_buf_len(t->rest) == 0)
-            drop_rest(t);
+        sw_heapbuf_consume(&t->rest, (size_t)n);
         release_held(s, (size_t)n);
         session_touch(s);
         stream_written(t, (size_t)n);
@@ -171,8 +155,7 @@ void stream_h2_closed(struct sw_tstream *t, uint32_t code)
         if (!t->rest)
             rest_written(t);
         else if (!t->watch.loop)
-            stream_watch(
-                t); /* handed over in this turn; only a watch reports when it is writable */
+            stream_watch(t); /* handed over in this turn: a watch reports when it is writable */
     }
 }
 
@@ -214,7 +197,7 @@ int sw_tstream_open(struct sw_session *s, struct sw_tstream *t, const struct sw_
 
     if (s->state != SESSION_OPEN || s->drain.on || s->peer_goaway)
         return sw_err_set(err, SW_ECLOSED, "connection is going away");
-    id = sw_h2_request(s->h2, fields, n, t, err);
+    id = sw_h2_request(s->h2, fields, n, false, t, err);
     if (id < 0)
         return id;
     stream_init(s, t, id, ops);
@@ -269,8 +252,7 @@ void sw_tstream_reply(struct sw_tstream *t, const struct sw_h2_header *fields, s
     body = sw_slice_head(body, SW_TSTREAM_REPLY_MAX);
     (void)!sw_h2_respond(s->h2, t->id, fields, n, body.n == 0, NULL);
     if (body.n) {
-        t->reply = SW_NEW(struct sw_buf);
-        sw_buf_init(t->reply, SW_TSTREAM_REPLY_MAX);
+        t->reply = sw_heapbuf_new(SW_TSTREAM_REPLY_MAX);
         (void)!sw_buf_append_slice(t->reply, body);
         stream_ready(t);
     }

@@ -30,17 +30,11 @@ static void write_failed(struct sw_session *s)
 /* Sends what a short write left; true when nothing is left. */
 bool session_write_out(struct sw_session *s)
 {
-    while (sw_buf_len(&s->out)) {
-        ssize_t n = sw_sock_write(s->fd, sw_buf_data(&s->out), sw_buf_len(&s->out));
+    int rc = sw_sock_write_buf(s->fd, &s->out);
 
-        if (n < 0) {
-            if (n != SW_EAGAIN)
-                write_failed(s);
-            return false;
-        }
-        sw_buf_consume(&s->out, (size_t)n);
-    }
-    return true;
+    if (rc != SW_OK && rc != SW_EAGAIN)
+        write_failed(s);
+    return rc == SW_OK;
 }
 
 static void seal_stage(struct sw_session *s)
@@ -95,7 +89,6 @@ ssize_t tx_pull(struct sw_h2 *h, int32_t id, void *stream, size_t max, bool *ret
     size_t in_slot;
     size_t left;
 
-    (void)id;
     if (!t || s->slots.of != t)
         return SW_EAGAIN;
     left = s->slots.end - s->slots.at;
@@ -120,7 +113,6 @@ void tx_emit_data(struct sw_h2 *h, int32_t id, void *stream, const uint8_t head[
     uint8_t *p = sw_slot(sc, sw_min(slot, SW_SLOTS - 1)) + s->slots.at % SW_SLOT_DATA;
     struct sw_tstream *t = stream;
 
-    (void)id;
     if (n <= SMALL_DATA) {
         if (n + SW_H2_FRAME_HEAD > SW_STAGE_SIZE - s->stage_n)
             seal_stage(s);
@@ -178,6 +170,19 @@ static int flush(struct sw_session *s)
     return rc;
 }
 
+/*
+ * Sends n bytes that lie in the slots; 'last': the end of the stream follows them. False: the
+ * stream, or the session, is gone.
+ */
+static bool send_slots(struct sw_session *s, struct sw_tstream *t, size_t n, bool last)
+{
+    s->slots = (struct session_slots){.of = t, .end = n, .last = last};
+    sw_h2_resume(s->h2, t->id);
+    (void)flush(s);
+    s->slots.of = NULL;
+    return s->state != SESSION_DEAD && t->session == s;
+}
+
 /* Reads one batch of a stream and sends it. */
 static void send_some(struct sw_session *s, struct sw_tstream *t)
 {
@@ -196,15 +201,11 @@ static void send_some(struct sw_session *s, struct sw_tstream *t)
         stream_local_failed(t);
         return;
     }
-    s->slots = (struct session_slots){.of = t, .end = n > 0 ? (size_t)n : 0, .last = n == SW_EOF};
     if (n == SW_EOF)
         t->read_end = true;
-    if (n > 0) /* before the flush, which may end the stream */
+    else if (n > 0) /* before the flush, which may end the stream */
         t->ops->on_moved(t, (size_t)n, 0);
-    sw_h2_resume(s->h2, t->id);
-    (void)flush(s);
-    s->slots.of = NULL;
-    if (s->state == SESSION_DEAD || t->session != s)
+    if (!send_slots(s, t, n > 0 ? (size_t)n : 0, n == SW_EOF))
         return;
     if (s->slots.at < s->slots.end || (s->slots.last && !t->sent_end))
         stream_local_failed(t); /* HTTP/2 did not want it any more, and it cannot be kept */
@@ -221,11 +222,7 @@ static void send_early(struct sw_session *s, struct sw_tstream *t)
     t->early_fd = -1;
     if (n <= 0)
         return; /* silent, or broken: to be seen after the answer */
-    s->slots = (struct session_slots){.of = t, .end = (size_t)n};
-    sw_h2_resume(s->h2, t->id);
-    (void)flush(s);
-    s->slots.of = NULL;
-    if (s->state != SESSION_DEAD && t->session == s)
+    if (send_slots(s, t, (size_t)n, false))
         t->ahead = (uint16_t)s->slots.at;
 }
 
@@ -240,11 +237,7 @@ static void send_reply(struct sw_session *s, struct sw_tstream *t)
         return;
     }
     memcpy(sw_slot(sw_scratch(), 0), sw_buf_data(t->reply), n);
-    s->slots = (struct session_slots){.of = t, .end = n, .last = n == sw_buf_len(t->reply)};
-    sw_h2_resume(s->h2, t->id);
-    (void)flush(s);
-    s->slots.of = NULL;
-    if (s->state == SESSION_DEAD || t->session != s)
+    if (!send_slots(s, t, n, n == sw_buf_len(t->reply)))
         return;
     sw_buf_consume(t->reply, s->slots.at);
     if (s->slots.at < n)
@@ -326,9 +319,7 @@ static bool send_batch(struct sw_session *s)
     /* Frames that found no room go before any stream: what it reads must go out at once. */
     while (rc == SW_OK && !sw_list_empty(&s->ready) && s->state == SESSION_OPEN &&
            tx_room(s) >= 2 * TX_RESERVE + TX_SLOT) {
-        struct sw_list *m = sw_list_pop_front(&s->ready);
-
-        send_stream(s, SW_CONTAINER_OF(m, struct sw_tstream, queue));
+        send_stream(s, SW_LIST_POP(&s->ready, struct sw_tstream, queue));
     }
     more = s->tx_n || s->stage_n;
     if (s->state == SESSION_DEAD)

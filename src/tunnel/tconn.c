@@ -24,12 +24,11 @@ struct sw_tconn {
     struct sw_defer again;
     struct sw_defer reap;
     struct sw_timer linger;
-    int fd;            /* the TLS side; owned */
-    int local;         /* -1 before the join; owned */
-    struct sw_buf in;  /* start of a record */
-    struct sw_buf out; /* sealed, not taken by the socket */
-    struct sw_buf
-        *rest; /* plain, not used by the owner or not taken by the local socket; NULL: none */
+    int fd;              /* the TLS side; owned */
+    int local;           /* -1 before the join; owned */
+    struct sw_buf in;    /* start of a record */
+    struct sw_buf out;   /* sealed, not taken by the socket */
+    struct sw_buf *rest; /* plain, not used by the owner or not taken by the local socket */
     bool readable;
     bool hup;
     bool local_readable;
@@ -58,14 +57,6 @@ static void close_fds(struct sw_tconn *c, bool reset)
     sw_sock_close(SW_TAKE_FD(c->fd));
 }
 
-static void drop_rest(struct sw_tconn *c)
-{
-    if (!c->rest)
-        return;
-    sw_buf_done(c->rest);
-    sw_free(SW_TAKE(c->rest));
-}
-
 static void on_reap(struct sw_defer *d)
 {
     sw_free(SW_CONTAINER_OF(d, struct sw_tconn, reap));
@@ -79,7 +70,7 @@ void sw_tconn_close(struct sw_tconn *c, bool reset)
     sw_defer_cancel(&c->again);
     sw_timer_stop(c->loop, &c->linger);
     close_fds(c, reset);
-    drop_rest(c);
+    sw_heapbuf_free(&c->rest);
     sw_buf_done(&c->in);
     sw_buf_done(&c->out);
     sw_tls_free(SW_TAKE(c->tls));
@@ -107,18 +98,11 @@ static void fail(struct sw_tconn *c, int rc, const char *why)
 /* True when nothing is left. */
 static bool write_out(struct sw_tconn *c)
 {
-    while (sw_buf_len(&c->out)) {
-        ssize_t n = sw_sock_write(c->fd, sw_buf_data(&c->out), sw_buf_len(&c->out));
+    int rc = sw_sock_write_buf(c->fd, &c->out);
 
-        if (n == SW_EAGAIN)
-            return false;
-        if (n < 0) {
-            fail(c, SW_ECLOSED, "connection reset by the peer");
-            return false;
-        }
-        sw_buf_consume(&c->out, (size_t)n);
-    }
-    return true;
+    if (rc != SW_OK && rc != SW_EAGAIN)
+        fail(c, SW_ECLOSED, "connection reset by the peer");
+    return rc == SW_OK;
 }
 
 /* Sends sealed bytes; what the socket does not take waits in 'out'. */
@@ -233,10 +217,8 @@ static void keep(struct sw_tconn *c, const void *p, size_t n)
 {
     if (n == 0)
         return;
-    if (!c->rest) {
-        c->rest = SW_NEW(struct sw_buf);
-        sw_buf_init(c->rest, SW_RX_SIZE + SW_TCONN_HEAD_MAX);
-    }
+    if (!c->rest)
+        c->rest = sw_heapbuf_new(SW_RX_SIZE + SW_TCONN_HEAD_MAX);
     if (sw_buf_append(c->rest, p, n) != SW_OK) /* bounded by the reads that lead here */
         fail(c, SW_ELIMIT, "peer sends more than may wait");
 }
@@ -382,9 +364,7 @@ static bool write_rest(struct sw_tconn *c)
             fail(c, SW_ECLOSED, "connection reset by the local side");
             return false;
         }
-        sw_buf_consume(c->rest, (size_t)n);
-        if (sw_buf_len(c->rest) == 0)
-            drop_rest(c);
+        sw_heapbuf_consume(&c->rest, (size_t)n);
         c->ops->on_moved(c, 0, (size_t)n);
         if (c->done)
             return false;
@@ -402,11 +382,8 @@ static void offer(struct sw_tconn *c)
         return;
     c->reported_end = c->peer_end;
     used = c->ops->on_bytes(c, held, c->peer_end);
-    if (c->done || !c->rest)
-        return;
-    sw_buf_consume(c->rest, used);
-    if (sw_buf_len(c->rest) == 0)
-        drop_rest(c);
+    if (!c->done && c->rest)
+        sw_heapbuf_consume(&c->rest, used);
 }
 
 /* ---- turns ---- */
@@ -451,9 +428,7 @@ static void check_over(struct sw_tconn *c)
 {
     if (c->done || sw_buf_len(&c->out))
         return;
-    if (c->finishing && c->sent_end && c->peer_end)
-        end(c, SW_OK, NULL, false);
-    else if (c->local >= 0 && c->sent_end && c->reported_end)
+    if (c->sent_end && ((c->finishing && c->peer_end) || (c->local >= 0 && c->reported_end)))
         end(c, SW_OK, NULL, false);
 }
 
@@ -590,7 +565,7 @@ void sw_tconn_finish(struct sw_tconn *c)
     if (c->done || c->finishing)
         return;
     c->finishing = true;
-    drop_rest(c);
+    sw_heapbuf_free(&c->rest);
     sw_timer_start(c->loop, &c->linger, SW_CONN_LINGER_MS * SW_NS_PER_MS, on_linger);
     send_end(c);
     if (!c->done)

@@ -196,7 +196,7 @@ static void open_requests(struct conn *c)
     };
 
     for (int i = 0; i < REQUESTS; i++)
-        check(sw_h2_request(c->h, f, SW_ARRAY_LEN(f), c, NULL) > 0);
+        check(sw_h2_request(c->h, f, SW_ARRAY_LEN(f), false, c, NULL) > 0);
 }
 
 /*

@@ -85,7 +85,7 @@ static void send_head(struct sw_exchange *x, bool end)
         f = sw_arena_array(&x->arena, x->req.fields.n + 8, sizeof(*f));
     if (end)
         s->end = s->end_out = true;
-    s->id = sw_h2_request_head(s->g->h2, f, put_head(x, f, length, end), end, s, &err);
+    s->id = sw_h2_request(s->g->h2, f, put_head(x, f, length, end), end, s, &err);
     if (s->id < 0) {
         struct gw_h2 *g = s->g;
 

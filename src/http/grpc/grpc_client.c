@@ -115,7 +115,6 @@ static void on_head(struct sw_h2stream *st, const struct sw_h2_head *head, void 
 {
     struct sw_grpc_call *c = arg;
 
-    (void)st;
     take_status(c, head);
     if (head->status == 200 || c->has_status)
         return;
@@ -128,13 +127,11 @@ static void on_head(struct sw_h2stream *st, const struct sw_h2_head *head, void 
 
 static void on_trailers(struct sw_h2stream *st, const struct sw_h2_head *head, void *arg)
 {
-    (void)st;
     take_status(arg, head);
 }
 
 static void on_data(struct sw_h2stream *st, struct sw_slice data, void *arg)
 {
-    (void)st;
     grpc_call_data(arg, data);
 }
 
@@ -150,7 +147,6 @@ static void on_end(struct sw_h2stream *st, void *arg)
 {
     struct sw_grpc_call *c = arg;
 
-    (void)st;
     c->remote_end = true;
     if (c->broken)
         grpc_client_ended(c);
@@ -162,7 +158,6 @@ static void on_drain(struct sw_h2stream *st, void *arg)
 {
     struct sw_grpc_call *c = arg;
 
-    (void)st;
     if (c->ops && c->ops->on_drain)
         c->ops->on_drain(c, c->arg);
 }
@@ -172,7 +167,6 @@ static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
     struct sw_grpc_call *c = arg;
     char why[64];
 
-    (void)st;
     c->stream = NULL;
     if (c->remote_end)
         return; /* a paused owner has messages to read; the status comes behind them */
@@ -192,7 +186,8 @@ static void open_stream(struct sw_grpc_call *c)
     struct sw_grpc_client *cl = c->client;
     struct sw_h2_header h[9 + SW_GRPC_METADATA_MAX] = {
         {SW_SLICE_LIT(":method"), SW_SLICE_LIT("POST")},
-        {SW_SLICE_LIT(":scheme"), cl->origin.o.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
+        {SW_SLICE_LIT(":scheme"),
+         cl->origin.o.conn.cred ? SW_SLICE_LIT("https") : SW_SLICE_LIT("http")},
         {SW_SLICE_LIT(":path"), sw_slice_str(c->path)},
         {SW_SLICE_LIT(":authority"), sw_slice_str(cl->origin.authority)},
         {SW_SLICE_LIT("content-type"), SW_SLICE_LIT("application/grpc")},
@@ -232,13 +227,11 @@ static void open_stream(struct sw_grpc_call *c)
 static void fail_waiting(struct sw_grpc_client *cl, const char *why)
 {
     struct sw_list waiting;
+    struct sw_grpc_call *c;
 
     sw_list_init(&waiting);
     sw_list_splice(&waiting, &cl->calls);
-    while (!sw_list_empty(&waiting)) {
-        struct sw_grpc_call *c = SW_CONTAINER_OF(waiting.next, struct sw_grpc_call, link);
-
-        sw_list_unlink(&c->link);
+    while ((c = SW_LIST_POP(&waiting, struct sw_grpc_call, link))) {
         sw_list_push_back(&cl->calls, &c->link);
         if (!c->stream)
             grpc_client_fail(c, SW_GRPC_UNAVAILABLE, why);
@@ -324,20 +317,20 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
 {
     struct sw_grpc_client *cl;
     struct sw_h2origin_opts at = {
-        .scope = o->scope ? o->scope : "grpc",
+        .conn = {.scope = o->scope ? o->scope : "grpc",
+                 .cred = o->cred,
+                 .leaf_ok = o->leaf_ok,
+                 .leaf_arg = o->leaf_arg,
+                 .insecure_skip = o->insecure_skip,
+                 .stream_window = o->window,
+                 .max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20,
+                 .open_timeout_ns = o->connect_timeout_ns,
+                 .pong_ns = pong_ns},
         .host = o->host,
         .port = o->port,
-        .cred = o->cred,
         .tls_name = o->tls_name,
         .authority = o->authority,
-        .leaf_ok = o->leaf_ok,
-        .leaf_arg = o->leaf_arg,
-        .insecure_skip = o->insecure_skip,
-        .stream_window = o->window,
-        .max_queue = o->max_queue ? o->max_queue : (size_t)64 << 20,
         .mark = o->mark,
-        .connect_timeout_ns = o->connect_timeout_ns,
-        .pong_ns = pong_ns,
         .on_open = on_origin_open,
         .on_down = on_origin_down,
     };
@@ -354,7 +347,7 @@ struct sw_grpc_client *sw_grpc_client_new(struct sw_loop *l, const struct sw_grp
     }
     cl->o = *o;
     cl->o.max_message = o->max_message ? o->max_message : (size_t)4 << 20;
-    cl->o.max_queue = at.max_queue;
+    cl->o.max_queue = at.conn.max_queue;
     copy_headers(cl, o);
     sw_list_init(&cl->calls);
     return cl;
@@ -367,12 +360,13 @@ void sw_grpc_client_set_cred(struct sw_grpc_client *cl, struct sw_tls_cred *cred
 
 void sw_grpc_client_free(struct sw_grpc_client *cl)
 {
+    struct sw_grpc_call *c;
+
     if (!cl)
         return;
     sw_defer_cancel(&cl->start);
-    while (!sw_list_empty(&cl->calls))
-        grpc_client_fail(SW_CONTAINER_OF(cl->calls.next, struct sw_grpc_call, link),
-                         SW_GRPC_CANCELLED, "client is closed");
+    while ((c = SW_LIST_FIRST(&cl->calls, struct sw_grpc_call, link)))
+        grpc_client_fail(c, SW_GRPC_CANCELLED, "client is closed");
     sw_h2origin_done(&cl->origin);
     sw_arena_clear(&cl->arena);
     sw_free(cl);

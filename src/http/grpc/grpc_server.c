@@ -9,17 +9,11 @@
 #include "http/grpc/grpc_int.h"
 #include "http/h2serve.h"
 
-struct method {
-    struct sw_grpc_method m;
-    struct method *next;
-};
-
 struct sw_grpc_server {
     struct sw_loop *loop; /* borrowed */
     struct sw_grpc_server_opts o;
     struct sw_h2serve *serve;
-    struct sw_map methods; /* path -> struct method */
-    struct method *owned;
+    struct sw_map methods; /* path -> struct sw_grpc_method, owned */
     struct sw_list calls;
     size_t n_calls;
     size_t in_total;
@@ -52,13 +46,11 @@ void grpc_server_account(struct sw_grpc_call *c)
 
 static void on_data(struct sw_h2stream *st, struct sw_slice data, void *arg)
 {
-    (void)st;
     grpc_call_data(arg, data);
 }
 
 static void on_end(struct sw_h2stream *st, void *arg)
 {
-    (void)st;
     grpc_call_end(arg);
 }
 
@@ -66,7 +58,6 @@ static void on_drain(struct sw_h2stream *st, void *arg)
 {
     struct sw_grpc_call *c = arg;
 
-    (void)st;
     if (c->ops && c->ops->on_drain && !c->finished)
         c->ops->on_drain(c, c->arg);
 }
@@ -76,7 +67,6 @@ static void on_close(struct sw_h2stream *st, uint32_t code, void *arg)
     struct sw_grpc_call *c = arg;
     bool ok = c->finished && code == SW_H2_NO_ERROR;
 
-    (void)st;
     c->stream = NULL;
     if (c->ops && c->ops->on_done)
         c->ops->on_done(c, ok ? SW_GRPC_OK : SW_GRPC_CANCELLED, sw_buf_slice(&c->message), c->arg);
@@ -158,7 +148,6 @@ void sw_grpc_reply(struct sw_grpc_call *c, struct sw_slice msg)
 
 static void unary_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg)
 {
-    (void)arg;
     if (!c->has_request)
         sw_buf_init(&c->request, msg.n + 1);
     if (c->has_request || sw_buf_append_slice(&c->request, msg) != SW_OK)
@@ -168,7 +157,6 @@ static void unary_message(struct sw_grpc_call *c, struct sw_slice msg, void *arg
 
 static void unary_end(struct sw_grpc_call *c, void *arg)
 {
-    (void)arg;
     if (!c->has_request)
         sw_grpc_finish(c, SW_GRPC_INVALID_ARGUMENT, "no message in a unary call");
     else
@@ -214,14 +202,14 @@ static void dispatch(struct sw_grpc_call *c, const struct sw_h2_head *head)
                                   .token = bearer(head),
                                   .addr = sw_h2conn_peer_addr(conn),
                                   .cert = sw_h2conn_peer(conn)};
-    struct method *m = sw_map_get(&s->methods, head->path);
+    const struct sw_grpc_method *m = sw_map_get(&s->methods, head->path);
     struct sw_err err = {0};
 
     if (s->n_calls > s->o.max_calls) {
         sw_grpc_finish(c, SW_GRPC_RESOURCE_EXHAUSTED, "too many calls");
         return;
     }
-    if (s->o.allow && !(m && m->m.judges) && s->o.allow(s->o.arg, &req, &err) != SW_OK) {
+    if (s->o.allow && !(m && m->judges) && s->o.allow(s->o.arg, &req, &err) != SW_OK) {
         sw_grpc_finish(c, SW_GRPC_UNAUTHENTICATED, "%s", err.msg);
         return;
     }
@@ -230,12 +218,12 @@ static void dispatch(struct sw_grpc_call *c, const struct sw_h2_head *head)
                        m ? "compression is not supported" : "no such method");
         return;
     }
-    c->method = &m->m;
-    if (m->m.unary) {
+    c->method = m;
+    if (m->unary) {
         c->ops = &unary_ops;
         return;
     }
-    m->m.open(c, &req, m->m.arg);
+    m->open(c, &req, m->arg);
     if (!c->ops)
         sw_grpc_finish(c, SW_GRPC_INTERNAL, "call was not taken");
 }
@@ -299,25 +287,17 @@ void sw_grpc_server_free(struct sw_grpc_server *s)
     if (!s)
         return;
     sw_h2serve_free(s->serve);
-    sw_map_done(&s->methods);
-    while (s->owned) {
-        struct method *m = s->owned;
-
-        s->owned = m->next;
-        sw_free(m);
-    }
+    SW_MAP_DRAIN(&s->methods, sw_free);
     sw_free(s);
 }
 
 void sw_grpc_server_methods(struct sw_grpc_server *s, const struct sw_grpc_method *m, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct method *own = SW_NEW(struct method);
+        struct sw_grpc_method *own = SW_NEW(struct sw_grpc_method);
 
-        own->m = m[i];
-        own->next = s->owned;
-        s->owned = own;
-        (void)sw_map_put(&s->methods, sw_slice_str(own->m.path), own);
+        *own = m[i];
+        sw_free(sw_map_put(&s->methods, sw_slice_str(own->path), own));
     }
 }
 

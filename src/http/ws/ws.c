@@ -70,9 +70,8 @@ static void sha1_short(const uint8_t *p, size_t n, uint8_t out[20])
 
 static void base64_text(const uint8_t *p, size_t n, char *out, size_t cap)
 {
-    SW_BUF_AUTO b;
+    SW_BUF_AUTO b = {.max = cap};
 
-    sw_buf_init(&b, cap);
     if (sw_base64_append(&b, sw_slice(p, n)) == SW_OK)
         memcpy(out, sw_buf_data(&b), sw_buf_len(&b));
     out[sw_buf_len(&b)] = '\0';
@@ -101,9 +100,8 @@ void sw_ws_accept(struct sw_slice key, char out[SW_WS_ACCEPT])
 
 static bool key_valid(struct sw_slice key)
 {
-    SW_BUF_AUTO raw;
+    SW_BUF_AUTO raw = {.max = 32};
 
-    sw_buf_init(&raw, 32);
     return key.n == SW_WS_KEY - 1 && sw_base64_decode(&raw, key) == SW_OK && sw_buf_len(&raw) == 16;
 }
 

@@ -258,7 +258,7 @@ static int32_t request(struct fix *f)
         {SW_SLICE_LIT("baggage"), SW_SLICE_LIT("k=v")},
     };
 
-    return sw_h2_request(f->c.h, h, SW_ARRAY_LEN(h), &f->c.tags[0], NULL);
+    return sw_h2_request(f->c.h, h, SW_ARRAY_LEN(h), false, &f->c.tags[0], NULL);
 }
 
 static void a_request_is_answered_and_both_ends_close(void **state)
@@ -456,7 +456,7 @@ static void a_large_header_block_is_marked(void **state)
     f->sc.max_header_list = 30000;
     f->s.answer = false;
     fix_start(f);
-    assert_int_equal(sw_h2_request(f->c.h, h, 16, NULL, NULL), 1);
+    assert_int_equal(sw_h2_request(f->c.h, h, 16, false, NULL, NULL), 1);
     assert_int_equal(run(f), SW_OK);
     assert_int_equal(f->s.heads, 1);
     assert_true(f->s.too_large);

@@ -313,14 +313,13 @@ static void open_door(struct peer *p, const struct gateway *g, struct sw_link_do
                                           .max_waiting = SW_LINK_ASKS_MAX + 1,
                                           .connect_timeout_ns = SW_LINK_PEER_TIMEOUT_NS,
                                           .egress = p->owner->o.egress};
-    const struct sw_h2origin_opts o2 = {.scope = "link",
-                                        .host = o.host,
-                                        .port = o.port,
-                                        .cred = o.cred,
-                                        .tls_name = o.tls_name,
-                                        .need_alpn = true,
-                                        .connect_timeout_ns = o.connect_timeout_ns,
-                                        .egress = o.egress};
+    const struct sw_h2origin_opts o2 = {
+        .conn = {.scope = "link", .cred = o.cred, .open_timeout_ns = o.connect_timeout_ns},
+        .host = o.host,
+        .port = o.port,
+        .tls_name = o.tls_name,
+        .need_alpn = true,
+        .egress = o.egress};
     struct sw_err err = {0};
 
     d->h1 = sw_http_client_new(p->owner->loop, &o, &err);
