@@ -22,7 +22,7 @@
 #include "tls/cert/spiffe.h"
 #include "tls/peer.h"
 
-#include <proto/ca.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 #define PATH "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 

@@ -2,7 +2,7 @@
 /* ClusterLink's form: envoy.service.auth.v3.Authorization/Check, as its data planes send it. */
 #include <stdio.h>
 
-#include <proto/auth.pb-c.h>
+#include <proto/httpfilter.pb-c.h>
 
 #include "http/grammar.h"
 #include "http/grpc/grpc.h"

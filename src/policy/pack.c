@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/pack.h"
 
-#include <proto/authorization.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 #include "proto/pb.h"
 

@@ -7,16 +7,11 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#include <proto/accesslog.pb-c.h>
-#include <proto/authorization.pb-c.h>
-#include <proto/bootstrap.pb-c.h>
 #include <proto/cluster.pb-c.h>
 #include <proto/discovery.pb-c.h>
-#include <proto/endpoint.pb-c.h>
+#include <proto/extension.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>

@@ -4,12 +4,8 @@
 
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
-#include <proto/node.pb-c.h>
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>
 

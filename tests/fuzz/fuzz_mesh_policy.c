@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <proto/authorization.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 #include "base/map.h"
 #include "base/mem.h"

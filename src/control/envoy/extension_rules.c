@@ -11,10 +11,9 @@
 
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/extension.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
+#include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 
 #include "base/map.h"

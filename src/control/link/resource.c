@@ -5,11 +5,8 @@
  */
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
-#include <proto/node.pb-c.h>
 #include <proto/tls.pb-c.h>
 
 #include "control/gateway/xds/xds_int.h"

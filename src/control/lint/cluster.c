@@ -2,9 +2,8 @@
 /* Rules for clusters and endpoints. */
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
+#include <proto/listener.pb-c.h>
 
 #include "control/lint/lint_int.h"
 #include "io/addr.h"

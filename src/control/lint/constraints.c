@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constraints of Envoy that our gateway does without: xds/constraints.c has those of both. */
-#include <proto/accesslog.pb-c.h>
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>

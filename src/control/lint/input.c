@@ -5,7 +5,6 @@
 
 #include <proto/cluster.pb-c.h>
 #include <proto/discovery.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include <proto/cluster.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>

@@ -2,12 +2,9 @@
 /* Rules for listeners, their filters and their TLS. */
 #include <string.h>
 
-#include <proto/accesslog.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/tls.pb-c.h>
 

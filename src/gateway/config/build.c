@@ -4,7 +4,6 @@
 
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/node.pb-c.h>
 
 #include "base/file.h"
 #include "base/mem.h"

@@ -2,7 +2,7 @@
 /* TLS contexts and secrets -> credentials. */
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
+#include <proto/listener.pb-c.h>
 #include <proto/tls.pb-c.h>
 
 #include "base/buf.h"

@@ -2,9 +2,9 @@
 /* Questions and answers of outside authorisation, on the wire: plain HTTP, and Envoy's gRPC. */
 #include <string.h>
 
-#include <proto/auth.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
+#include <proto/httpfilter.pb-c.h>
 
 #include "gateway/config/config.h"
 #include "gateway/exchange/exchange.h"

@@ -5,8 +5,8 @@
  */
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
+#include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 
 #include "base/hash.h"

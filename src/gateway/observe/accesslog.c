@@ -5,7 +5,7 @@
  */
 #include "gateway/observe/accesslog.h"
 
-#include <proto/accesslog.pb-c.h>
+#include <proto/listener.pb-c.h>
 
 #include "base/mem.h"
 #include "gateway/config/build.h"

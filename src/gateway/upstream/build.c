@@ -2,9 +2,7 @@
 /* Cluster and ClusterLoadAssignment -> settings and members. */
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/node.pb-c.h>
 
 #include "base/hex.h"
 #include "base/mem.h"

@@ -4,7 +4,7 @@
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
+#include <proto/listener.pb-c.h>
 
 #include "base/mem.h"
 #include "gateway/config/build.h"

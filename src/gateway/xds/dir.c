@@ -5,7 +5,6 @@
 
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 #include <proto/tls.pb-c.h>

@@ -2,8 +2,6 @@
 /* Listener -> compiled listener: addresses, and filter chains with what leads to each of them. */
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 
 #include "base/hash.h"

@@ -2,8 +2,8 @@
 /* HttpConnectionManager -> what a chain needs to serve HTTP. */
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
+#include <proto/listener.pb-c.h>
 #include <proto/route.pb-c.h>
 
 #include "base/time.h"

@@ -2,7 +2,6 @@
 /* TcpProxy and UdpProxyConfig -> where bytes and datagrams go, plain or through tunnels. */
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 
 #include "base/time.h"

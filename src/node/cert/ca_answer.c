@@ -7,8 +7,8 @@
 #include "proto/pb.h"
 #include "tls/cert/pemfile.h"
 
-#include <proto/ca.pb-c.h>
 #include <proto/google.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 struct sw_slice sw_ca_request(struct sw_arena *a, struct sw_slice csr, uint64_t ttl_s,
                               struct sw_slice impersonate)

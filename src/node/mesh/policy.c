@@ -4,7 +4,7 @@
 #include "node/mesh/mesh.h"
 #include "proto/pb.h"
 
-#include <proto/authorization.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 struct reader {
     struct sw_arena *a;

@@ -6,7 +6,6 @@
 
 #include "proto/pb.h"
 
-#include <proto/authorization.pb-c.h>
 #include <proto/workload.pb-c.h>
 
 /* An address of the record, which lives as long as the message. */

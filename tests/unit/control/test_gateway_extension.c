@@ -11,7 +11,6 @@
 
 #include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/extension.pb-c.h>
 #include <proto/google.pb-c.h>
 #include <proto/listener.pb-c.h>

@@ -12,7 +12,6 @@
 #include "proto/json.h"
 #include "proto/pb.h"
 
-#include <proto/authorization.pb-c.h>
 #include <proto/workload.pb-c.h>
 
 /* A message written as its JSON form; bytes are text, as they are in our schemas. */

@@ -5,10 +5,9 @@
  */
 #include <stdlib.h>
 
+#include <proto/cluster.pb-c.h>
 #include <proto/core.pb-c.h>
-#include <proto/endpoint.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/node.pb-c.h>
 
 #include "base/map.h"
 #include "control/gateway/resolved.h"

@@ -3,12 +3,9 @@
  * A socket of the model as a Listener: one filter chain per server name, or a default chain, each
  * with an HTTP connection manager that asks for its routes by the chain's name, or a TCP proxy.
  */
-#include <proto/accesslog.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/hcm.pb-c.h>
 #include <proto/httpfilter.pb-c.h>
-#include <proto/l4.pb-c.h>
 #include <proto/listener.pb-c.h>
 #include <proto/tls.pb-c.h>
 

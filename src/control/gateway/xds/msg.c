@@ -2,10 +2,9 @@
 /* The small messages that every resource is put together from. */
 #include <string.h>
 
-#include <proto/accesslog.pb-c.h>
 #include <proto/core.pb-c.h>
 #include <proto/google.pb-c.h>
-#include <proto/node.pb-c.h>
+#include <proto/listener.pb-c.h>
 #include <proto/tls.pb-c.h>
 
 #include "control/gateway/xds/xds_int.h"

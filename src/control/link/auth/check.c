@@ -12,7 +12,7 @@
 #include "proto/pb.h"
 #include "tls/peer.h"
 
-#include <proto/auth.pb-c.h>
+#include <proto/httpfilter.pb-c.h>
 
 #define PATH "/envoy.service.auth.v3.Authorization/Check"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include <proto/authorization.pb-c.h>
+#include <proto/workload.pb-c.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
