@@ -181,14 +181,6 @@ static bool te_trailers(const struct sw_h2_head *head)
     return sw_slice_ieq(sw_h2_head_get(head, "te"), SW_SLICE_LIT("trailers"));
 }
 
-static bool is_grpc(const struct sw_gw_fields *f)
-{
-    const struct sw_slice *type = sw_gw_fields_get(f, SW_GW_H_CONTENT_TYPE);
-
-    return type && sw_slice_has_prefix(*type, SW_SLICE_LIT("application/grpc")) &&
-           (type->n == 16 || type->p[16] == '+' || type->p[16] == ';');
-}
-
 /* Cookies may come in pieces (RFC 9113 8.2.3); HTTP/1.1 wants one field. */
 static void join_cookies(struct sw_exchange *x)
 {
@@ -245,7 +237,7 @@ static bool take_head(struct sw_exchange *x, const struct sw_h2_head *head, bool
     r->te_trailers = te_trailers(head);
     gw_h2_take_fields(x, &r->fields, head, false);
     join_cookies(x);
-    r->grpc = is_grpc(&r->fields);
+    r->grpc = sw_gw_fields_grpc(&r->fields);
     if (sw_slice_eq_str(r->method, "CONNECT")) {
         r->connect = head->protocol.n == 0;
         r->upgrade = head->protocol;

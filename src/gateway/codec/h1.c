@@ -71,15 +71,6 @@ static void take_fields(struct sw_exchange *x, struct sw_gw_fields *f, const str
     }
 }
 
-static bool is_grpc(const struct sw_gw_fields *f)
-{
-    const struct sw_slice *type = sw_gw_fields_get(f, SW_GW_H_CONTENT_TYPE);
-
-    return type && type->n >= 16 &&
-           sw_slice_ieq(sw_slice_head(*type, 16), SW_SLICE_LIT("application/grpc")) &&
-           (type->n == 16 || type->p[16] == '+' || type->p[16] == ';');
-}
-
 static const char *block_end(const struct sw_h1_msg *m, struct sw_slice start)
 {
     const char *end = start.p + start.n;
@@ -139,7 +130,7 @@ void gw_h1_take_request(struct sw_exchange *x, const struct sw_h1_msg *m)
     take_length(m, &r->length, &r->content_length);
     r->expect_continue = m->expect_continue;
     take_fields(x, &r->fields, m, from, to);
-    r->grpc = is_grpc(&r->fields);
+    r->grpc = sw_gw_fields_grpc(&r->fields);
     /* An upgrade with a body would have two meanings for what follows the head: no upgrade then. */
     if (m->upgrade.n && m->framing == SW_H1_NO_BODY &&
         !sw_slice_ieq(m->upgrade, SW_SLICE_LIT("h2c"))) {

@@ -110,6 +110,15 @@ struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid i
     return NULL;
 }
 
+bool sw_gw_fields_grpc(const struct sw_gw_fields *f)
+{
+    const struct sw_slice *type = sw_gw_fields_get(f, SW_GW_H_CONTENT_TYPE);
+
+    return type && type->n >= 16 &&
+           sw_slice_ieq(sw_slice_head(*type, 16), SW_SLICE_LIT("application/grpc")) &&
+           (type->n == 16 || type->p[16] == '+' || type->p[16] == ';');
+}
+
 struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice name)
 {
     for (uint32_t i = 0; i < f->n; i++) {

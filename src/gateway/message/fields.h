@@ -77,6 +77,8 @@ void sw_gw_fields_add_known(struct sw_arena *a, struct sw_gw_fields *f, enum sw_
 /* NULL: none. The first of several. */
 struct sw_slice *sw_gw_fields_get(const struct sw_gw_fields *f, enum sw_gw_hid id);
 struct sw_slice *sw_gw_fields_find(const struct sw_gw_fields *f, struct sw_slice name);
+/* Whether content-type is that of gRPC, in any case of letters. */
+bool sw_gw_fields_grpc(const struct sw_gw_fields *f);
 /* Replaces all fields of that name by one. */
 void sw_gw_fields_set(struct sw_arena *a, struct sw_gw_fields *f, struct sw_slice name,
                       struct sw_slice value);
