@@ -127,14 +127,6 @@ struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind,
                       {"metadata", .json = meta});
 }
 
-struct sw_json *cn_put_object(struct sw_arena *a, struct sw_json *to, const char *key)
-{
-    struct sw_json *o = sw_json_new_object(a);
-
-    sw_json_put(a, to, key, o);
-    return o;
-}
-
 struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *key)
 {
     struct sw_json *list = sw_json_new_array(a);
@@ -143,11 +135,6 @@ struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *
     sw_json_push(a, list, o);
     sw_json_put(a, to, key, list);
     return o;
-}
-
-void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text)
-{
-    sw_json_put(a, to, key, sw_json_new_str(a, text));
 }
 
 void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,

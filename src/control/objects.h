@@ -51,10 +51,8 @@ struct sw_json *cn_object(struct sw_arena *a, const char *api, const char *kind,
 /* metadata.<what>.<key> = value, made where missing ("labels", "annotations"). */
 void cn_meta(struct sw_arena *a, struct sw_json *obj, const char *what, const char *key,
              struct sw_slice value);
-/* A new object as member 'key', or as the only item of a list that is it. */
-struct sw_json *cn_put_object(struct sw_arena *a, struct sw_json *to, const char *key);
+/* A new object as the only item of a list that is member 'key'. */
 struct sw_json *cn_put_item(struct sw_arena *a, struct sw_json *to, const char *key);
-void cn_put_text(struct sw_arena *a, struct sw_json *to, const char *key, const char *text);
 /* printf as a slice in the arena. */
 struct sw_slice cn_printf(struct sw_arena *a, const char *fmt, ...) SW_PRINTF(2, 3);
 /* The same as a C string. */

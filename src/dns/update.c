@@ -327,18 +327,12 @@ static void on_message(struct sw_dns_updater *u, struct sw_slice msg)
 
 static bool write_out(struct sw_dns_updater *u)
 {
-    while (sw_buf_len(&u->out)) {
-        ssize_t n = sw_sock_write(u->fd, sw_buf_data(&u->out), sw_buf_len(&u->out));
+    int rc = sw_sock_write_buf(u->fd, &u->out);
 
-        if (n == SW_EAGAIN)
-            return true;
-        if (n < 0) {
-            fail(u, "connection", "broke");
-            return false;
-        }
-        sw_buf_consume(&u->out, (size_t)n);
-    }
-    return true;
+    if (rc == SW_OK || rc == SW_EAGAIN)
+        return true;
+    fail(u, "connection", "broke");
+    return false;
 }
 
 /* One whole message at a time, so that what it leads to happens with a clean buffer. */

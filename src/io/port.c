@@ -79,14 +79,14 @@ static void report(const struct walk *w, struct nlmsghdr *h)
     struct inet_diag_msg *m = NLMSG_DATA(h);
     struct sw_port_holder out;
     struct rtattr *a;
-    size_t left;
+    int left;
 
     if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)))
         return;
     out = (struct sw_port_holder){.at = addr_of(m), .uid = m->idiag_uid, .inode = m->idiag_inode};
     if (w->port && out.at.port != w->port)
         return;
-    left = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
+    left = (int)(h->nlmsg_len - NLMSG_LENGTH(sizeof(*m))); /* RTA_NEXT may take more than is left */
     for (a = (struct rtattr *)(m + 1); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
         if (a->rta_type == INET_DIAG_SKV6ONLY && RTA_PAYLOAD(a) >= 1)
             out.v6only = *(const uint8_t *)RTA_DATA(a) != 0;

@@ -8,6 +8,7 @@
  * of an HTTPProxy, a route in front says why. Routes for CONNECT are never added: they would hand
  * raw TCP to the public, past every filter.
  */
+#include "base/json.h"
 #include "control/connector/proxy_int.h"
 #include "control/gateway/xds/xds.h"
 
@@ -18,39 +19,43 @@
 
 static void put_inner(struct sw_arena *a, struct sw_json *to, const struct hp_backend *b)
 {
-    struct sw_json *socket = cn_put_object(a, to, "transport_socket");
+    struct sw_json *socket = sw_json_put_object(a, to, "transport_socket");
     struct sw_json *config;
     struct sw_json *v;
     struct sw_json *san;
 
-    cn_put_text(a, socket, "name", b->ep.tls ? TLS : "envoy.transport_sockets.raw_buffer");
-    config = cn_put_object(a, socket, "typed_config");
+    sw_json_put_text(a, socket, "name", b->ep.tls ? TLS : "envoy.transport_sockets.raw_buffer");
+    config = sw_json_put_object(a, socket, "typed_config");
     if (!b->ep.tls) {
-        cn_put_text(a, config, "@type", URL "extensions.transport_sockets.raw_buffer.v3.RawBuffer");
+        sw_json_put_text(a, config, "@type",
+                         URL "extensions.transport_sockets.raw_buffer.v3.RawBuffer");
         return;
     }
-    cn_put_text(a, config, "@type", URL "extensions.transport_sockets.tls.v3.UpstreamTlsContext");
+    sw_json_put_text(a, config, "@type",
+                     URL "extensions.transport_sockets.tls.v3.UpstreamTlsContext");
     sw_json_put_str(a, config, "sni", b->tls_name);
-    v = cn_put_object(a, cn_put_object(a, config, "common_tls_context"), "validation_context");
-    cn_put_text(a, cn_put_object(a, v, "trusted_ca"), "filename", SW_MODEL_SYSTEM_ROOTS);
+    v = sw_json_put_object(a, sw_json_put_object(a, config, "common_tls_context"),
+                           "validation_context");
+    sw_json_put_text(a, sw_json_put_object(a, v, "trusted_ca"), "filename", SW_MODEL_SYSTEM_ROOTS);
     san = cn_put_item(a, v, "match_typed_subject_alt_names");
-    cn_put_text(a, san, "san_type", "DNS");
-    sw_json_put_str(a, cn_put_object(a, san, "matcher"), "exact", b->tls_name);
+    sw_json_put_text(a, san, "san_type", "DNS");
+    sw_json_put_str(a, sw_json_put_object(a, san, "matcher"), "exact", b->tls_name);
 }
 
 static void put_socket(struct sw_arena *a, struct sw_json *to, const struct hp_backend *b)
 {
-    struct sw_json *socket = cn_put_object(a, to, "transport_socket");
+    struct sw_json *socket = sw_json_put_object(a, to, "transport_socket");
     struct sw_json *config;
     struct sw_json *source;
 
-    cn_put_text(a, socket, "name", "envoy.transport_sockets.internal_upstream");
-    config = cn_put_object(a, socket, "typed_config");
-    cn_put_text(a, config, "@type",
-                URL "extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport");
+    sw_json_put_text(a, socket, "name", "envoy.transport_sockets.internal_upstream");
+    config = sw_json_put_object(a, socket, "typed_config");
+    sw_json_put_text(a, config, "@type",
+                     URL
+                     "extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport");
     source = cn_put_item(a, config, "passthrough_metadata");
-    (void)cn_put_object(a, cn_put_object(a, source, "kind"), "host");
-    cn_put_text(a, source, "name", "tunnel");
+    (void)sw_json_put_object(a, sw_json_put_object(a, source, "kind"), "host");
+    sw_json_put_text(a, source, "name", "tunnel");
     put_inner(a, config, b);
 }
 
@@ -59,14 +64,14 @@ static void put_endpoint(struct hp *h, struct sw_json *load, const struct hp_bac
 {
     struct sw_slice target = sw_connector_target(h->a, b->ep.host, b->ep.port);
     struct sw_json *lb = cn_put_item(h->a, cn_put_item(h->a, load, "endpoints"), "lb_endpoints");
-    struct sw_json *at =
-        cn_put_object(h->a, cn_put_object(h->a, cn_put_object(h->a, lb, "endpoint"), "address"),
-                      "envoy_internal_address");
-    struct sw_json *tunnel = cn_put_object(
-        h->a, cn_put_object(h->a, cn_put_object(h->a, lb, "metadata"), "filter_metadata"),
+    struct sw_json *at = sw_json_put_object(
+        h->a, sw_json_put_object(h->a, sw_json_put_object(h->a, lb, "endpoint"), "address"),
+        "envoy_internal_address");
+    struct sw_json *tunnel = sw_json_put_object(
+        h->a, sw_json_put_object(h->a, sw_json_put_object(h->a, lb, "metadata"), "filter_metadata"),
         "tunnel");
 
-    cn_put_text(h->a, at, "server_listener_name", "spanwire-tunnel");
+    sw_json_put_text(h->a, at, "server_listener_name", "spanwire-tunnel");
     sw_json_put_str(h->a, at, "endpoint_id",
                     cn_printf(h->a, "%.*s/%.*s", SW_SLICE_ARG(id), SW_SLICE_ARG(target)));
     sw_json_put_str(h->a, tunnel, "address", target);
@@ -80,9 +85,9 @@ static struct sw_json *cluster(struct hp *h, struct sw_slice name, const struct 
     struct sw_json *load;
 
     sw_json_put_str(h->a, c, "name", name);
-    cn_put_text(h->a, c, "type", "STATIC");
-    cn_put_text(h->a, c, "connect_timeout", "10s");
-    load = cn_put_object(h->a, c, "load_assignment");
+    sw_json_put_text(h->a, c, "type", "STATIC");
+    sw_json_put_text(h->a, c, "connect_timeout", "10s");
+    load = sw_json_put_object(h->a, c, "load_assignment");
     sw_json_put_str(h->a, load, "cluster_name", name);
     if (id.n) {
         put_endpoint(h, load, b, id);
@@ -99,13 +104,14 @@ static struct sw_json *offline_route(struct hp *h)
     sw_json_put_str(h->a, r, "name",
                     cn_printf(h->a, "connector-offline-%.*s-%.*s", SW_SLICE_ARG(h->obj->ns),
                               SW_SLICE_ARG(h->obj->name)));
-    cn_put_text(h->a, cn_put_object(h->a, r, "match"), "prefix", "/");
-    d = cn_put_object(h->a, r, "direct_response");
+    sw_json_put_text(h->a, sw_json_put_object(h->a, r, "match"), "prefix", "/");
+    d = sw_json_put_object(h->a, r, "direct_response");
     sw_json_put(h->a, d, "status", sw_json_new_i64(h->a, 503));
-    cn_put_text(h->a, cn_put_object(h->a, d, "body"), "inline_string", "Tunnel not online");
+    sw_json_put_text(h->a, sw_json_put_object(h->a, d, "body"), "inline_string",
+                     "Tunnel not online");
     d = cn_put_item(h->a, r, "response_headers_to_add");
-    cn_put_text(h->a, cn_put_object(h->a, d, "header"), "key", "retry-after");
-    cn_put_text(h->a, sw_json_find(d, "header"), "value", "5");
+    sw_json_put_text(h->a, sw_json_put_object(h->a, d, "header"), "key", "retry-after");
+    sw_json_put_text(h->a, sw_json_find(d, "header"), "value", "5");
     return r;
 }
 
@@ -124,11 +130,11 @@ static void add_patch(struct hp *h, struct sw_json *list, const struct xds_patch
     struct sw_json *p = sw_json_new_object(h->a);
     struct sw_json *o;
 
-    cn_put_text(h->a, p, "type", x->type);
+    sw_json_put_text(h->a, p, "type", x->type);
     sw_json_put_str(h->a, p, "name", x->name);
-    o = cn_put_object(h->a, p, "operation");
-    cn_put_text(h->a, o, "op", x->op);
-    cn_put_text(h->a, o, "path", x->path);
+    o = sw_json_put_object(h->a, p, "operation");
+    sw_json_put_text(h->a, o, "op", x->op);
+    sw_json_put_text(h->a, o, "path", x->path);
     sw_json_put(h->a, o, "value", x->value);
     sw_json_push(h->a, list, p);
 }
@@ -210,11 +216,11 @@ void hp_patches(struct hp *h)
     cn_meta(h->a, obj, "labels", MANAGED, SW_SLICE_LIT("spanwire"));
     cn_own(h->a, obj, h->obj, HP_API, "HTTPProxy");
     spec = sw_json_new_object(h->a);
-    target = cn_put_object(h->a, spec, "targetRef");
-    cn_put_text(h->a, target, "group", GW_GROUP);
-    cn_put_text(h->a, target, "kind", "GatewayClass");
+    target = sw_json_put_object(h->a, spec, "targetRef");
+    sw_json_put_text(h->a, target, "group", GW_GROUP);
+    sw_json_put_text(h->a, target, "kind", "GatewayClass");
     sw_json_put_str(h->a, target, "name", h->conf->gateway_class);
-    cn_put_text(h->a, spec, "type", "JSONPatch");
+    sw_json_put_text(h->a, spec, "type", "JSONPatch");
     list = sw_json_new_array(h->a);
     patch_all(h, list);
     sw_json_put(h->a, spec, "jsonPatches", list);

@@ -9,6 +9,7 @@
  * that no role can list beforehand): all others, such as the list of relays, need the right to
  * create Secrets there, which the control plane has.
  */
+#include "base/json.h"
 #include "control/connector/connector_int.h"
 
 #define ADMISSION "admissionregistration.k8s.io/v1"
@@ -106,22 +107,22 @@ static void want_policy(struct sw_output *out, const struct guarded *r)
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicy", r->policy);
-    struct sw_json *spec = cn_put_object(a, obj, "spec");
+    struct sw_json *spec = sw_json_put_object(a, obj, "spec");
     struct sw_json *on =
-        cn_put_item(a, cn_put_object(a, spec, "matchConstraints"), "resourceRules");
+        cn_put_item(a, sw_json_put_object(a, spec, "matchConstraints"), "resourceRules");
     struct sw_json *when = cn_put_item(a, spec, "matchConditions");
     struct sw_json *check = cn_put_item(a, spec, "validations");
 
-    cn_put_text(a, spec, "failurePolicy", "Fail");
+    sw_json_put_text(a, spec, "failurePolicy", "Fail");
     put_texts(a, on, "apiGroups", r->group, NULL);
     put_texts(a, on, "apiVersions", "*", NULL);
     put_texts(a, on, "operations", r->operations[0], r->operations[1]);
     put_texts(a, on, "resources", r->resource, NULL);
-    cn_put_text(a, when, "name", r->name);
-    cn_put_text(a, when, "expression", r->when);
-    cn_put_text(a, check, "expression", r->right);
-    cn_put_text(a, check, "message", r->message);
-    cn_put_text(a, check, "reason", "Forbidden");
+    sw_json_put_text(a, when, "name", r->name);
+    sw_json_put_text(a, when, "expression", r->when);
+    sw_json_put_text(a, check, "expression", r->right);
+    sw_json_put_text(a, check, "message", r->message);
+    sw_json_put_text(a, check, "reason", "Forbidden");
     sw_out_apply(out, SW_CN_POLICY, obj);
 }
 
@@ -129,9 +130,9 @@ static void want_binding(struct sw_output *out, const struct guarded *r)
 {
     struct sw_arena *a = sw_out_arena(out);
     struct sw_json *obj = ours(a, ADMISSION, "ValidatingAdmissionPolicyBinding", r->policy);
-    struct sw_json *spec = cn_put_object(a, obj, "spec");
+    struct sw_json *spec = sw_json_put_object(a, obj, "spec");
 
-    cn_put_text(a, spec, "policyName", r->policy);
+    sw_json_put_text(a, spec, "policyName", r->policy);
     put_texts(a, spec, "validationActions", "Deny", NULL);
     sw_out_apply(out, SW_CN_BINDING, obj);
 }

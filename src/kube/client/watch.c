@@ -19,7 +19,6 @@ struct sw_kube_watch {
     int status;
     uint64_t retry_after_ns;
     bool over;
-    bool inside; /* in a callback of ours: freeing must wait */
     struct sw_kube_watch_cbs cbs;
     void *arg;
 };
