@@ -24,9 +24,10 @@ bool sw_at_is_any(const struct sw_at *at, const char *words)
     struct sw_slice rest = sw_slice_str(words);
     bool found = false;
 
+    if (!sw_json_is(at->v, SW_JSON_STRING))
+        return false;
     while (rest.p && !found)
-        found =
-            sw_json_is(at->v, SW_JSON_STRING) && sw_slice_eq(at->v->text, sw_slice_cut(&rest, ' '));
+        found = sw_slice_eq(at->v->text, sw_slice_cut(&rest, ' '));
     return found;
 }
 

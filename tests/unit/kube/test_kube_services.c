@@ -317,6 +317,11 @@ static void refusals_of_small_kinds(void **state)
          "empty\nsubjects[0].name: " REQUIRED
          "\nsubjects[1].kind: Unsupported value: \"Dog\": supported values: "
          "\"ServiceAccount\", \"User\", \"Group\""},
+        {RBAC_GROUP, "RoleBinding",
+         "{metadata: {name: r, namespace: n}, roleRef: {name: r}, subjects: [{name: u}]}",
+         "roleRef.kind: Unsupported value: \"\": supported values: \"Role\", "
+         "\"ClusterRole\"\nsubjects[0].kind: Unsupported value: \"\": supported values: "
+         "\"ServiceAccount\", \"User\", \"Group\""},
         {"", "Event",
          "{metadata: {name: e, namespace: n}, involvedObject: {kind: Pod, name: p, namespace: m}}",
          "involvedObject.namespace: Invalid value: \"m\": does not match event.namespace"},
