@@ -126,7 +126,7 @@ int sw_qhead_read(const struct sw_h1_msg *m, struct sw_qhead *ret, struct sw_err
 
 void *sw_qhead_flow(const struct sw_map *flows, struct sw_slice *datagram)
 {
-    uint64_t quarter;
+    uint64_t quarter = 0;
     size_t k = sw_varint_get((const uint8_t *)datagram->p, datagram->n, &quarter);
     int64_t id = (int64_t)(quarter * 4);
 

@@ -10,9 +10,6 @@
 
 const struct sw_pb_constraint sw_xds_constraints[] = {
     /* core */
-    SW_PB_ROW_CHOSEN(address, socket_address, "has no address"),
-    SW_PB_ROW_CHOSEN(data_source, inline_bytes, "has no source"),
-    SW_PB_ROW_FILLED(data_source, filename),
     SW_PB_ROW_SET(envoy_internal_address, server_listener_name),
     SW_PB_ROW_WITHIN(health_check, alt_port, 0, 65535),
     SW_PB_ROW_CHOSEN(health_check, http_health_check, "has no checker"),
@@ -23,7 +20,6 @@ const struct sw_pb_constraint sw_xds_constraints[] = {
     SW_PB_ROW_AT_LEAST(health_check, timeout, 1),
     SW_PB_ROW_AT_LEAST(health_check, unhealthy_interval, 1),
     SW_PB_ROW_SET(health_check, unhealthy_threshold),
-    SW_PB_ROW_DEFINED(http_protocol_options, headers_with_underscores_action),
     SW_PB_ROW_AT_LEAST(http_protocol_options, max_headers_count, 1),
     SW_PB_ROW_WITHIN(percent, value, 0, 100),
     SW_PB_ROW_FILLED(pipe, path),
@@ -43,7 +39,6 @@ const struct sw_pb_constraint sw_xds_constraints[] = {
     SW_PB_ROW_FILLED(http_filter, name),
     SW_PB_ROW_SET(compressor, compressor_library),
     SW_PB_ROW_SET(cookie_based_session_state, cookie),
-    SW_PB_ROW_WITHIN(gzip_compressor, chunk_size, 4096, 65536),
     SW_PB_ROW_WITHIN(gzip_compressor, memory_level, 1, 9),
     SW_PB_ROW_WITHIN(gzip_compressor, window_bits, 9, 15),
     /* bytes */
@@ -68,7 +63,6 @@ const struct sw_pb_constraint sw_xds_constraints[] = {
     SW_PB_ROW_FILLED(weighted_cluster, clusters),
     /* clusters and endpoints */
     SW_PB_ROW_AT_LEAST(cluster, connect_timeout, 1),
-    SW_PB_ROW_DEFINED(cluster, lb_policy),
     SW_PB_ROW_FILLED(cluster, name),
     SW_PB_ROW_DEFINED(cluster, type),
     SW_PB_ROW_AT_LEAST(cluster__least_request_lb_config, choice_count, 2),

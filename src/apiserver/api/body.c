@@ -459,7 +459,8 @@ static void drop_repeated_owners(struct api_req *r, struct sw_json *list)
             i++;
             continue;
         }
-        sw_texts_add(&uids, sw_arena_dup(r->arena, sw_slice_head(api_str(owner, "uid"), 64)));
+        if (api_str(owner, "uid").n)
+            sw_texts_add(&uids, sw_arena_dup(r->arena, sw_slice_head(api_str(owner, "uid"), 64)));
         (void)sw_json_remove_at(list, i);
     }
     sw_map_done(&seen);

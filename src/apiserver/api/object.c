@@ -246,8 +246,10 @@ struct sw_json *api_stored(struct sw_api *api, struct sw_arena *a, const struct 
                            struct sw_slice ns, struct sw_slice name)
 {
     struct sw_store_obj *o = res ? sw_store_get(api->store, api_key(a, res, ns, name)) : NULL;
-    struct sw_json *obj = o ? sw_json_copy(a, api_load(a, res, o)) : NULL;
+    struct sw_json *obj = o ? api_load(a, res, o) : NULL;
 
+    if (obj)
+        obj = sw_json_copy(a, obj);
     if (o)
         sw_store_obj_unref(o);
     return obj;

@@ -117,7 +117,8 @@ static bool bound_missing(struct api_req *r, const struct binding *b, struct sw_
     api_fail_details(
         r, 404, "NotFound",
         sw_arena_printf(r->arena, "%s \"%.*s\" not found", b->plural, SW_SLICE_ARG(name)),
-        SW_JSON_OF(r->arena, {"name", .text = name}, {"kind", .str = b->plural}));
+        SW_JSON_OF(r->arena, {"name", .text = name.p ? name : sw_slice("", 0)},
+                   {"kind", .str = b->plural}));
     return false;
 }
 

@@ -85,9 +85,9 @@ static bool has_finalizer(const struct sw_json *obj, const char *f)
 
 enum owner_state { OWNER_SOLID, OWNER_ABSENT, OWNER_WAITS };
 
-static enum owner_state look_up(struct api_gc *g, struct sw_arena *a, const struct sw_json *ref,
-                                struct sw_slice ns)
+static enum owner_state look_up(struct api_gc *g, const struct sw_json *ref, struct sw_slice ns)
 {
+    SW_ARENA_AUTO a = {0}; /* an object may have a thousand owners, and an owner be large */
     const struct api_res *res = gc_owner_res(g->api, ref);
     const struct sw_json *obj;
 
@@ -95,7 +95,7 @@ static enum owner_state look_up(struct api_gc *g, struct sw_arena *a, const stru
         return OWNER_SOLID; /* a kind we do not know: never delete on a guess */
     if (res->namespaced && ns.n == 0)
         return OWNER_ABSENT;
-    obj = api_stored(g->api, a, res, ns, api_str(ref, "name"));
+    obj = api_stored(g->api, &a, res, ns, api_str(ref, "name"));
     if (!obj || !sw_slice_eq(api_meta_str(obj, "uid"), api_str(ref, "uid")))
         return OWNER_ABSENT;
     return api_is_going(obj) && has_finalizer(obj, "foregroundDeletion") ? OWNER_WAITS
@@ -139,7 +139,7 @@ static void run_dependent(struct gc_task *t)
         return;
     }
     SW_JSON_ITEMS (it, refs) {
-        enum owner_state st = look_up(t->gc, &a, it, at.ns);
+        enum owner_state st = look_up(t->gc, it, at.ns);
 
         waits += st == OWNER_WAITS;
         absent += st == OWNER_ABSENT;

@@ -265,7 +265,10 @@ static int ask_status(struct sw_cmd_api *api, const struct settings *set, struct
                         &r);
     if (r.code == 404 || r.code == 403) { /* not ours, or not for us */
         *ret = sw_status_cluster(api, set->ns, set->timeout_ns, err);
-        return *ret ? SW_OK : sw_err_prefix(err, "this API server has no status of data planes");
+        if (*ret)
+            return SW_OK;
+        (void)sw_err_prefix(err, "this API server has no status of data planes");
+        return err->rc = r.rc;
     }
     if (r.rc != SW_OK)
         return sw_err_set(err, r.rc, "%.*s", SW_SLICE_ARG(r.message));

@@ -11,14 +11,18 @@
 
 const struct sw_pb_constraint sw_lint_constraints[] = {
     /* core */
+    SW_PB_ROW_CHOSEN(address, socket_address, "has no address"),
     SW_PB_ROW_CHOSEN(config_source, ads, "names no source"),
     SW_PB_ROW_DEFINED(config_source, resource_api_version),
+    SW_PB_ROW_CHOSEN(data_source, inline_bytes, "has no source"),
+    SW_PB_ROW_FILLED(data_source, filename),
     SW_PB_ROW_DEFINED(fractional_percent, denominator),
     SW_PB_ROW_FILLED(grpc_service__envoy_grpc, cluster_name),
     SW_PB_ROW_FILLED(health_check__http_health_check, path),
     SW_PB_ROW_WITHIN(http2_protocol_options, initial_connection_window_size, 65535, INT32_MAX),
     SW_PB_ROW_WITHIN(http2_protocol_options, initial_stream_window_size, 65535, INT32_MAX),
     SW_PB_ROW_WITHIN(http2_protocol_options, max_concurrent_streams, 1, INT32_MAX),
+    SW_PB_ROW_DEFINED(http_protocol_options, headers_with_underscores_action),
     SW_PB_ROW_SET(http_uri, cluster),
     SW_PB_ROW_FILLED(http_uri, cluster),
     SW_PB_ROW_SET(http_uri, timeout),
@@ -47,6 +51,7 @@ const struct sw_pb_constraint sw_lint_constraints[] = {
     SW_PB_ROW_SET(rds, config_source),
     SW_PB_ROW_DEFINED(ext_authz, transport_api_version),
     SW_PB_ROW_AT_LEAST(ext_authz_buffer_settings, max_request_bytes, 1),
+    SW_PB_ROW_WITHIN(gzip_compressor, chunk_size, 4096, 65536),
     SW_PB_ROW_FILLED(header_based_session_state, name),
     SW_PB_ROW_FILLED(session_cookie, name),
     SW_PB_ROW_CHOSEN(stateful_session_per_route, disabled, "neither disables nor sets anything"),
@@ -72,6 +77,7 @@ const struct sw_pb_constraint sw_lint_constraints[] = {
     SW_PB_ROW_FILLED(route_action__upgrade_config, upgrade_type),
     SW_PB_ROW_SET(weighted_cluster__cluster_weight, weight),
     /* clusters and endpoints */
+    SW_PB_ROW_DEFINED(cluster, lb_policy),
     SW_PB_ROW_FILLED(cluster_load_assignment, cluster_name),
     SW_PB_ROW_SET(internal_upstream_transport, transport_socket),
     SW_PB_ROW_FILLED(internal_upstream_transport__metadata_value_source, name),

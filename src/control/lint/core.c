@@ -136,7 +136,7 @@ static void internal_address(struct lint *l, const void *msg)
 
 static void check_version(struct lint *l, Sw__ApiVersion v, const char *field)
 {
-    if (v != SW__API_VERSION__V3)
+    if (v < SW__API_VERSION__V3)
         sw_lint_warn(l, field, "is not V3");
 }
 

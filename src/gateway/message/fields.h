@@ -57,7 +57,6 @@ struct sw_gw_fields {
 
 /* Which of the known fields this name is; SW_GW_H_OTHER for the rest. */
 enum sw_gw_hid sw_gw_hid(struct sw_slice name);
-/* Empties f and makes room. */
 /* Of the framing or of one hop: codecs write their own. */
 static inline bool sw_gw_hid_of_hop(uint8_t hid)
 {
@@ -67,6 +66,7 @@ static inline bool sw_gw_hid_of_hop(uint8_t hid)
            hid == SW_GW_H_CONTENT_LENGTH || hid == SW_GW_H_EXPECT;
 }
 
+/* Empties f and makes room. */
 void sw_gw_fields_init(struct sw_arena *a, struct sw_gw_fields *f, size_t cap);
 /* Name and value are borrowed: memory that lives as long as the arena. */
 void sw_gw_fields_add(struct sw_arena *a, struct sw_gw_fields *f, struct sw_slice name,

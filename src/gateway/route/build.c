@@ -448,7 +448,10 @@ static struct sw_gw_vhost *decode_vhost(struct sw_gw_build *b, struct sw_slice b
 {
     const Sw__VirtualHost *in = sw_gw_unpack(b, &sw__virtual_host__descriptor, bytes);
 
-    return in ? build_vhost(b, in, bytes, body_max) : NULL;
+    if (in)
+        return build_vhost(b, in, bytes, body_max);
+    (void)sw_err_prefix(b->err, "virtual host '%.*s'", SW_SLICE_ARG_MAX(peek_name(bytes), 60));
+    return NULL;
 }
 
 struct sw_gw_routes *sw_gw_build_routes(struct sw_gw_build *b, struct sw_slice bytes,

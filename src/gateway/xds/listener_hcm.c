@@ -101,6 +101,10 @@ static void build_switches(struct sw_gw_build *b, const Sw__HttpConnectionManage
 
 static int check_values(struct sw_gw_build *b, const Sw__HttpConnectionManager *in)
 {
+    const Sw__HttpProtocolOptions *o = in->common_http_protocol_options;
+
+    if (o && (unsigned)o->headers_with_underscores_action > 2)
+        return SW_GW_BAD(b, "headers_with_underscores_action is not defined");
     if ((unsigned)in->codec_type > 2)
         return SW_GW_BAD(b, "codec_type %d is not supported", (int)in->codec_type);
     if (in->server_name.len && !sw_http_value_valid(SW_PB_SLICE(in->server_name)))

@@ -50,10 +50,14 @@ bool sw_b_kept(const struct sw_at *spec, const struct sw_json *old)
 bool sw_b_equal_but(struct sw_arena *a, const struct sw_json *x, const struct sw_json *y,
                     const char *keys)
 {
-    struct sw_json *p = sw_json_copy(a, x);
-    struct sw_json *q = sw_json_copy(a, y);
     struct sw_slice rest = sw_slice_str(keys);
+    struct sw_json *p;
+    struct sw_json *q;
 
+    if (!x || !y)
+        return x == y;
+    p = sw_json_copy(a, x);
+    q = sw_json_copy(a, y);
     while (rest.p) {
         struct sw_slice key = sw_slice_cut(&rest, ' ');
 

@@ -28,5 +28,5 @@ int sw_secret_get(const struct sw_json *secret, const char *key, struct sw_buf *
 {
     const struct sw_json *value = sw_json_find(sw_json_find(secret, "data"), key);
 
-    return value ? sw_base64_decode(out, sw_json_str(value)) : SW_ENOENT;
+    return sw_json_is(value, SW_JSON_STRING) ? sw_base64_decode(out, value->text) : SW_ENOENT;
 }

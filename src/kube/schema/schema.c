@@ -9,7 +9,7 @@
 #include "kube/schema/schema_int.h"
 #include "regex/regex.h"
 
-enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 2000000, REGEX_FAILED = 100000 };
+enum { DEPTH_MAX = 64, REGEX_SIZE_MAX = 2000000, REGEX_FAILED = 100000, JOINED_MAX = 1000000 };
 
 void sw_schema_set_done(struct sw_schema_set *set)
 {
@@ -401,9 +401,11 @@ bool sw_texts_has(const struct sw_texts *t, struct sw_slice text)
 
 const char *sw_texts_join(const struct sw_texts *t)
 {
-    SW_BUF_AUTO b = {.max = SIZE_MAX / 2};
+    SW_BUF_AUTO b = {.max = JOINED_MAX};
 
-    for (size_t i = 0; i < t->n; i++)
-        (void)!sw_buf_printf(&b, "%s%s", i ? ", " : "", t->p[i]);
+    for (size_t i = 0; i < t->n; i++) {
+        if (sw_buf_printf(&b, "%s%s", i ? ", " : "", t->p[i]) != SW_OK)
+            break;
+    }
     return sw_arena_dup(t->arena, sw_buf_slice(&b));
 }

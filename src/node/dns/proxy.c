@@ -400,12 +400,14 @@ int sw_dns_proxy_start(struct sw_dns_proxy *p, struct sw_err *err)
 
 void sw_dns_proxy_free(struct sw_dns_proxy *p)
 {
+    struct dns_pod *pod;
+
     if (!p)
         return;
     p->ended = true;
     sw_filewatch_free(p->watch); /* of a thread that never ran */
     sw_accept_done(&p->accept);
-    SW_LIST_EACH (struct dns_pod, pod, &p->pods, link)
+    while ((pod = SW_LIST_POP(&p->pods, struct dns_pod, link))) /* orders that wait may look */
         pod_free(pod);
     sw_crew_thread_done(&p->thread);
     sw_arena_clear(&p->search_text);

@@ -126,7 +126,6 @@ static void enums_have_values_of_their_schema(void **state)
 {
     (void)state;
     for (const struct sw_pb_constraint *r = sw_xds_constraints; r->type; r++) {
-        SW_ARENA_AUTO a = {0};
         const ProtobufCEnumDescriptor *e = field_of(r)->descriptor;
 
         if (r->rule != SW_PB_DEFINED)

@@ -452,7 +452,8 @@ static void nonsense_is_refused(void **state)
 {
 #define VH(x) "{'name':'r','virtual_hosts':[{'name':'v','domains':['*'],'routes':[" x "]}]}"
     (void)state;
-    refused("{'name':'r','virtual_hosts':[{'name':'v','domains':[]}]}", "domains is empty");
+    refused("{'name':'r','virtual_hosts':[{'name':'v','domains':[]}]}",
+            "virtual host 'v': domains is empty");
     refused(
         "{'name':'r','virtual_hosts':[{'name':'a','domains':['x']},{'name':'b','domains':['X']}]}",
         "duplicate domain");
